@@ -89,9 +89,7 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
     """A value is not one of a closed set."""
     listed = ", ".join(json.dumps(s) for s in supported)
-    return FieldError(
-        "FieldValueNotSupported", field, value, f"supported values: {listed}" if supported else ""
-    )
+    return FieldError("FieldValueNotSupported", field, value, f"supported values: {listed}" if supported else "")
 
 
 def duplicate(field: str, value: Any) -> FieldError:
