@@ -1,0 +1,425 @@
+"""The API client: every verb of the Kubernetes API over a transport, objects as plain dicts.
+
+Requests are bounded in time and retried where a retry is safe: an answer 429 or 503 that carries `Retry-After` was not
+acted upon, and a read that failed on its way may be sent again. Every other failure surfaces: `StatusError` for an
+answer of the API, `OSError` (`ConnectionError`, `TimeoutError`) for the way there.
+Source: Kubernetes API concepts; retries as client-go does them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from haru.client.asgi import AsgiApp, AsgiTransport
+from haru.client.credentials import BearerToken
+from haru.client.http import HttpTransport, tls_context
+from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
+from haru.client.transport import Request, Response, Transport
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+
+Obj = dict[str, Any]
+PatchType = Literal["merge", "json", "strategic", "apply"]
+
+_PATCH_TYPES: dict[str, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_PAGE = 500
+_TIMEOUT_SECONDS = 30.0
+_ATTEMPTS = 6
+_MAX_RETRY_AFTER_SECONDS = 10.0
+_WATCH_SECONDS = (300, 600)
+
+
+def path_of(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """The URL path of a collection, an object or a subresource."""
+    parts = ["/api" if not kind.group else f"/apis/{kind.group}", kind.version]
+    if kind.namespaced and namespace:
+        parts += ["namespaces", namespace]
+    parts.append(kind.plural)
+    parts += [part for part in (name, subresource) if part]
+    return "/".join(parts)
+
+
+def _address(kind: Kind, obj: Mapping[str, Any], namespace: str = "") -> tuple[str, str]:
+    metadata = obj.get("metadata") or {}
+    return (namespace or metadata.get("namespace", "")) if kind.namespaced else "", metadata.get("name", "")
+
+
+class ApiClient:
+    """A client of one API server as one user."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        token: BearerToken | None = None,
+        user_agent: str = "haru",
+        timeout: float = _TIMEOUT_SECONDS,
+        namespace: str = "default",
+        server: str = "",
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Any] = asyncio.sleep,
+    ) -> None:
+        self._transport = transport
+        self._token = token
+        self._timeout = timeout
+        self._rng = rng or random.Random()
+        self._sleep = sleep
+        self.user_agent = user_agent
+        self.namespace = namespace
+        self.server = server
+
+    # -- ways to make one ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def in_process(cls, app: AsgiApp, token: str = "", user_agent: str = "haru", **options: Any) -> ApiClient:
+        """A client of an ASGI application in this process."""
+        return cls(AsgiTransport(app), token=BearerToken.of(token), user_agent=user_agent, **options)
+
+    @classmethod
+    def http(
+        cls,
+        base_url: str,
+        *,
+        token: str = "",
+        token_file: Path | None = None,
+        ca_pem: bytes | None = None,
+        cert: tuple[bytes, bytes] | None = None,
+        insecure: bool = False,
+        user_agent: str = "haru",
+        **options: Any,
+    ) -> ApiClient:
+        """A client over HTTP(S); `cert` is a client certificate and its key, both PEM."""
+        config = ClusterConfig(
+            server=base_url,
+            token=token,
+            token_file=token_file,
+            ca_pem=ca_pem,
+            insecure=insecure,
+            cert_pem=cert[0] if cert else None,
+            key_pem=cert[1] if cert else None,
+        )
+        return cls.from_config(config, user_agent=user_agent, **options)
+
+    @classmethod
+    def from_kubeconfig(
+        cls,
+        path: str | Path | Sequence[str | Path] | None = None,
+        context: str | None = None,
+        user_agent: str = "haru",
+        **options: Any,
+    ) -> ApiClient:
+        """A client for a context of a kubeconfig file (default: as kubectl finds it)."""
+        return cls.from_config(load_kubeconfig(path, context), user_agent=user_agent, **options)
+
+    @classmethod
+    def from_environment(cls, user_agent: str = "haru", **options: Any) -> ApiClient:
+        """A client for the cluster this process runs in, else for the current kubeconfig."""
+        return cls.from_config(in_cluster() or load_kubeconfig(), user_agent=user_agent, **options)
+
+    @classmethod
+    def from_config(cls, config: ClusterConfig, user_agent: str = "haru", **options: Any) -> ApiClient:
+        """A client for what a kubeconfig says."""
+        cert = (config.cert_pem, config.key_pem) if config.cert_pem and config.key_pem else None
+        tls = tls_context(config.ca_pem, cert, config.insecure) if config.server.startswith("https:") else None
+        transport = HttpTransport(config.server, tls=tls, server_hostname=config.tls_server_name, proxy=config.proxy)
+        token = BearerToken.of(config.token, config.token_file)
+        options.setdefault("namespace", config.namespace)
+        return cls(transport, token=token, user_agent=user_agent, server=config.server, **options)
+
+    async def close(self) -> None:
+        """Give back connections."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> ApiClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- verbs --------------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Obj:
+        """One object; 404 is a `StatusError`."""
+        return await self._json("GET", path_of(kind, namespace, name, subresource))
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        resource_version: str = "",
+    ) -> Obj:
+        """All objects as one list; it is read in pages of `limit` (default 500) of one revision.
+
+        When the pages' revision is compacted under way the list is read again in one piece.
+        """
+        selectors = [("labelSelector", label_selector), ("fieldSelector", field_selector)]
+        query = [(k, v) for k, v in [*selectors, ("resourceVersion", resource_version)] if v]
+        path = path_of(kind, namespace)
+        # A list "from any cached state" is answered whole, never in pages.
+        paging = [] if resource_version == "0" else [("limit", str(limit or _PAGE))]
+        page = await self._json("GET", path, [*query, *paging])
+        items: list[Any] = list(page.get("items") or ())
+        while token := (page.get("metadata") or {}).get("continue"):
+            following = [(k, v) for k, v in query if k != "resourceVersion"]
+            try:
+                page = await self._json("GET", path, [*following, *paging, ("continue", token)])
+            except StatusError as error:
+                if error.code != 410:
+                    raise
+                page = await self._json("GET", path, query)
+                items = []
+            items += page.get("items") or ()
+        metadata = dict(page.get("metadata") or {})
+        metadata.pop("continue", None)
+        metadata.pop("remainingItemCount", None)
+        return {**page, "metadata": metadata, "items": items}
+
+    async def create(
+        self, kind: Kind, obj: Obj, namespace: str = "", dry_run: bool = False, field_manager: str = ""
+    ) -> Obj:
+        """Create; the stored object."""
+        namespace, _ = _address(kind, obj, namespace)
+        query = _write_query(dry_run, field_manager)
+        return await self._json("POST", path_of(kind, namespace), query, _typed(kind, obj))
+
+    async def update(self, kind: Kind, obj: Obj, subresource: str = "", field_manager: str = "") -> Obj:
+        """Replace; with `metadata.resourceVersion` only if nobody wrote in between (409 otherwise)."""
+        namespace, name = _address(kind, obj)
+        path = path_of(kind, namespace, name, subresource)
+        return await self._json("PUT", path, _write_query(False, field_manager), _typed(kind, obj))
+
+    async def update_status(self, kind: Kind, obj: Obj) -> Obj:
+        """Replace the status."""
+        return await self.update(kind, obj, "status")
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Obj | Sequence[Any],
+        namespace: str = "",
+        type: PatchType = "merge",
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Obj:
+        """Patch an object or a subresource; `apply` needs a field manager."""
+        query = _write_query(dry_run, field_manager)
+        if force:
+            query.append(("force", "true"))
+        path = path_of(kind, namespace, name, subresource)
+        return await self._json("PATCH", path, query, patch, _PATCH_TYPES[type])
+
+    async def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+    ) -> Obj:
+        """Delete; with `uid` only that very object. The answer is the object (if it still stands) or a Status."""
+        options: Obj = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
+        if preconditions:
+            options["preconditions"] = preconditions
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        if propagation_policy:
+            options["propagationPolicy"] = propagation_policy
+        return await self._json("DELETE", path_of(kind, namespace, name), (), options)
+
+    async def delete_collection(
+        self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> Obj:
+        """Delete all objects that the selectors choose."""
+        query = [(k, v) for k, v in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if v]
+        options = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        return await self._json("DELETE", path_of(kind, namespace), query, options)
+
+    async def create_subresource(self, kind: Kind, name: str, subresource: str, obj: Obj, namespace: str = "") -> Obj:
+        """POST to a subresource: binding, eviction, token."""
+        return await self._json("POST", path_of(kind, namespace, name, subresource), (), obj)
+
+    async def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        bookmarks: bool = True,
+        timeout_seconds: int = 0,
+    ) -> AsyncGenerator[tuple[str, Obj], None]:
+        """Events `(type, object)` from after `resource_version` until the server ends the watch.
+
+        An ERROR event is raised as `StatusError` (410: the revision is too old, list again). Close the iterator when
+        leaving it early (`contextlib.aclosing`), so that the connection is given back at once.
+        """
+        seconds = timeout_seconds or self._rng.randint(*_WATCH_SECONDS)
+        query = [("watch", "true"), ("timeoutSeconds", str(seconds))]
+        query += [("allowWatchBookmarks", "true")] if bookmarks else []
+        query += [
+            (key, value)
+            for key, value in (
+                ("resourceVersion", resource_version),
+                ("labelSelector", label_selector),
+                ("fieldSelector", field_selector),
+            )
+            if value
+        ]
+        request = Request("GET", path_of(kind, namespace), query, self._headers("application/json"))
+        # A server that neither speaks nor ends is given up a while after it should have ended.
+        deadline = asyncio.get_running_loop().time() + seconds + self._timeout
+        async with self._transport.stream(request, self._timeout) as stream:
+            if stream.status != 200:
+                raise _failure(Response(stream.status, stream.headers, await stream.read()), request)
+            async with aclosing(_lines(stream.chunks)) as lines:
+                while (line := await _before(deadline, lines)) is not None:
+                    event = orjson.loads(line)
+                    if event["type"] == "ERROR":
+                        raise StatusError.from_status(event["object"])
+                    yield event["type"], event["object"]
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout: float | None = None,
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Any request: status, headers (names in lower case), body. An error status is not raised."""
+        merged = {**self._headers("application/json"), **(headers or {})}
+        response = await self._send(Request(method, path, query, merged, body), timeout or self._timeout)
+        return response.status, response.headers, response.body
+
+    async def stream_raw(self, path: str, query: Sequence[tuple[str, str]] = ()) -> AsyncGenerator[bytes, None]:
+        """The chunks of a long answer (a pod's log, followed)."""
+        request = Request("GET", path, query, self._headers("*/*"))
+        async with self._transport.stream(request, self._timeout) as stream:
+            if stream.status >= 300:
+                raise _failure(Response(stream.status, stream.headers, await stream.read()), request)
+            async for chunk in stream.chunks:
+                yield chunk
+
+    # -- the way there ------------------------------------------------------------------------------------------------
+
+    def _headers(self, accept: str) -> dict[str, str]:
+        headers = {"accept": accept, "user-agent": self.user_agent}
+        if self._token is not None and (token := self._token.value()):
+            headers["authorization"] = f"Bearer {token}"
+        return headers
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        query: Sequence[tuple[str, str]] = (),
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Obj:
+        headers = self._headers("application/json")
+        data = b""
+        if body is not None:
+            headers["content-type"] = content_type
+            data = orjson.dumps(body)
+        request = Request(method, path, query, headers, data)
+        response = await self._send(request, self._timeout)
+        if response.status >= 300:
+            raise _failure(response, request)
+        decoded = orjson.loads(response.body) if response.body else {}
+        if not isinstance(decoded, dict):
+            raise _failure(response, request)
+        return decoded
+
+    async def _send(self, request: Request, timeout: float) -> Response:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                response = await self._transport.send(request, timeout)
+            except TimeoutError:
+                raise TimeoutError(f"{request.method} {request.path}: no answer within {timeout:g} s") from None
+            except OSError:
+                if request.method != "GET" or attempt >= 3:
+                    raise
+                delay = 0.1 * 2**attempt
+            else:
+                pause = _retry_after(request, response)
+                if pause is None or attempt == _ATTEMPTS:
+                    return response
+                delay = min(pause, _MAX_RETRY_AFTER_SECONDS)
+            await self._sleep(delay * (1 + 0.2 * self._rng.random()))
+        raise AssertionError("unreachable")
+
+
+def _retry_after(request: Request, response: Response) -> float | None:
+    """How long the server asks us to wait, where the request may be sent again."""
+    if response.status not in (429, 503) and not (request.method == "GET" and response.status >= 500):
+        return None
+    try:
+        return max(0.0, float(response.headers["retry-after"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _write_query(dry_run: bool, field_manager: str) -> list[tuple[str, str]]:
+    query = [("dryRun", "All")] if dry_run else []
+    return [*query, ("fieldManager", field_manager)] if field_manager else query
+
+
+def _typed(kind: Kind, obj: Obj) -> Obj:
+    """The object with apiVersion and kind: items of a list come without."""
+    if obj.get("kind") and obj.get("apiVersion"):
+        return obj
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+
+
+def _failure(response: Response, request: Request) -> StatusError:
+    try:
+        decoded = orjson.loads(response.body)
+    except orjson.JSONDecodeError:
+        decoded = None
+    if isinstance(decoded, dict) and decoded.get("kind") == "Status" and decoded.get("status") != "Success":
+        return StatusError.from_status({**decoded, "code": decoded.get("code") or response.status})
+    text = response.body[:1024].decode("utf-8", "replace").strip()
+    message = f"{request.method} {request.path}: the server answered {response.status}: {text or 'nothing'}"
+    return StatusError(response.status if response.status >= 300 else 500, "Unknown", message)
+
+
+async def _before(deadline: float, lines: AsyncIterator[bytes]) -> bytes | None:
+    async with asyncio.timeout_at(deadline):
+        return await anext(lines, None)
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    pending: list[bytes] = []
+    async for chunk in chunks:
+        *complete, rest = chunk.split(b"\n")
+        for line in complete:
+            pending.append(line)
+            whole = b"".join(pending)
+            pending.clear()
+            if whole:
+                yield whole
+        if rest:
+            pending.append(rest)

@@ -1,0 +1,135 @@
+"""The in-process transport: calls an ASGI application as a server would, with no object shared.
+
+A streamed answer goes through a bounded queue, so a reader that does not read holds the writer back as a full socket
+does. Leaving the stream tells the application `http.disconnect`; one that does not end by itself is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from haru.client.transport import Request, Response, Stream
+
+Message = MutableMapping[str, Any]
+AsgiApp = Callable[
+    [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+
+_QUEUED_CHUNKS = 64
+_GRACE_SECONDS = 1.0
+
+
+class _Exchange:
+    """One request in flight: the application runs as a task, its messages arrive in a queue."""
+
+    def __init__(self, app: AsgiApp, request: Request) -> None:
+        self._request = request
+        self._body_sent = False
+        self._gone = asyncio.Event()
+        self._messages: asyncio.Queue[Message | None] = asyncio.Queue(_QUEUED_CHUNKS)
+        self._task = asyncio.create_task(self._run(app), name=f"asgi {request.method} {request.path}")
+
+    async def _run(self, app: AsgiApp) -> None:
+        try:
+            await app(_scope(self._request), self._receive, self._send)
+        finally:
+            if not self._gone.is_set():
+                await self._messages.put(None)
+
+    async def _receive(self) -> Message:
+        if not self._body_sent:
+            self._body_sent = True
+            return {"type": "http.request", "body": self._request.body, "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if not self._gone.is_set():
+            await self._messages.put(message)
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        message = await self._next()
+        if message is None or message["type"] != "http.response.start":
+            raise ConnectionResetError(f"{self._request.method} {self._request.path}: ended without an answer")
+        headers = {bytes(k).decode("latin-1").lower(): bytes(v).decode("latin-1") for k, v in message["headers"]}
+        return int(message["status"]), headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while (message := await self._next()) is not None:
+            if message["type"] != "http.response.body":
+                continue
+            if body := message.get("body"):
+                yield bytes(body)
+            if not message.get("more_body"):
+                return
+        raise ConnectionResetError(f"{self._request.method} {self._request.path}: the answer ended early")
+
+    async def _next(self) -> Message | None:
+        message = await self._messages.get()
+        if message is None and self._task.done() and not self._task.cancelled():
+            failure = self._task.exception()
+            if failure is not None:
+                raise ConnectionResetError(f"{self._request.method} {self._request.path}: {failure!r}") from failure
+        return message
+
+    async def close(self) -> None:
+        self._gone.set()
+        while not self._messages.empty():  # whoever waits to write must get through to see that nobody reads
+            self._messages.get_nowait()
+        if not self._task.done():
+            await asyncio.wait([self._task], timeout=_GRACE_SECONDS)
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            self._task.exception()
+
+
+def _scope(request: Request) -> dict[str, Any]:
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
+    headers.append((b"host", b"haru.local"))
+    if request.body:
+        headers.append((b"content-length", str(len(request.body)).encode()))
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "https",
+        "path": request.path,
+        "raw_path": request.encoded_path().encode("ascii"),
+        "root_path": "",
+        "query_string": request.query_string().encode("ascii"),
+        "headers": headers,
+        "client": ("127.0.0.1", 0),
+        "server": ("haru.local", 443),
+    }
+
+
+class AsgiTransport:
+    """A `Transport` to an ASGI application in this process."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    async def send(self, request: Request, timeout: float) -> Response:
+        """Send and read the whole answer within `timeout` seconds."""
+        async with asyncio.timeout(timeout), self.stream(request, timeout) as stream:
+            return Response(stream.status, stream.headers, await stream.read())
+
+    @asynccontextmanager
+    async def stream(self, request: Request, timeout: float) -> AsyncIterator[Stream]:
+        """Send and read the body as it comes."""
+        exchange = _Exchange(self._app, request)
+        try:
+            async with asyncio.timeout(timeout):
+                status, headers = await exchange.head()
+            yield Stream(status, headers, exchange.chunks())
+        finally:
+            await exchange.close()
+
+    async def close(self) -> None:
+        """Nothing is held open between requests."""

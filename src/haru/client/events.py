@@ -1,0 +1,247 @@
+"""Events: what happened to an object, for its reader - never in the way of the one who tells.
+
+Recording never blocks and never raises: events go through a bounded queue to a task that writes them. The same event
+again raises `count` of the one that stands; many similar ones of an object are folded into one; an object that keeps
+causing events is held to a trickle.
+Source: client-go `tools/record` (10 similar in 10 minutes; bursts of 25, then one every 5 minutes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from haru.client.api import ApiClient, Obj
+from haru.kube import kinds
+from haru.kube.errors import StatusError
+from haru.kube.names import format_time
+
+_log = logging.getLogger(__name__)
+
+EventType = Literal["Normal", "Warning"]
+
+_QUEUE = 1000
+_REMEMBERED = 4096
+_SIMILAR = 10
+_SIMILAR_SECONDS = 600.0
+_BURST = 25.0
+_REFILL_PER_SECOND = 1 / 300
+_MAX_MESSAGE = 1024
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class _Similar:
+    began: float
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    at: float
+
+
+@dataclass(slots=True)
+class _Written:
+    name: str
+    count: int
+    first: str
+
+
+class Correlator:
+    """Decides whether an event is written, and under which message (no clock of its own)."""
+
+    def __init__(self) -> None:
+        self._similar: OrderedDict[tuple[str, ...], _Similar] = OrderedDict()
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def admit(self, uid: str, type: str, reason: str, message: str, now: float) -> str | None:
+        """The message to write, or None for an object that causes too many events."""
+        group = (uid, type, reason)
+        similar = self._similar.get(group)
+        if similar is None or now - similar.began > _SIMILAR_SECONDS:
+            similar = _Similar(now)
+        similar.messages.add(message)
+        _keep(self._similar, group, similar)
+        if len(similar.messages) > _SIMILAR:
+            similar.messages = set(sorted(similar.messages)[: _SIMILAR + 1])
+            message = f"(combined from similar events): {message}"
+        bucket = self._buckets.get(uid) or _Bucket(_BURST, now)
+        bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.at) * _REFILL_PER_SECOND)
+        bucket.at = now
+        _keep(self._buckets, uid, bucket)
+        if bucket.tokens < 1:
+            return None
+        bucket.tokens -= 1
+        return message
+
+
+def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    if len(cache) > _REMEMBERED:
+        cache.popitem(last=False)
+
+
+class EventRecorder:
+    """Writes events as `component`."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        component: str,
+        *,
+        instance: str = "",
+        now: Callable[[], datetime] = _utc_now,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        kind = kinds.lookup("", "v1", "events")
+        assert kind is not None
+        self._kind = kind
+        self._client = client
+        self._component = component
+        self._instance = instance or f"{component}-{socket.gethostname()}"
+        self._now, self._monotonic = now, monotonic
+        self._correlator = Correlator()
+        self._queue: asyncio.Queue[Obj] = asyncio.Queue(_QUEUE)
+        self._written: OrderedDict[tuple[str, ...], _Written] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+        self._number = 0
+        self.dropped = 0
+
+    def event(
+        self,
+        obj: Mapping[str, Any],
+        type: EventType,
+        reason: str,
+        message: str,
+        action: str = "",
+        related: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Tell that something happened to `obj`; best effort."""
+        try:
+            self._enqueue(obj, type, reason, message, action, related)
+        except Exception:
+            self.dropped += 1
+            _log.debug("event %s was dropped", reason, exc_info=True)
+
+    def _enqueue(
+        self,
+        obj: Mapping[str, Any],
+        type: EventType,
+        reason: str,
+        message: str,
+        action: str,
+        related: Mapping[str, Any] | None,
+    ) -> None:
+        about = reference_of(obj)
+        owner = about.get("uid") or f"{about.get('namespace')}/{about.get('name')}"
+        admitted = self._correlator.admit(owner, type, reason, message, self._monotonic())
+        if admitted is None or self._queue.full():
+            self.dropped += 1
+            return
+        event: Obj = {
+            "involvedObject": about,
+            "type": type,
+            "reason": reason,
+            "message": _shorten(admitted),
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+        }
+        if action:
+            event["action"] = action
+        if related is not None:
+            event["related"] = reference_of(related)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._write_all(), name=f"events {self._component}")
+        self._queue.put_nowait(event)
+
+    async def flush(self, timeout: float = 5.0) -> None:
+        """Wait until what was told so far is written, at most `timeout` seconds."""
+        if self._task is None or self._task.done():
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await self._queue.join()
+        except TimeoutError:
+            _log.debug("%d events were not written in time", self._queue.qsize())
+
+    async def close(self) -> None:
+        """Write what is left, then stop."""
+        await self.flush(2.0)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _write_all(self) -> None:
+        while True:
+            event = await self._queue.get()
+            try:
+                await self._write(event)
+            except (StatusError, OSError) as error:
+                self.dropped += 1
+                _log.debug("event %s was not written: %s", event["reason"], error)
+            except Exception:
+                self.dropped += 1
+                _log.exception("event %s was not written", event["reason"])
+            finally:
+                self._queue.task_done()
+
+    async def _write(self, event: Obj) -> None:
+        about = event["involvedObject"]
+        namespace = about.get("namespace") or "default"
+        message = event["message"]
+        same = "" if message.startswith("(combined") else message  # folded events differ in their text only
+        subject = "/".join(str(about.get(part, "")) for part in ("kind", "name", "uid", "fieldPath"))
+        key = (namespace, subject, event["type"], event["reason"], same)
+        now = format_time(self._now())
+        known = self._written.get(key)
+        if known is not None:
+            patch = {"count": known.count + 1, "lastTimestamp": now, "message": message}
+            try:
+                await self._client.patch(self._kind, known.name, patch, namespace)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+            else:
+                known.count += 1
+                return
+        self._number += 1
+        stamp = f"{int(self._now().timestamp() * 1e6) + self._number:x}"
+        name = f"{about.get('name', '')[:220]}.{stamp}"
+        body = {**event, "metadata": {"name": name, "namespace": namespace}}
+        body |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1}
+        await self._client.create(self._kind, {"apiVersion": "v1", "kind": "Event", **body})
+        _keep(self._written, key, _Written(name, 1, now))
+
+
+def reference_of(obj: Mapping[str, Any]) -> Obj:
+    """An ObjectReference to an object."""
+    metadata = obj.get("metadata") or {}
+    reference = {
+        "apiVersion": obj.get("apiVersion", ""),
+        "kind": obj.get("kind", ""),
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata.get("name", ""),
+        "uid": metadata.get("uid", ""),
+        "resourceVersion": metadata.get("resourceVersion", ""),
+    }
+    return {k: v for k, v in reference.items() if v}
+
+
+def _shorten(message: str) -> str:
+    data = message.encode()
+    return message if len(data) <= _MAX_MESSAGE else data[: _MAX_MESSAGE - 3].decode("utf-8", "ignore") + "..."

@@ -1,0 +1,134 @@
+"""The transport over HTTP or HTTPS, on aiohttp (imported when first used: in-process use does not pay for it)."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haru.client.transport import Request, Response, Stream
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_CONNECTIONS = 100
+_KEEPALIVE_SECONDS = 30.0
+_MAX_LINE = 1 << 16
+
+
+def tls_context(
+    ca_pem: bytes | None = None, cert: tuple[bytes, bytes] | None = None, insecure: bool = False
+) -> ssl.SSLContext:
+    """A client's TLS settings: own authorities instead of the system's, a client certificate and its key (both PEM)."""
+    context = ssl.create_default_context(cadata=ca_pem.decode("ascii") if ca_pem else None)
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if cert is not None:
+        with tempfile.TemporaryDirectory(prefix="haru-") as folder:  # the ssl module takes certificates only from files
+            path = Path(folder, "client.pem")
+            path.touch(mode=0o600)
+            path.write_bytes(cert[0] + b"\n" + cert[1])
+            context.load_cert_chain(path)
+    return context
+
+
+class HttpTransport:
+    """A `Transport` to `base_url`; connections are kept and shared."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_hostname: str = "",
+        proxy: str = "",
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._tls = tls
+        self._server_hostname = server_hostname or None
+        self._proxy = proxy or None
+        self._session: aiohttp.ClientSession | None = None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            import aiohttp
+
+            connector = aiohttp.TCPConnector(
+                limit=0, limit_per_host=0, keepalive_timeout=_KEEPALIVE_SECONDS, ssl=self._tls or True
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+                auto_decompress=True,
+                max_line_size=_MAX_LINE,
+                max_field_size=_MAX_LINE,
+            )
+        return self._session
+
+    def _open(self, request: Request) -> Any:
+        from yarl import URL
+
+        url = URL(self._base_url + request.target(), encoded=True)
+        extra: dict[str, Any] = {"server_hostname": self._server_hostname} if self._server_hostname else {}
+        return self._opened().request(
+            request.method,
+            url,
+            headers=dict(request.headers),
+            data=request.body or None,
+            allow_redirects=False,
+            proxy=self._proxy,
+            **extra,
+        )
+
+    async def send(self, request: Request, timeout: float) -> Response:
+        """Send and read the whole answer within `timeout` seconds."""
+        async with asyncio.timeout(timeout), self.stream(request, timeout) as stream:
+            return Response(stream.status, stream.headers, await stream.read())
+
+    @asynccontextmanager
+    async def stream(self, request: Request, timeout: float) -> AsyncIterator[Stream]:
+        """Send and read the body as it comes."""
+        import aiohttp
+
+        opening = self._open(request)
+        try:
+            async with asyncio.timeout(timeout):
+                response: aiohttp.ClientResponse = await opening
+        except aiohttp.ClientError as error:
+            raise _as_os_error(request, error) from error
+        try:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            yield Stream(response.status, headers, _chunks(request, response))
+        finally:
+            # A stream that was not read to its end cannot carry another request.
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+
+async def _chunks(request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    import aiohttp
+
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except aiohttp.ClientError as error:
+        raise _as_os_error(request, error) from error
+
+
+def _as_os_error(request: Request, error: Exception) -> OSError:
+    if isinstance(error, OSError):
+        return error
+    return ConnectionError(f"{request.method} {request.path}: {error}")

@@ -1,0 +1,323 @@
+"""Informers: a local copy of a collection, kept by list and watch, with handlers that hear of each change in order.
+
+An informer lists, then watches from the list's revision, resumes from the last revision seen, and lists again when that
+revision is gone (410) - the difference then reaches the handlers as ordinary events. The same name with another uid is
+heard as a deletion and an addition, so nobody takes a new object for the old one.
+
+Own writes can be told to the informer (`observe`, `observe_deleted`) so that their writer sees them at once: revisions
+are ordered, hence an older event that arrives later is recognised and dropped. This replaces client-go's expectations.
+Source: client-go `tools/cache`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Any
+
+from haru.client.api import ApiClient, Obj
+from haru.client.backoff import Backoff
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+
+_log = logging.getLogger(__name__)
+
+_REMEMBERED_DELETIONS = 4096
+_SHORT_WATCH_SECONDS = 5.0
+OnAdd = Callable[[Obj], None]
+OnUpdate = Callable[[Obj, Obj], None]
+OnDelete = Callable[[Obj], None]
+
+
+def object_key(obj: Mapping[str, Any]) -> str:
+    """`namespace/name`, or `name` of a cluster-scoped object."""
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+
+
+def _revision(obj: Mapping[str, Any]) -> int:
+    version = (obj.get("metadata") or {}).get("resourceVersion") or "0"
+    return int(version) if str(version).isdigit() else 0
+
+
+def strip_managed_fields(obj: Obj) -> Obj:
+    """The object without `metadata.managedFields`, which is most of its size and of no use to a reconciler."""
+    if "managedFields" not in obj["metadata"]:
+        return obj
+    metadata = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
+    return {**obj, "metadata": metadata}
+
+
+class Informer:
+    """A local copy of `kind`, restricted by namespace and selectors."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kind: Kind,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        *,
+        transform: Callable[[Obj], Obj] = strip_managed_fields,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.kind = kind
+        self._client = client
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._transform = transform
+        self._sleep = sleep
+        self._backoff = Backoff(rng=rng or random.Random())
+        self._store: dict[str, Obj] = {}
+        self._indexers: dict[str, Callable[[Obj], Iterable[str]]] = {}
+        self._indexes: dict[str, dict[str, dict[str, None]]] = {}
+        self._handlers: list[tuple[OnAdd | None, OnUpdate | None, OnDelete | None]] = []
+        self._deleted_uids: OrderedDict[str, None] = OrderedDict()
+        self._synced = asyncio.Event()
+        self._seen = 0
+        self.resource_version = ""
+        self.store: Mapping[str, Obj] = MappingProxyType(self._store)
+
+    # -- what is known ------------------------------------------------------------------------------------------------
+
+    @property
+    def has_synced(self) -> bool:
+        """The first list has been taken in."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Wait for the first list."""
+        await self._synced.wait()
+
+    def get(self, name: str, namespace: str = "") -> Obj | None:
+        """The object of that name, as last heard."""
+        return self._store.get(f"{namespace}/{name}" if namespace else name)
+
+    def add_index(self, name: str, values: Callable[[Obj], Iterable[str]]) -> None:
+        """Keep objects findable by the values that `values(obj)` yields; adding the same name again is harmless."""
+        if name in self._indexers:
+            return
+        self._indexers[name] = values
+        self._indexes[name] = {}
+        for key, obj in self._store.items():
+            self._index(name, key, obj)
+
+    def by_index(self, name: str, value: str) -> list[Obj]:
+        """The objects that have `value` in the index, in the order in which they came."""
+        return [self._store[key] for key in self._indexes[name].get(value, ())]
+
+    def add_handler(
+        self, on_add: OnAdd | None = None, on_update: OnUpdate | None = None, on_delete: OnDelete | None = None
+    ) -> None:
+        """Call these for each change, in order; what is already known is added at once.
+
+        Handlers must be quick: they note what to do (a work queue) and leave.
+        """
+        handler = (on_add, on_update, on_delete)
+        self._handlers.append(handler)
+        if on_add is not None:
+            for obj in list(self._store.values()):
+                self._call(on_add, obj)
+
+    # -- own writes ---------------------------------------------------------------------------------------------------
+
+    def observe(self, obj: Obj) -> None:
+        """Take in the answer of an own write, unless the watch has already brought that far or further."""
+        if self._synced.is_set() and _revision(obj) > self._seen:
+            self._apply(obj)
+
+    def observe_deleted(self, obj: Obj, answer: Obj | None = None) -> None:
+        """Take in the answer of an own DELETE: the object that still stands, or its removal."""
+        if answer is not None and answer.get("kind") != "Status" and "metadata" in answer:
+            self.observe(answer)
+            return
+        known = self._store.get(object_key(obj))
+        if known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid"):
+            self._remember_deletion(obj)
+            self._remove(object_key(obj), known)
+
+    def _remember_deletion(self, obj: Obj) -> None:
+        self._deleted_uids[obj["metadata"].get("uid", "")] = None
+        while len(self._deleted_uids) > _REMEMBERED_DELETIONS:
+            self._deleted_uids.popitem(last=False)
+
+    # -- list and watch -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the copy until cancelled."""
+        while True:
+            try:
+                if not self.resource_version:
+                    await self._list()
+                await self._watch()
+            except StatusError as error:
+                if error.code == 410:
+                    _log.info("%s: revision %s is gone, listing again", self.kind.plural, self.resource_version)
+                    self.resource_version = ""
+                    if self._synced.is_set():
+                        self._backoff.reset()
+                        continue
+                else:
+                    _log.warning("%s: %s", self.kind.plural, error)
+                await self._sleep(self._backoff.next())
+            except (OSError, ValueError) as error:
+                _log.warning("%s: %s", self.kind.plural, error)
+                await self._sleep(self._backoff.next())
+
+    async def _list(self) -> None:
+        listed = await self._client.list(self.kind, self._namespace, self._label_selector, self._field_selector)
+        revision = str((listed.get("metadata") or {}).get("resourceVersion") or "0")
+        horizon = int(revision) if revision.isdigit() else 0
+        # A server restored from a backup counts again from an earlier revision: then nothing known is newer.
+        restored = horizon < self._seen
+        fresh: set[str] = set()
+        for item in listed["items"]:
+            obj = self._named(item)
+            fresh.add(object_key(obj))
+            self._apply(obj, force=restored)
+        for key, known in list(self._store.items()):
+            # Something newer than the list is an own write that the list could not hold yet.
+            if key not in fresh and (restored or _revision(known) <= horizon):
+                self._remove(key, known)
+        self.resource_version = revision
+        self._seen = horizon
+        self._synced.set()
+
+    def _named(self, item: Obj) -> Obj:
+        """Items of a list need not carry their kind."""
+        if "kind" in item and "apiVersion" in item:
+            return item
+        return {"apiVersion": self.kind.api_version, "kind": self.kind.kind, **item}
+
+    async def _watch(self) -> None:
+        events = self._client.watch(
+            self.kind, self._namespace, self.resource_version, self._label_selector, self._field_selector
+        )
+        loop = asyncio.get_running_loop()
+        began, heard = loop.time(), False
+        async with aclosing(events) as stream:
+            async for type_, obj in stream:
+                if not heard:
+                    heard = True
+                    self._backoff.reset()
+                self._hear(type_, obj)
+        # A server that ends every watch at once must not be asked in a tight loop.
+        if not heard and loop.time() - began < _SHORT_WATCH_SECONDS:
+            await self._sleep(self._backoff.next())
+
+    def _hear(self, type_: str, obj: Obj) -> None:
+        revision = obj["metadata"].get("resourceVersion")
+        if type_ in ("ADDED", "MODIFIED"):
+            self._apply(obj)
+        elif type_ == "DELETED":
+            self._deleted_uids.pop(obj["metadata"].get("uid", ""), None)
+            key = object_key(obj)
+            known = self._store.get(key)
+            if known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid"):
+                self._remove(key, self._transform(obj))
+        if revision:
+            self.resource_version = str(revision)
+            self._seen = max(self._seen, _revision(obj))
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def _apply(self, obj: Obj, force: bool = False) -> None:
+        uid = obj["metadata"].get("uid", "")
+        if uid and uid in self._deleted_uids:
+            return
+        key = object_key(obj)
+        known = self._store.get(key)
+        if known is not None:
+            if not force and _revision(obj) <= _revision(known):
+                return
+            if known["metadata"].get("uid") != uid:
+                self._remove(key, known)
+                known = None
+        obj = self._transform(obj)
+        if known is not None:
+            self._unindex(key, known)
+        self._store[key] = obj
+        for name in self._indexers:
+            self._index(name, key, obj)
+        for on_add, on_update, _ in self._handlers:
+            if known is None and on_add is not None:
+                self._call(on_add, obj)
+            elif known is not None and on_update is not None:
+                self._call(on_update, known, obj)
+
+    def _remove(self, key: str, last: Obj) -> None:
+        known = self._store.pop(key)
+        self._unindex(key, known)
+        for _, _, on_delete in self._handlers:
+            if on_delete is not None:
+                self._call(on_delete, last)
+
+    def _call(self, handler: Callable[..., None], *args: Obj) -> None:
+        try:
+            handler(*args)
+        except Exception:
+            _log.exception("%s: a handler failed for %s", self.kind.plural, object_key(args[-1]))
+
+    def _index(self, name: str, key: str, obj: Obj) -> None:
+        for value in self._indexers[name](obj):
+            self._indexes[name].setdefault(value, {})[key] = None
+
+    def _unindex(self, key: str, obj: Obj) -> None:
+        for name, values in self._indexers.items():
+            index = self._indexes[name]
+            for value in values(obj):
+                keys = index.get(value)
+                if keys is not None:
+                    keys.pop(key, None)
+                    if not keys:
+                        del index[value]
+
+
+class SharedInformers:
+    """One informer for each kind, shared by all that ask in this process."""
+
+    def __init__(self, client: ApiClient, rng: random.Random | None = None) -> None:
+        self._client = client
+        self._rng = rng
+        self._informers: dict[tuple[str, str, str, str], Informer] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def get(self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = "") -> Informer:
+        """The informer for this selection; one that is asked for after the start is started at once."""
+        key = (f"{kind.api_version}/{kind.plural}", namespace, label_selector, field_selector)
+        informer = self._informers.get(key)
+        if informer is None:
+            informer = Informer(self._client, kind, namespace, label_selector, field_selector, rng=self._rng)
+            self._informers[key] = informer
+            if self._group is not None:
+                self._start(informer)
+        return informer
+
+    def _start(self, informer: Informer) -> None:
+        assert self._group is not None
+        self._group.create_task(informer.run(), name=f"informer {informer.kind.plural}")
+
+    async def run(self) -> None:
+        """Keep all informers running until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for informer in self._informers.values():
+                    self._start(informer)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+
+    async def wait_synced(self) -> None:
+        """Wait until every informer asked for so far has its first list."""
+        for informer in list(self._informers.values()):
+            await informer.wait_synced()

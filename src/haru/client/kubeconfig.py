@@ -1,0 +1,197 @@
+"""Where the cluster is and who we are there: kubeconfig files and the service account of a pod.
+
+A kubeconfig names clusters, users and contexts; several files (a KUBECONFIG list) are merged, the first file that says
+something wins. Paths inside a file are relative to that file.
+Source: the kubeconfig format (clientcmd v1).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from haru.kube import yaml
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class KubeconfigError(ValueError):
+    """A kubeconfig that cannot be used; the message names the file or entry and what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """All that is needed to reach one API server as one user."""
+
+    server: str
+    namespace: str = "default"
+    ca_pem: bytes | None = None
+    insecure: bool = False
+    tls_server_name: str = ""
+    proxy: str = ""
+    token: str = ""
+    token_file: Path | None = None
+    cert_pem: bytes | None = None
+    key_pem: bytes | None = None
+    context: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    body: Mapping[str, Any]
+    folder: Path
+    where: str
+
+    def text(self, key: str) -> str:
+        value = self.body.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise KubeconfigError(f"{self.where}.{key}: a text is needed, not {value!r}")
+        return value
+
+    def content(self, key: str) -> bytes | None:
+        """What `<key>-data` carries in base64, else the content of the file that `<key>` names."""
+        if data := self.text(f"{key}-data"):
+            try:
+                return base64.b64decode(data, validate=True)
+            except binascii.Error as error:
+                raise KubeconfigError(f"{self.where}.{key}-data: not valid base64: {error}") from error
+        path = self.path(key)
+        if path is None:
+            return None
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise KubeconfigError(f"{self.where}.{key}: {path}: {error.strerror}") from error
+
+    def path(self, key: str) -> Path | None:
+        text = self.text(key)
+        return self.folder / Path(text).expanduser() if text else None
+
+
+class _Merged:
+    """The entries of all files by section and name; an entry of an earlier file hides a later one."""
+
+    def __init__(self) -> None:
+        self.current_context = ""
+        self.entries: dict[tuple[str, str], _Entry] = {}
+
+    def add(self, text: str, path: Path) -> None:
+        document = yaml.load(text)
+        if not isinstance(document, dict):
+            raise KubeconfigError(f"{path}: not a kubeconfig: a mapping is needed at the top")
+        self.current_context = self.current_context or str(document.get("current-context") or "")
+        for section, key in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
+            for item in document.get(section) or ():
+                if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+                    raise KubeconfigError(f"{path}: {section}: every entry needs a name")
+                name = item["name"]
+                entry = _Entry(item.get(key) or {}, path.parent, f"{path}: {section}[{name}].{key}")
+                self.entries.setdefault((section, name), entry)
+
+    def find(self, section: str, name: str, asked_by: str) -> _Entry:
+        entry = self.entries.get((section, name))
+        if entry is None:
+            known = ", ".join(sorted(n for s, n in self.entries if s == section)) or "none"
+            raise KubeconfigError(f"{asked_by}: {section} has no entry {name!r} (there are: {known})")
+        return entry
+
+
+def kubeconfig_paths(explicit: str | Path | None = None, environ: Mapping[str, str] | None = None) -> list[Path]:
+    """The files that kubectl would read: the explicit one, else KUBECONFIG's list, else `~/.kube/config`."""
+    environ = os.environ if environ is None else environ
+    if explicit:
+        return [Path(explicit).expanduser()]
+    if listed := environ.get("KUBECONFIG"):
+        return [Path(p).expanduser() for p in listed.split(os.pathsep) if p]
+    return [Path("~/.kube/config").expanduser()]
+
+
+def load_kubeconfig(
+    paths: str | Path | Sequence[str | Path] | None = None,
+    context: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> ClusterConfig:
+    """The cluster and user of `context` (default: the current one) out of one or several kubeconfig files.
+
+    Of a list, files that do not exist are skipped, as kubectl does; a single file must exist.
+    """
+    files = [Path(p) for p in paths] if isinstance(paths, list | tuple) else kubeconfig_paths(_single(paths), environ)
+    merged = _Merged()
+    for path in files:
+        try:
+            merged.add(path.read_text(encoding="utf-8"), path.absolute())
+        except FileNotFoundError:
+            if len(files) == 1:
+                raise KubeconfigError(f"{path}: no such file; give --kubeconfig or set KUBECONFIG") from None
+        except OSError as error:
+            raise KubeconfigError(f"{path}: {error.strerror}") from error
+        except KubeconfigError:
+            raise
+        except ValueError as error:
+            raise KubeconfigError(f"{path}: {error}") from error
+    return _resolve(merged, context, files)
+
+
+def _single(paths: Any) -> str | Path | None:
+    return paths if paths is None or isinstance(paths, str | Path) else str(paths)
+
+
+def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> ClusterConfig:
+    listed = ", ".join(map(str, files))
+    name = context or merged.current_context
+    if not name:
+        raise KubeconfigError(f"{listed}: no current-context; give --context or set current-context")
+    chosen = merged.find("contexts", name, listed)
+    cluster = merged.find("clusters", chosen.text("cluster"), chosen.where)
+    user_name = chosen.text("user")
+    user = merged.find("users", user_name, chosen.where) if user_name else _Entry({}, Path(), "")
+    server = cluster.text("server")
+    if not server.startswith(("http://", "https://")):
+        raise KubeconfigError(f"{cluster.where}.server: {server!r} is not an http:// or https:// URL")
+    for key, remedy in (
+        ("exec", "obtain a token with that program and use token or tokenFile"),
+        ("auth-provider", "use token, tokenFile or a client certificate"),
+        ("username", "use token, tokenFile or a client certificate"),
+    ):
+        if user.body.get(key):
+            raise KubeconfigError(f"{user.where}.{key}: this way to log in is not supported; {remedy}")
+    cert, key_pem = user.content("client-certificate"), user.content("client-key")
+    if (cert is None) != (key_pem is None):
+        raise KubeconfigError(f"{user.where}: client-certificate and client-key must be given together")
+    return ClusterConfig(
+        server=server,
+        namespace=chosen.text("namespace") or "default",
+        ca_pem=cluster.content("certificate-authority"),
+        insecure=bool(cluster.body.get("insecure-skip-tls-verify")),
+        tls_server_name=cluster.text("tls-server-name"),
+        proxy=cluster.text("proxy-url"),
+        token=user.text("token"),
+        token_file=user.path("tokenFile"),
+        cert_pem=cert,
+        key_pem=key_pem,
+        context=name,
+    )
+
+
+def in_cluster(environ: Mapping[str, str] | None = None, folder: Path = _SERVICE_ACCOUNT) -> ClusterConfig | None:
+    """The API server of the cluster this process runs in as a pod; None outside of one."""
+    environ = os.environ if environ is None else environ
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    token_file = folder / "token"
+    if not host or not port or not token_file.exists():
+        return None
+    namespace = folder / "namespace"
+    ca = folder / "ca.crt"
+    return ClusterConfig(
+        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        ca_pem=ca.read_bytes() if ca.exists() else None,
+        token_file=token_file,
+    )
