@@ -1,0 +1,182 @@
+"""HorizontalPodAutoscaler between autoscaling/v1 and autoscaling/v2.
+
+v1 has a field for one metric, the CPU utilization; whatever else v2 says travels through v1 as JSON in annotations
+(`autoscaling.alpha.kubernetes.io/…`), so that a client of v1 loses nothing when it writes back what it read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+Obj = dict[str, Any]
+
+_PREFIX = "autoscaling.alpha.kubernetes.io/"
+_METRICS, _CURRENT, _CONDITIONS, _BEHAVIOR = (
+    _PREFIX + name for name in ("metrics", "current-metrics", "conditions", "behavior")
+)
+
+
+def autoscaler_to_v2(autoscaler: Obj) -> Obj:
+    """v1 to v2: the CPU target becomes a metric, the annotations become the fields they stand for."""
+    metadata = autoscaler.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    spec = dict(autoscaler.get("spec") or {})
+    status = dict(autoscaler.get("status") or {})
+    metrics = [_metric_to_v2(metric) for metric in _carried(annotations, _METRICS, [])]
+    percentage = spec.pop("targetCPUUtilizationPercentage", None)
+    if percentage is not None:
+        metrics.append(_cpu({"target": {"type": "Utilization", "averageUtilization": percentage}}))
+    if metrics:
+        spec["metrics"] = metrics
+    behavior = _carried(annotations, _BEHAVIOR, None)
+    if behavior:
+        spec["behavior"] = behavior
+    current = [_current_to_v2(metric) for metric in _carried(annotations, _CURRENT, [])]
+    percentage = status.pop("currentCPUUtilizationPercentage", None)
+    if percentage is not None and not any(_cpu_utilization(metric, "current") is not None for metric in current):
+        current.append(_cpu({"current": {"averageUtilization": percentage}}))
+    if current:
+        status["currentMetrics"] = current
+    conditions = _carried(annotations, _CONDITIONS, None)
+    if conditions:
+        status["conditions"] = conditions
+    kept = {name: text for name, text in annotations.items() if not name.startswith(_PREFIX)}
+    return _assembled(autoscaler, metadata, kept, spec, status)
+
+
+def autoscaler_to_v1(autoscaler: Obj) -> Obj:
+    """v2 to v1: what v1 has no field for goes into annotations."""
+    metadata = autoscaler.get("metadata") or {}
+    annotations = dict(metadata.get("annotations") or {})
+    spec = dict(autoscaler.get("spec") or {})
+    status = dict(autoscaler.get("status") or {})
+    others = []
+    for metric in spec.pop("metrics", None) or ():
+        percentage = _cpu_utilization(metric, "target")
+        if percentage is not None and "targetCPUUtilizationPercentage" not in spec:
+            spec["targetCPUUtilizationPercentage"] = percentage
+        else:
+            others.append(_metric_to_v1(metric))
+    current = []
+    for metric in status.pop("currentMetrics", None) or ():
+        percentage = _cpu_utilization(metric, "current")
+        if percentage is not None and "currentCPUUtilizationPercentage" not in status:
+            status["currentCPUUtilizationPercentage"] = percentage
+        current.append(_current_to_v1(metric))
+    carried = {
+        _METRICS: others,
+        _CURRENT: current,
+        _CONDITIONS: status.pop("conditions", None),
+        _BEHAVIOR: spec.pop("behavior", None),
+    }
+    annotations.update({name: json.dumps(value, separators=(",", ":")) for name, value in carried.items() if value})
+    return _assembled(autoscaler, metadata, annotations, spec, status)
+
+
+def _assembled(autoscaler: Obj, metadata: Obj, annotations: Obj, spec: Obj, status: Obj) -> Obj:
+    metadata = {name: value for name, value in metadata.items() if name != "annotations"}
+    if annotations:
+        metadata["annotations"] = annotations
+    out = {**autoscaler, "metadata": metadata, "spec": spec}
+    if status or "status" in autoscaler:
+        out["status"] = status
+    return out
+
+
+def _carried(annotations: Obj, name: str, absent: Any) -> Any:
+    """What the annotation carries; text that is not JSON carries nothing."""
+    try:
+        return json.loads(annotations[name]) if name in annotations else absent
+    except ValueError:
+        return absent
+
+
+def _cpu(values: Obj) -> Obj:
+    return {"type": "Resource", "resource": {"name": "cpu", **values}}
+
+
+def _cpu_utilization(metric: Obj, side: str) -> int | None:
+    """The utilization of a metric that v1 has a field for, else None."""
+    resource = metric.get("resource") or {}
+    if metric.get("type") != "Resource" or resource.get("name") != "cpu":
+        return None
+    value: int | None = (resource.get(side) or {}).get("averageUtilization")
+    return value
+
+
+def _source(metric: Obj) -> tuple[str, Obj]:
+    """The member of a metric that its type names."""
+    kind = str(metric.get("type") or "")
+    member = kind[:1].lower() + kind[1:]
+    return member, metric.get(member) or {}
+
+
+def _present(**values: Any) -> Obj:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _metric_to_v2(metric: Obj) -> Obj:
+    member, old = _source(metric)
+    target = _present(
+        value=old.get("targetValue"),
+        averageValue=old.get("targetAverageValue", old.get("averageValue")),
+        averageUtilization=old.get("targetAverageUtilization"),
+    )
+    names = {"averageUtilization": "Utilization", "averageValue": "AverageValue", "value": "Value"}
+    target["type"] = next((names[name] for name in names if name in target), "Value")
+    return {"type": metric.get("type"), member: {**_identity_to_v2(member, old), "target": target}}
+
+
+def _current_to_v2(metric: Obj) -> Obj:
+    member, old = _source(metric)
+    current = _present(
+        value=old.get("currentValue"),
+        averageValue=old.get("currentAverageValue", old.get("averageValue")),
+        averageUtilization=old.get("currentAverageUtilization"),
+    )
+    return {"type": metric.get("type"), member: {**_identity_to_v2(member, old), "current": current}}
+
+
+def _metric_to_v1(metric: Obj) -> Obj:
+    member, new = _source(metric)
+    target = new.get("target") or {}
+    average = "averageValue" if member == "object" else "targetAverageValue"
+    values = {
+        "targetValue": target.get("value"),
+        average: target.get("averageValue"),
+        "targetAverageUtilization": target.get("averageUtilization"),
+    }
+    return {"type": metric.get("type"), member: {**_identity_to_v1(member, new), **_present(**values)}}
+
+
+def _current_to_v1(metric: Obj) -> Obj:
+    member, new = _source(metric)
+    current = new.get("current") or {}
+    average = "averageValue" if member == "object" else "currentAverageValue"
+    values = {
+        "currentValue": current.get("value"),
+        average: current.get("averageValue"),
+        "currentAverageUtilization": current.get("averageUtilization"),
+    }
+    return {"type": metric.get("type"), member: {**_identity_to_v1(member, new), **_present(**values)}}
+
+
+def _identity_to_v2(member: str, old: Obj) -> Obj:
+    """Which series a metric reads."""
+    if member in ("resource", "containerResource"):
+        return _present(name=old.get("name"), container=old.get("container"))
+    selector = old.get("metricSelector") if member == "external" else old.get("selector")
+    return _present(metric=_present(name=old.get("metricName"), selector=selector), describedObject=old.get("target"))
+
+
+def _identity_to_v1(member: str, new: Obj) -> Obj:
+    if member in ("resource", "containerResource"):
+        return _present(name=new.get("name"), container=new.get("container"))
+    metric = new.get("metric") or {}
+    values = {
+        "metricName": metric.get("name"),
+        "metricSelector" if member == "external" else "selector": metric.get("selector"),
+        "target": new.get("describedObject"),
+    }
+    return _present(**values)

@@ -1,0 +1,164 @@
+"""Conversion between the served versions of a kind.
+
+One version is the hub: v1 for resource.k8s.io, events.k8s.io/v1's shape for events is reached from core/v1, v2 for
+autoscalers. Everything else has equal shapes and only changes its apiVersion. Objects are shared, not copied: what a
+conversion does not touch is the same dict in both. Source: KEP 4381 (v1beta1 to v1), the conversion functions of the
+API groups, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from haru.kube.autoscaling import autoscaler_to_v1, autoscaler_to_v2
+
+if TYPE_CHECKING:
+    from haru.kube.kinds import Kind
+
+Obj = dict[str, Any]
+Step = Callable[[Obj], Obj]
+
+_RESOURCE = "resource.k8s.io"
+
+
+def convert(obj: Obj, to: Kind) -> Obj:
+    """The object in the version of `to`; the object itself where it is in that version."""
+    api_version = str(obj.get("apiVersion") or "")
+    if api_version == to.api_version:
+        return obj
+    group, _, version = api_version.rpartition("/")
+    converted = obj
+    leave = _TO_HUB.get((group, version, to.kind))
+    if leave is not None:
+        converted = leave(converted)
+    enter = _FROM_HUB.get((to.group, to.version, to.kind))
+    if enter is not None:
+        converted = enter(converted)
+    return {**converted, "apiVersion": to.api_version}
+
+
+# --- resource.k8s.io -----------------------------------------------------------------------------------------------
+
+
+_INLINE_REQUEST = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
+
+
+def _map_spec(obj: Obj, change: Step) -> Obj:
+    spec = obj.get("spec")
+    return {**obj, "spec": change(spec)} if isinstance(spec, dict) else obj
+
+
+def _map_requests(claim_spec: Obj, change: Step) -> Obj:
+    devices = claim_spec.get("devices") or {}
+    requests = devices.get("requests")
+    if not requests:
+        return claim_spec
+    return {**claim_spec, "devices": {**devices, "requests": [change(request) for request in requests]}}
+
+
+def _wrap_request(request: Obj) -> Obj:
+    """v1beta1 to v1: the inline fields move under `exactly`, if any of them says something."""
+    exactly = {name: request[name] for name in _INLINE_REQUEST if name in request}
+    rest = {name: value for name, value in request.items() if name not in _INLINE_REQUEST}
+    if any(_says_something(name, value) for name, value in exactly.items()):
+        rest["exactly"] = exactly
+    return rest
+
+
+def _says_something(name: str, value: Any) -> bool:
+    """Texts and numbers of v1beta1 are unset when zero; lists, `adminAccess` and `capacity` when absent."""
+    return value not in ("", 0) if name in ("deviceClassName", "allocationMode", "count") else value is not None
+
+
+def _unwrap_request(request: Obj) -> Obj:
+    if "exactly" not in request:
+        return request
+    flat = {name: value for name, value in request.items() if name != "exactly"}
+    return {**flat, **(request["exactly"] or {})}
+
+
+def _hoist_device(device: Obj) -> Obj:
+    """v1beta1 to v1: what `basic` holds moves up to the device."""
+    if "basic" not in device:
+        return device
+    return {"name": device.get("name", ""), **(device["basic"] or {})}
+
+
+def _nest_device(device: Obj) -> Obj:
+    return {"name": device.get("name", ""), "basic": {key: value for key, value in device.items() if key != "name"}}
+
+
+def _slice_spec_to_v1(spec: Obj) -> Obj:
+    out = {key: value for key, value in spec.items() if (key, value) not in (("nodeName", ""), ("allNodes", False))}
+    if spec.get("devices") is not None:
+        out["devices"] = [_hoist_device(device) for device in spec["devices"]]
+    return out
+
+
+def _slice_spec_to_v1beta1(spec: Obj) -> Obj:
+    if spec.get("devices") is None:
+        return spec
+    return {**spec, "devices": [_nest_device(device) for device in spec["devices"]]}
+
+
+def _claim_to_v1(claim: Obj) -> Obj:
+    return _map_spec(claim, lambda spec: _map_requests(spec, _wrap_request))
+
+
+def _claim_to_v1beta1(claim: Obj) -> Obj:
+    return _map_spec(claim, lambda spec: _map_requests(spec, _unwrap_request))
+
+
+def _template_to_v1(template: Obj) -> Obj:
+    return _map_spec(template, _claim_to_v1)
+
+
+def _template_to_v1beta1(template: Obj) -> Obj:
+    return _map_spec(template, _claim_to_v1beta1)
+
+
+def _slice_to_v1(resource_slice: Obj) -> Obj:
+    return _map_spec(resource_slice, _slice_spec_to_v1)
+
+
+def _slice_to_v1beta1(resource_slice: Obj) -> Obj:
+    return _map_spec(resource_slice, _slice_spec_to_v1beta1)
+
+
+# --- events --------------------------------------------------------------------------------------------------------
+
+_EVENT_NAMES = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_CORE_EVENT_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
+
+
+def _event_to_events(event: Obj) -> Obj:
+    return {_EVENT_NAMES.get(name, name): value for name, value in event.items()}
+
+
+def _event_to_core(event: Obj) -> Obj:
+    return {_CORE_EVENT_NAMES.get(name, name): value for name, value in event.items()}
+
+
+_TO_HUB: Mapping[tuple[str, str, str], Step] = {
+    (_RESOURCE, "v1beta1", "ResourceClaim"): _claim_to_v1,
+    (_RESOURCE, "v1beta1", "ResourceClaimTemplate"): _template_to_v1,
+    (_RESOURCE, "v1beta1", "ResourceSlice"): _slice_to_v1,
+    ("", "v1", "Event"): _event_to_events,
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"): autoscaler_to_v2,
+}
+_FROM_HUB: Mapping[tuple[str, str, str], Step] = {
+    (_RESOURCE, "v1beta1", "ResourceClaim"): _claim_to_v1beta1,
+    (_RESOURCE, "v1beta1", "ResourceClaimTemplate"): _template_to_v1beta1,
+    (_RESOURCE, "v1beta1", "ResourceSlice"): _slice_to_v1beta1,
+    ("", "v1", "Event"): _event_to_core,
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"): autoscaler_to_v1,
+}

@@ -1,0 +1,48 @@
+"""What a client left out and 1.36 fills in, before anything else looks at the object.
+
+Defaulting happens in the version of the request, is idempotent, and looks at nothing but the object (and the
+clock, for a device taint's `timeAdded`). What needs other objects (priority, tolerations, cluster IPs) is admission and
+does not belong here. Source: the defaulting functions of each API group, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from haru.kube.cloning import clone
+from haru.kube.defaulting import apps, batch, core, devices, networking, pods, policies, scheduling, storage
+
+if TYPE_CHECKING:
+    from haru.kube.gates import FeatureGates
+    from haru.kube.kinds import Kind
+
+Obj = dict[str, Any]
+Filler = Callable[[Obj, "FeatureGates"], None]
+
+# Each filler changes the object it is given, which is a copy by then.
+_FILLERS: Mapping[tuple[str, str], Filler] = {
+    **pods.FILLERS,
+    **core.FILLERS,
+    **apps.FILLERS,
+    **batch.FILLERS,
+    **scheduling.FILLERS,
+    **networking.FILLERS,
+    **policies.FILLERS,
+    **storage.FILLERS,
+}
+
+
+def apply_defaults(obj: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> Obj:
+    """The object with 1.36's defaults; the object itself where nothing was missing.
+
+    `now` (RFC 3339) is the time that taints without `timeAdded` get; empty leaves them alone.
+    """
+    if kind.group == devices.GROUP:
+        return devices.fill(obj, kind.kind, kind.version, now)
+    filler = _FILLERS.get((kind.group, kind.kind))
+    if filler is None:
+        return obj
+    filled = clone(obj)
+    filler(filled, gates)
+    return filled

@@ -1,0 +1,194 @@
+"""The disabled-field rule: what a switched-off feature gate governs is dropped without a word.
+
+On create the fields of a disabled feature are dropped; on update they stay if the stored object already uses the
+feature (anywhere, not just in the same place), so that an object written while the gate was on survives later updates.
+Drivers must compare what they read back with what they sent. Source: KEP 4381 and the feature table of each KEP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from haru.kube.gates import FeatureGates
+    from haru.kube.kinds import Kind
+
+Obj = dict[str, Any]
+# A path of field names; `[]` steps into every item of a list, `{}` into every value of a map. The last step is a set
+# of names, so that siblings are looked for in one pass.
+Path = tuple[str | frozenset[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Fields that need every one of some gates."""
+
+    gates: tuple[str, ...]
+    paths: tuple[Path, ...]
+
+
+def _feature(gates: str, *paths: str) -> Feature:
+    """`paths` as dotted texts; the last name may be several, with bars between them."""
+    return Feature(tuple(gates.split("+")), tuple(_path(text) for text in paths))
+
+
+def _path(text: str) -> Path:
+    *steps, last = text.split(".")
+    return (*steps, frozenset(last.split("|")))
+
+
+_BINDING = "DRADeviceBindingConditions+DRAResourceClaimDeviceStatus"
+
+
+def _slice_features(device: str) -> tuple[Feature, ...]:
+    def of(*names: str) -> tuple[str, ...]:
+        return tuple(f"spec.devices.[].{device}{name}" for name in names)
+
+    return (
+        _feature("DRADeviceTaints", *of("taints")),
+        _feature(
+            "DRAPartitionableDevices",
+            "spec.sharedCounters|perDeviceNodeSelection",
+            *of("consumesCounters|nodeName|nodeSelector|allNodes"),
+        ),
+        _feature(_BINDING, *of("bindsToNode|bindingConditions|bindingFailureConditions")),
+        _feature("DRAConsumableCapacity", *of("allowMultipleAllocations", "capacity.{}.requestPolicy")),
+        _feature("DRAListTypeAttributes", *of("attributes.{}.ints|bools|strings|versions")),
+        _feature("DRANodeAllocatableResources", *of("nodeAllocatableResourceMappings")),
+    )
+
+
+def _claim_features(spec: str, exactly: str) -> tuple[Feature, ...]:
+    requests = f"{spec}.devices.requests.[]"
+    places = (f"{requests}.{exactly}", f"{requests}.firstAvailable.[].")
+    results = "status.allocation.devices.results.[]"
+    return (
+        _feature("DRAPrioritizedList", f"{requests}.firstAvailable"),
+        _feature("DRAAdminAccess", f"{requests}.{exactly}adminAccess", f"{results}.adminAccess"),
+        _feature("DRADeviceTaints", *(f"{place}tolerations" for place in places), f"{results}.tolerations"),
+        _feature(
+            "DRAConsumableCapacity",
+            *(f"{place}capacity" for place in places),
+            f"{spec}.devices.constraints.[].distinctAttribute",
+            f"{results}.shareID|consumedCapacity",
+            "status.devices.[].shareID",
+        ),
+        _feature("DRAResourceClaimDeviceStatus", "status.devices"),
+        _feature(
+            _BINDING,
+            "status.allocation.allocationTimestamp",
+            f"{results}.bindingConditions|bindingFailureConditions",
+        ),
+    )
+
+
+_POD_FEATURES = (
+    _feature("GenericWorkload", "spec.schedulingGroup"),
+    _feature("DRAExtendedResource", "status.extendedResourceClaimStatus"),
+    _feature("DRANodeAllocatableResources", "status.nodeAllocatableResourceClaimStatuses"),
+    _feature(
+        "ResourceHealthStatus",
+        *(
+            f"status.{statuses}.[].allocatedResourcesStatus"
+            for statuses in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+        ),
+    ),
+)
+
+
+def _group_features(place: str) -> tuple[Feature, ...]:
+    return (
+        _feature("TopologyAwareWorkloadScheduling", f"{place}schedulingConstraints"),
+        _feature("DRAWorkloadResourceClaims", f"{place}resourceClaims", "status.resourceClaimStatuses"),
+        _feature("WorkloadAwarePreemption", f"{place}disruptionMode|priorityClassName|priority"),
+    )
+
+
+def _template_feature(place: str) -> tuple[Feature, ...]:
+    return (_feature("GenericWorkload", f"{place}.spec.schedulingGroup"),)
+
+
+_RESOURCE = "resource.k8s.io"
+# By (group, kind), and by (group, version, kind) where a version's shape is its own.
+_FEATURES: Mapping[tuple[str, ...], tuple[Feature, ...]] = {
+    (_RESOURCE, "ResourceSlice"): _slice_features(""),
+    (_RESOURCE, "v1beta1", "ResourceSlice"): _slice_features("basic."),
+    (_RESOURCE, "ResourceClaim"): _claim_features("spec", "exactly."),
+    (_RESOURCE, "v1beta1", "ResourceClaim"): _claim_features("spec", ""),
+    (_RESOURCE, "ResourceClaimTemplate"): _claim_features("spec.spec", "exactly."),
+    (_RESOURCE, "v1beta1", "ResourceClaimTemplate"): _claim_features("spec.spec", ""),
+    (_RESOURCE, "DeviceClass"): (_feature("DRAExtendedResource", "spec.extendedResourceName"),),
+    ("scheduling.k8s.io", "PodGroup"): _group_features("spec."),
+    ("scheduling.k8s.io", "Workload"): _group_features("spec.podGroupTemplates.[]."),
+    ("", "Pod"): _POD_FEATURES,
+    ("", "PodTemplate"): _template_feature("template"),
+    ("", "ReplicationController"): _template_feature("spec.template"),
+    ("apps", "Deployment"): _template_feature("spec.template"),
+    ("apps", "ReplicaSet"): _template_feature("spec.template"),
+    ("apps", "StatefulSet"): _template_feature("spec.template"),
+    ("apps", "DaemonSet"): _template_feature("spec.template"),
+    ("batch", "Job"): _template_feature("spec.template"),
+    ("batch", "CronJob"): _template_feature("spec.jobTemplate.spec.template"),
+}
+
+
+def drop_disabled_fields(obj: Obj, old: Obj | None, kind: Kind, gates: FeatureGates) -> Obj:
+    """The object without the fields of disabled features; the object itself where there are none.
+
+    `old` is the stored object on update (in the same version), None on create.
+    """
+    features = _FEATURES.get((kind.group, kind.version, kind.kind)) or _FEATURES.get((kind.group, kind.kind), ())
+    for feature in features:
+        if all(gates.enabled(gate) for gate in feature.gates):
+            continue
+        if old is not None and any(_has(old, path) for path in feature.paths):
+            continue
+        for path in feature.paths:
+            obj = _without(obj, path)
+    return obj
+
+
+def _has(value: Any, path: Path) -> bool:
+    """Whether something is set at `path`; empty lists and texts are not."""
+    step, rest = path[0], path[1:]
+    if isinstance(step, frozenset):
+        return isinstance(value, dict) and any(value.get(name) not in (None, [], "") for name in step)
+    return any(_has(child, rest) for child in _children(value, step))
+
+
+def _children(value: Any, step: str) -> Iterable[Any]:
+    if step == "[]":
+        return value if isinstance(value, list) else ()
+    if not isinstance(value, dict):
+        return ()
+    return value.values() if step == "{}" else (value.get(step),)
+
+
+def _without(value: Any, path: Path) -> Any:
+    """`value` without what is at `path`; `value` itself where nothing is there."""
+    step, rest = path[0], path[1:]
+    if step == "[]":
+        return _changed_list(value, rest) if isinstance(value, list) else value
+    if not isinstance(value, dict):
+        return value
+    if step == "{}":
+        return _changed_values(value, rest)
+    if isinstance(step, frozenset):
+        return value if step.isdisjoint(value) else {name: item for name, item in value.items() if name not in step}
+    child = value.get(step)
+    changed = _without(child, rest)
+    return value if changed is child else {**value, step: changed}
+
+
+def _changed_list(items: list[Any], path: Path) -> list[Any]:
+    changed = [_without(item, path) for item in items]
+    return items if all(a is b for a, b in zip(items, changed, strict=True)) else changed
+
+
+def _changed_values(values: Obj, path: Path) -> Obj:
+    last = path[0]
+    if isinstance(last, frozenset) and all(map(last.isdisjoint, values.values())):
+        return values  # by far the most frequent case: thousands of attributes, none of them a list
+    return {name: _without(item, path) for name, item in values.items()}
