@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+from haru.kube.gates import FeatureGates
+
+
+def test_defaults_are_those_of_1_36() -> None:
+    gates = FeatureGates()
+    on = {"DynamicResourceAllocation", "DRAPartitionableDevices", "DRADeviceTaints", "DRAConsumableCapacity"}
+    off = {"GenericWorkload", "GangScheduling", "DRADeviceTaintRules", "DRAListTypeAttributes", "MemoryQoS"}
+    assert {name: gates.enabled(name) for name in on | off} == {name: name in on for name in on | off}
+
+
+def test_the_table_is_consistent() -> None:
+    names = [gate.name for gate in FeatureGates.known()]
+    assert names == sorted(names)
+    for gate in FeatureGates.known():
+        assert set(gate.requires) <= set(names)
+        assert gate.default or gate.stage != "GA"
+        assert not (gate.stage == "ALPHA" and gate.default)
+
+
+@pytest.mark.parametrize(
+    ("text", "gate", "enabled"),
+    [
+        ("GenericWorkload=true", "GenericWorkload", True),
+        ("GenericWorkload=T, GangScheduling=1,", "GangScheduling", True),
+        ("AllAlpha=true", "WorkloadAwarePreemption", True),
+        ("AllAlpha=true,GenericWorkload=false", "GangScheduling", False),
+        ("GenericWorkload=false,AllAlpha=true", "GenericWorkload", False),
+        ("AllBeta=false", "DRADeviceTaints", False),
+        ("AllBeta=true", "DRADeviceTaintRules", True),
+        ("DRAResourceClaimDeviceStatus=false", "DRADeviceBindingConditions", False),
+        ("DynamicResourceAllocation=true", "DynamicResourceAllocation", True),
+        ("DRAPrioritizedList=false", "DRAPrioritizedList", False),
+    ],
+)
+def test_parse(text: str, gate: str, enabled: bool) -> None:
+    assert FeatureGates.parse(text).enabled(gate) is enabled
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("GangScheduing=true", "unrecognized feature gate: GangScheduing (did you mean GangScheduling?)"),
+        ("gangscheduling=true", "unrecognized feature gate: gangscheduling (did you mean GangScheduling?)"),
+        ("Zzz=true", "unrecognized feature gate: Zzz"),
+        ("GangScheduling", "missing bool value for feature gate GangScheduling: write GangScheduling=true or"),
+        ("GangScheduling=yes", "invalid value of GangScheduling=yes: write GangScheduling=true or"),
+        ("KubeletPSI=false", "cannot set feature gate KubeletPSI to false, feature is locked to true"),
+        ("GangScheduling=true", "feature gate GangScheduling needs GenericWorkload, which is off: add"),
+        ("WorkloadAwarePreemption=true,GenericWorkload=true", "needs GangScheduling, which is off"),
+    ],
+)
+def test_parse_names_the_gate_and_the_remedy(text: str, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        FeatureGates.parse(text)
+    assert message in str(error.value)
+
+
+def test_accelerator_defaults() -> None:
+    gates = FeatureGates.accelerator_defaults()
+    assert gates.enabled("WorkloadAwarePreemption")
+    assert gates.enabled("DRADeviceTaintRules")
+    assert not gates.enabled("MemoryQoS")
+    without = FeatureGates.accelerator_defaults({"GenericWorkload": False})
+    assert not without.enabled("WorkloadAwarePreemption")
+    assert not without.enabled("WorkloadWithJob")
+    assert without.enabled("DRAListTypeAttributes")
+
+
+def test_an_unknown_name_is_a_programming_error() -> None:
+    with pytest.raises(KeyError):
+        FeatureGates().enabled("NoSuchGate")
+
+
+def test_equality_follows_the_effect() -> None:
+    assert FeatureGates.parse("DRADeviceTaints=true") == FeatureGates()
+    assert hash(FeatureGates.parse("DRADeviceTaints=true")) == hash(FeatureGates())
+    assert FeatureGates.parse("MemoryQoS=true") != FeatureGates()
