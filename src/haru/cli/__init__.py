@@ -1,0 +1,1 @@
+"""The `haru` command: one file per subcommand, each imported only when it runs."""

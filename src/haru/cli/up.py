@@ -1,0 +1,79 @@
+"""Run a whole cluster in this process: API server, controllers, scheduler and simulated GPU nodes.
+
+When it is ready it prints one line: the time taken, the address and the kubeconfig's path. Ctrl-C or SIGTERM stops it
+cleanly. State is kept in the data directory and found again at the next start, unless it runs with --ephemeral.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from haru.cli.main import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `haru up`."""
+    from haru.embedded.options import DEFAULT_PROFILES
+
+    parser.add_argument(
+        "--profile",
+        metavar="NAME:COUNT,…",
+        help=f"simulated nodes: profile names or profile files, each with a count (default {DEFAULT_PROFILES})",
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="address of the API (default 127.0.0.1:6443; port 0: any)"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--data-dir", type=Path, metavar="DIR", help="where state is kept")
+    where.add_argument("--ephemeral", action="store_true", help="keep nothing: everything is removed at exit")
+    parser.add_argument("--write-kubeconfig", type=Path, metavar="FILE", help="also write the kubeconfig here")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="an UpConfiguration; flags win over it")
+    parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", help="switch gates, as in Kubernetes")
+    parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", help="switch API versions, as in Kubernetes")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the cluster until it is stopped."""
+    from haru.cli.logs import configure_logging
+    from haru.embedded.lock import AlreadyRunningError
+    from haru.embedded.options import OptionError
+    from haru.embedded.run import run_cluster
+
+    configure_logging(options.verbose, options.log_format)
+    try:
+        return run_cluster(_up_options(options))
+    except (OptionError, AlreadyRunningError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
+    from haru.embedded.options import UpOptions, parse_listen, parse_profiles, parse_runtime_config, read_config
+
+    options = UpOptions()
+    if flags.config is not None:
+        from haru.kube.yaml import load
+
+        options = read_config(flags.config, load)
+    if flags.profile is not None:
+        options = replace(options, profiles=parse_profiles(flags.profile))
+    if flags.listen is not None:
+        host, port = parse_listen(flags.listen)
+        options = replace(options, host=host, port=port)
+    if flags.data_dir is not None:
+        options = replace(options, data_dir=Path(os.path.abspath(flags.data_dir.expanduser())), ephemeral=False)
+    if flags.ephemeral:
+        options = replace(options, ephemeral=True, data_dir=None)
+    if flags.write_kubeconfig is not None:
+        options = replace(options, write_kubeconfig=flags.write_kubeconfig.expanduser())
+    if flags.feature_gates is not None:
+        joined = ",".join(filter(None, (options.feature_gates, flags.feature_gates)))
+        options = replace(options, feature_gates=joined)
+    if flags.runtime_config is not None:
+        merged = {**options.runtime_config, **parse_runtime_config(flags.runtime_config)}
+        options = replace(options, runtime_config=merged)
+    return options

@@ -1,0 +1,181 @@
+"""What `haru up` can be told: flags, the configuration file, and their defaults.
+
+The file is YAML with `apiVersion: haru.dev/v1alpha1`, `kind: UpConfiguration`; a flag wins over the file. Errors name
+the field or flag, the value and the remedy.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+DEFAULT_PROFILES = "dgx-h100:2,dgx-a100-80gb-mig:1,cpu:1"
+CONFIG_API_VERSION = "haru.dev/v1alpha1"
+CONFIG_KIND = "UpConfiguration"
+
+
+class OptionError(ValueError):
+    """A flag or a field of the configuration file is not usable; the text says which and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCount:
+    """`count` simulated nodes of one profile; `profile` is a name or the path of a profile file."""
+
+    profile: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """Everything that `haru up` needs to know."""
+
+    profiles: tuple[ProfileCount, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 6443
+    data_dir: Path | None = None
+    ephemeral: bool = False
+    write_kubeconfig: Path | None = None
+    feature_gates: str = ""
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def state_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where state is kept: `$XDG_STATE_HOME/haru`, by default `~/.local/state/haru`."""
+    base = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".local" / "state")
+    return Path(base) / "haru"
+
+
+def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """The data directory of `haru up` without `--data-dir`."""
+    return state_home(environ) / "default"
+
+
+def parse_profiles(text: str, where: str = "--profile") -> tuple[ProfileCount, ...]:
+    """`NAME:COUNT,NAME,FILE.yaml:COUNT` → profile counts; a missing count is 1, the same profile twice adds up."""
+    counts: dict[str, int] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, colon, number = part.rpartition(":")
+        if not colon:
+            name, number = part, "1"
+        if not name or not number.isdigit():
+            raise OptionError(f'{where}: Invalid value: "{part}": write NAME:COUNT with a count of 0 or more')
+        counts[name] = counts.get(name, 0) + int(number)
+    if not counts:
+        raise OptionError(f'{where}: Invalid value: "{text}": name at least one profile, for example dgx-h100:2')
+    return tuple(ProfileCount(name, count) for name, count in counts.items())
+
+
+def parse_listen(text: str, where: str = "--listen") -> tuple[str, int]:
+    """`HOST:PORT` → host and port; port 0 takes a free one. IPv6 addresses stand in brackets."""
+    host, colon, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise OptionError(f'{where}: Invalid value: "{text}": write HOST:PORT, for example 127.0.0.1:6443')
+    if host != "localhost":
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise OptionError(
+                f'{where}: Invalid value: "{text}": the host must be an IP address or localhost'
+            ) from None
+    return host, int(port)
+
+
+def parse_runtime_config(text: str, where: str = "--runtime-config") -> dict[str, bool]:
+    """`api/all=true,resource.k8s.io/v1beta1=false` → version or pseudo-key to on or off."""
+    result: dict[str, bool] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        key, equals, value = part.partition("=")
+        if value.lower() not in ("", "true", "false") or (equals and not value):
+            raise OptionError(f'{where}: Invalid value: "{part}": write GROUP/VERSION=true or =false')
+        result[key] = value.lower() != "false"
+    return result
+
+
+def read_config(path: Path, load: Callable[[str], Any]) -> UpOptions:
+    """Options from a configuration file. `load` parses YAML text to one object."""
+    try:
+        config = load(path.read_text())
+    except OSError as error:
+        raise OptionError(f"--config: {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise OptionError(f"--config: {path}: {error}") from None
+    if not isinstance(config, dict):
+        raise OptionError(f"--config: {path}: must be a mapping with apiVersion: {CONFIG_API_VERSION}")
+    for name, wanted in (("apiVersion", CONFIG_API_VERSION), ("kind", CONFIG_KIND)):
+        if config.get(name) != wanted:
+            raise OptionError(f'--config: {path}: {name}: Invalid value: "{config.get(name)}": must be "{wanted}"')
+    return _options_from(config, str(path))
+
+
+def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
+    options = UpOptions()
+    for name, value in config.items():
+        match name, value:
+            case (("apiVersion" | "kind"), _):
+                continue
+            case "profiles", list():
+                options = replace(options, profiles=_profile_list(value, f"{where}: profiles"))
+            case "listen", str():
+                host, port = parse_listen(value, f"{where}: listen")
+                options = replace(options, host=host, port=port)
+            case "dataDir", str():
+                options = replace(options, data_dir=Path(value).expanduser())
+            case "ephemeral", bool():
+                options = replace(options, ephemeral=value)
+            case "writeKubeconfig", str():
+                options = replace(options, write_kubeconfig=Path(value).expanduser())
+            case "featureGates", dict():
+                options = replace(options, feature_gates=_gates_text(value, f"{where}: featureGates"))
+            case "runtimeConfig", dict():
+                options = replace(options, runtime_config=_bool_map(value, f"{where}: runtimeConfig"))
+            case _:
+                raise OptionError(f"{where}: {name}: Invalid value: {value!r}: {_CONFIG_HELP.get(name, _UNKNOWN)}")
+    return options
+
+
+_UNKNOWN = "unknown field; known are profiles, listen, dataDir, ephemeral, writeKubeconfig, featureGates, runtimeConfig"
+_CONFIG_HELP = {
+    "profiles": "must be a list of {name, count} or NAME:COUNT",
+    "listen": "must be HOST:PORT",
+    "dataDir": "must be a path",
+    "ephemeral": "must be true or false",
+    "writeKubeconfig": "must be a path",
+    "featureGates": "must map gate names to true or false",
+    "runtimeConfig": "must map group/version to true or false",
+}
+
+
+def _profile_list(items: list[Any], where: str) -> tuple[ProfileCount, ...]:
+    result: list[ProfileCount] = []
+    for index, item in enumerate(items):
+        path = f"{where}[{index}]"
+        if isinstance(item, str):
+            result.extend(parse_profiles(item, path))
+        elif isinstance(item, dict) and isinstance(item.get("name"), str) and isinstance(item.get("count", 1), int):
+            unknown = set(item) - {"name", "count"}
+            if unknown:
+                raise OptionError(f"{path}.{min(unknown)}: unknown field; known are name and count")
+            if item.get("count", 1) < 0:
+                raise OptionError(f"{path}.count: Invalid value: {item['count']}: must be 0 or more")
+            result.append(ProfileCount(item["name"], item.get("count", 1)))
+        else:
+            raise OptionError(f"{path}: Invalid value: {item!r}: must be NAME:COUNT or {{name, count}}")
+    return tuple(result)
+
+
+def _bool_map(value: Mapping[Any, Any], where: str) -> dict[str, bool]:
+    for key, item in value.items():
+        if not isinstance(key, str) or not isinstance(item, bool):
+            raise OptionError(f"{where}.{key}: Invalid value: {item!r}: must be true or false")
+    return dict(value)
+
+
+def _gates_text(value: Mapping[Any, Any], where: str) -> str:
+    return ",".join(f"{key}={'true' if on else 'false'}" for key, on in _bool_map(value, where).items())

@@ -1,0 +1,238 @@
+"""The scheduling queue: what waits, in which order, and what wakes it. Pure in itself: the time is an argument.
+
+A *unit* is what one cycle decides: the unscheduled pods of one PodGroup, or one pod. It is in exactly one place:
+held (a PreEnqueue check fails), active, in backoff, unschedulable, or in flight. Events that arrive while a unit is in
+flight are kept and weighed when it comes back, so no wake-up is lost.
+Source: kube-scheduler's PriorityQueue as behaviour; the group entry is KEP-4671 with one backoff for the whole group.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+INITIAL_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 10.0
+FLUSH_AFTER_SECONDS = 300.0
+
+
+class Place(Enum):
+    """Where a unit is."""
+
+    HELD = "gated"
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    IN_FLIGHT = "inflight"
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """One entry: the pods that one cycle decides together."""
+
+    key: tuple[str, str, str]
+    pods: dict[str, int] = field(default_factory=dict)
+    place: Place = Place.HELD
+    timestamp: float = 0.0
+    attempts: int = 0
+    errors: int = 0
+    ready_at: float = 0.0
+    parked_at: float = 0.0
+    rejected_by: frozenset[str] = frozenset()
+    seen_events: set[str] = field(default_factory=set)
+    any_event: bool = False
+    ticket: int = 0
+    hold_reason: str = ""
+
+    @property
+    def priority(self) -> int:
+        """The priority of the best member: a group waits where its best pod waits."""
+        return max(self.pods.values(), default=0)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the unit is a PodGroup's."""
+        return self.key[0] == "group"
+
+
+class SchedulingQueue:
+    """Units in their places. Keys are ("pod", namespace, name) or ("group", namespace, group name)."""
+
+    def __init__(
+        self, initial_backoff: float = INITIAL_BACKOFF_SECONDS, max_backoff: float = MAX_BACKOFF_SECONDS
+    ) -> None:
+        self.units: dict[tuple[str, str, str], Unit] = {}
+        self._initial = initial_backoff
+        self._max = max_backoff
+        self._active: list[tuple[int, float, int, Unit]] = []
+        self._backoff: list[tuple[float, int, Unit]] = []
+        self._tickets = itertools.count(1)
+
+    # -- membership -------------------------------------------------------------------------------------------------
+
+    def put(self, unit_key: tuple[str, str, str], pod_key: str, priority: int, now: float) -> Unit:
+        """Adds a pod to its unit (made if new) and returns the unit; a new unit is held until `release` or `hold`."""
+        unit = self.units.get(unit_key)
+        if unit is None:
+            unit = self.units[unit_key] = Unit(unit_key, timestamp=now)
+        known = unit.pods.get(pod_key)
+        unit.pods[pod_key] = priority
+        if known != priority and unit.place is Place.ACTIVE:
+            self._push_active(unit)
+        return unit
+
+    def take_out(self, unit_key: tuple[str, str, str], pod_key: str) -> None:
+        """Removes a pod that was bound, deleted or finished; an empty unit is forgotten unless it is in flight."""
+        unit = self.units.get(unit_key)
+        if unit is None:
+            return
+        unit.pods.pop(pod_key, None)
+        if not unit.pods and unit.place is not Place.IN_FLIGHT:
+            del self.units[unit_key]
+            unit.ticket = 0
+
+    def __contains__(self, unit_key: object) -> bool:
+        return unit_key in self.units
+
+    # -- places -----------------------------------------------------------------------------------------------------
+
+    def hold(self, unit: Unit, reason: str) -> None:
+        """PreEnqueue says no: the unit costs nothing until `release`."""
+        unit.hold_reason = reason
+        if unit.place is not Place.IN_FLIGHT:
+            unit.place = Place.HELD
+            unit.ticket = 0
+
+    def release(self, unit: Unit, now: float) -> None:
+        """PreEnqueue says yes, or the unit itself changed: to backoff if that has not run out, else to active."""
+        unit.hold_reason = ""
+        if unit.place is Place.IN_FLIGHT:
+            unit.any_event = True
+        elif unit.place in (Place.HELD, Place.UNSCHEDULABLE):
+            self._wake(unit, now)
+
+    def pop(self, now: float) -> Unit | None:
+        """The next unit to decide, now in flight; None if nothing is ready."""
+        self._move_expired(now)
+        while self._active:
+            _, _, ticket, unit = heapq.heappop(self._active)
+            if ticket != unit.ticket or unit.place is not Place.ACTIVE:
+                continue
+            unit.place = Place.IN_FLIGHT
+            unit.ticket = 0
+            unit.attempts += 1
+            unit.seen_events.clear()
+            unit.any_event = False
+            return unit
+        return None
+
+    def done(self, unit: Unit) -> None:
+        """The cycle placed every pod the unit had: its attempts are forgotten. Pods that joined meanwhile stay."""
+        unit.attempts = unit.errors = 0
+        if self.units.get(unit.key) is not unit:
+            return
+        unit.place = Place.HELD
+        if not unit.pods:
+            del self.units[unit.key]
+
+    def reject(self, unit: Unit, plugins: Iterable[str], now: float) -> None:
+        """The cycle found no place: wait for an event that concerns the plugins that said no."""
+        if not self._still_there(unit):
+            return
+        unit.rejected_by = frozenset(plugins)
+        unit.ready_at = now + self._backoff_for(unit.attempts)
+        missed = (
+            unit.any_event
+            or bool(unit.seen_events & unit.rejected_by)
+            or (bool(unit.seen_events) and not unit.rejected_by)
+        )
+        if missed:
+            self._to_backoff(unit)
+        else:
+            unit.place = Place.UNSCHEDULABLE
+            unit.parked_at = now
+
+    def fail(self, unit: Unit, now: float) -> None:
+        """The cycle or the binding failed with an error: try again after a backoff, whatever happens."""
+        if not self._still_there(unit):
+            return
+        unit.errors += 1
+        unit.ready_at = now + self._backoff_for(unit.errors)
+        self._to_backoff(unit)
+
+    # -- events -----------------------------------------------------------------------------------------------------
+
+    def on_event(self, plugins: frozenset[str], now: float) -> int:
+        """A change that may satisfy `plugins`: wakes the units that they rejected. Returns how many were woken."""
+        if not plugins:
+            return 0
+        woken = 0
+        for unit in self.units.values():
+            if unit.place is Place.IN_FLIGHT:
+                unit.seen_events |= plugins
+            elif unit.place is Place.UNSCHEDULABLE and (not unit.rejected_by or unit.rejected_by & plugins):
+                self._wake(unit, now)
+                woken += 1
+        return woken
+
+    def flush_leftovers(self, now: float) -> int:
+        """The safety net: units that no event has woken for five minutes are tried again. Held units are not."""
+        woken = 0
+        for unit in self.units.values():
+            if unit.place is Place.UNSCHEDULABLE and now - unit.parked_at >= FLUSH_AFTER_SECONDS:
+                self._wake(unit, now)
+                woken += 1
+        return woken
+
+    def next_wake(self) -> float | None:
+        """When the earliest backoff ends; None if none runs."""
+        while self._backoff and (
+            self._backoff[0][1] != self._backoff[0][2].ticket or self._backoff[0][2].place is not Place.BACKOFF
+        ):
+            heapq.heappop(self._backoff)
+        return self._backoff[0][0] if self._backoff else None
+
+    def pending(self) -> dict[str, int]:
+        """Pods by place, under the label values of `scheduler_pending_pods`."""
+        counts = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
+        for unit in self.units.values():
+            if unit.place.value in counts:
+                counts[unit.place.value] += len(unit.pods)
+        return counts
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _still_there(self, unit: Unit) -> bool:
+        if self.units.get(unit.key) is unit and unit.pods:
+            return True
+        if self.units.get(unit.key) is unit:
+            del self.units[unit.key]
+        return False
+
+    def _backoff_for(self, attempts: int) -> float:
+        return min(self._initial * 2.0 ** max(attempts - 1, 0), self._max)
+
+    def _wake(self, unit: Unit, now: float) -> None:
+        if unit.ready_at > now:
+            self._to_backoff(unit)
+        else:
+            self._push_active(unit)
+
+    def _push_active(self, unit: Unit) -> None:
+        unit.place = Place.ACTIVE
+        unit.ticket = next(self._tickets)
+        heapq.heappush(self._active, (-unit.priority, unit.timestamp, unit.ticket, unit))
+
+    def _to_backoff(self, unit: Unit) -> None:
+        unit.place = Place.BACKOFF
+        unit.ticket = next(self._tickets)
+        heapq.heappush(self._backoff, (unit.ready_at, unit.ticket, unit))
+
+    def _move_expired(self, now: float) -> None:
+        while self._backoff and self._backoff[0][0] <= now:
+            _, ticket, unit = heapq.heappop(self._backoff)
+            if ticket == unit.ticket and unit.place is Place.BACKOFF:
+                self._push_active(unit)

@@ -1,0 +1,153 @@
+"""From watch events to the engine's cluster and to wake-ups of the queue.
+
+Each kind has one informer; its handlers apply the object to the `Cluster` and tell the `Desk` what the change may help.
+ResourceSlices are kept only in the engine's compact form: the informer remembers their names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from haru.client.api import ApiClient
+from haru.client.informer import Informer, strip_managed_fields
+from haru.engine.cluster import Cluster
+from haru.kube.kinds import Kind, by_kind
+from haru.scheduler import hints
+
+Obj = dict[str, Any]
+
+
+class Desk(Protocol):
+    """What the watchers report to."""
+
+    def pod_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A pod appeared, changed or went."""
+
+    def claim_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A claim appeared, changed or went."""
+
+    def group_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A PodGroup appeared, changed or went."""
+
+    def may_help(self, plugins: frozenset[str]) -> None:
+        """Something changed that these plugins look at."""
+
+
+REQUIRED = (
+    ("v1", "Pod"),
+    ("v1", "Node"),
+    ("v1", "Namespace"),
+    ("v1", "PersistentVolume"),
+    ("v1", "PersistentVolumeClaim"),
+    ("storage.k8s.io/v1", "StorageClass"),
+    ("resource.k8s.io/v1", "ResourceClaim"),
+    ("resource.k8s.io/v1", "ResourceSlice"),
+    ("resource.k8s.io/v1", "DeviceClass"),
+)
+OPTIONAL = (
+    ("scheduling.k8s.io/v1alpha2", "PodGroup"),
+    ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
+)
+
+
+async def served_kinds(client: ApiClient) -> tuple[dict[str, Kind], list[str]]:
+    """The kinds to watch by name, and those that this server does not serve (`group/version kind`)."""
+    kinds: dict[str, Kind] = {}
+    missing: list[str] = []
+    for api_version, name in REQUIRED + OPTIONAL:
+        kind = by_kind(api_version, name)
+        if kind is None:
+            raise LookupError(f"{api_version} {name} is not a known kind")
+        if (api_version, name) in OPTIONAL and not await _serves(client, kind):
+            missing.append(f"{api_version} {name}")
+        else:
+            kinds[name] = kind
+    return kinds, missing
+
+
+async def _serves(client: ApiClient, kind: Kind) -> bool:
+    response = await client.raw("GET", f"/apis/{kind.group}/{kind.version}")
+    if response.status == 404:
+        return False
+    return f'"{kind.plural}"'.encode() in response.body
+
+
+class Watchers:
+    """The informers of one scheduler."""
+
+    def __init__(self, client: ApiClient, kinds: dict[str, Kind], cluster: Cluster, desk: Desk) -> None:
+        self._cluster = cluster
+        self._desk = desk
+        self.informers: dict[str, Informer] = {}
+        for name, kind in kinds.items():
+            transform = self._take_slice if name == "ResourceSlice" else strip_managed_fields
+            selector = "status.phase!=Succeeded,status.phase!=Failed" if name == "Pod" else ""
+            informer = Informer(client, kind, field_selector=selector, transform=transform)
+            self.informers[name] = informer
+            self._connect(name, informer)
+
+    async def run(self) -> None:
+        """Keep all informers running until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for name, informer in self.informers.items():
+                group.create_task(informer.run(), name=f"scheduler informer {name}")
+
+    async def wait_synced(self) -> None:
+        """Wait for every first list."""
+        for informer in self.informers.values():
+            await informer.wait_synced()
+
+    def _take_slice(self, obj: Obj) -> Obj:
+        # The engine keeps slices in columns and interned parts; a second copy as dicts would dwarf it.
+        self._cluster.apply(strip_managed_fields(obj))
+        metadata = obj["metadata"]
+        slim = {name: metadata.get(name, "") for name in ("name", "uid", "resourceVersion")}
+        return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": slim}
+
+    def _connect(self, name: str, informer: Informer) -> None:
+        changed: dict[str, Callable[[Obj | None, Obj | None], None]] = {
+            "Pod": self._desk.pod_changed,
+            "ResourceClaim": self._desk.claim_changed,
+            "PodGroup": self._desk.group_changed,
+            "Node": self._node_changed,
+            "ResourceSlice": self._slice_changed,
+        }
+        tell = changed.get(name, self._other_changed(name))
+
+        def on_add(obj: Obj) -> None:
+            if name != "ResourceSlice":
+                self._cluster.apply(obj)
+            tell(None, obj)
+
+        def on_update(old: Obj, new: Obj) -> None:
+            if name != "ResourceSlice":
+                self._cluster.apply(new)
+            tell(old, new)
+
+        def on_delete(obj: Obj) -> None:
+            self._cluster.remove(obj)
+            tell(obj, None)
+
+        informer.add_handler(on_add, on_update, on_delete)
+
+    def _node_changed(self, old: Obj | None, new: Obj | None) -> None:
+        self._desk.may_help(hints.NODE_PLUGINS if new is None else hints.node_change(old, new))
+
+    def _slice_changed(self, old: Obj | None, new: Obj | None) -> None:
+        del old, new
+        self._desk.may_help(hints.DEVICES)
+
+    def _other_changed(self, name: str) -> Callable[[Obj | None, Obj | None], None]:
+        helped = {
+            "DeviceClass": hints.DEVICES,
+            "DeviceTaintRule": hints.DEVICES,
+            "Namespace": frozenset({"InterPodAffinity"}),
+        }.get(name, hints.VOLUMES)
+
+        def tell(old: Obj | None, new: Obj | None) -> None:
+            del old, new
+            self._desk.may_help(helped)
+
+        return tell

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from haru.embedded.options import (
+    OptionError,
+    ProfileCount,
+    default_data_dir,
+    parse_listen,
+    parse_profiles,
+    parse_runtime_config,
+    read_config,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dgx-h100:2", [("dgx-h100", 2)]),
+        ("dgx-h100", [("dgx-h100", 1)]),
+        ("a:1, b:2 ,a:3", [("a", 4), ("b", 2)]),
+        ("lab/box.yaml:3", [("lab/box.yaml", 3)]),
+        ("cpu:0", [("cpu", 0)]),
+    ],
+)
+def test_profiles(text: str, expected: list[tuple[str, int]]) -> None:
+    assert parse_profiles(text) == tuple(ProfileCount(*e) for e in expected)
+
+
+@pytest.mark.parametrize("text", ["", ":3", "dgx-h100:x", "dgx-h100:-1", ","])
+def test_wrong_profiles_name_the_value(text: str) -> None:
+    with pytest.raises(OptionError, match="--profile: Invalid value"):
+        parse_profiles(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:6443", ("::1", 6443)), ("localhost:1", ("localhost", 1))],
+)
+def test_listen(text: str, expected: tuple[str, int]) -> None:
+    assert parse_listen(text) == expected
+
+
+@pytest.mark.parametrize("text", ["6443", "127.0.0.1:", "127.0.0.1:70000", "host.example:1", "127.0.0.1:x"])
+def test_wrong_listen(text: str) -> None:
+    with pytest.raises(OptionError, match="--listen: Invalid value"):
+        parse_listen(text)
+
+
+def test_runtime_config() -> None:
+    text = "api/all=true,resource.k8s.io/v1beta1=false,api/beta"
+    assert parse_runtime_config(text) == {"api/all": True, "resource.k8s.io/v1beta1": False, "api/beta": True}
+    with pytest.raises(OptionError, match="maybe"):
+        parse_runtime_config("api/all=maybe")
+
+
+def test_state_lives_under_xdg_state_home() -> None:
+    assert default_data_dir({"XDG_STATE_HOME": "/s"}) == Path("/s/haru/default")
+    assert default_data_dir({"HOME": "/h"}) == Path("/h/.local/state/haru/default")
+
+
+CONFIG = {
+    "apiVersion": "haru.dev/v1alpha1",
+    "kind": "UpConfiguration",
+    "profiles": ["dgx-h100:2", {"name": "cpu", "count": 3}, {"name": "t4"}],
+    "listen": "127.0.0.1:0",
+    "dataDir": "/tmp/x",
+    "featureGates": {"GangScheduling": True},
+    "runtimeConfig": {"resource.k8s.io/v1beta1": True},
+}
+
+
+def test_a_configuration_file(tmp_path: Path) -> None:
+    file = tmp_path / "up.yaml"
+    file.write_text("x")
+    options = read_config(file, lambda text: CONFIG)
+    assert [(p.profile, p.count) for p in options.profiles] == [("dgx-h100", 2), ("cpu", 3), ("t4", 1)]
+    assert (options.port, options.data_dir) == (0, Path("/tmp/x"))
+    assert options.feature_gates == "GangScheduling=true"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "Cluster"}, "kind: Invalid value"),
+        ({"profile": []}, "profile: Invalid value: .*unknown field; known are profiles"),
+        ({"profiles": "dgx-h100:2"}, "profiles: Invalid value"),
+        ({"profiles": [{"name": "x", "count": -1}]}, r"profiles\[0\].count: Invalid value: -1"),
+        ({"profiles": [{"name": "x", "cnt": 1}]}, r"profiles\[0\].cnt: unknown field"),
+        ({"listen": "nowhere"}, "listen: Invalid value"),
+        ({"featureGates": {"A": "yes"}}, "featureGates.A: Invalid value"),
+    ],
+)
+def test_a_wrong_field_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    file = tmp_path / "up.yaml"
+    file.write_text("x")
+    with pytest.raises(OptionError, match=message):
+        read_config(file, lambda text: {**CONFIG, **change})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"absent\.yaml: No such file"):
+        read_config(tmp_path / "absent.yaml", lambda text: {})

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.scheduler.queue import FLUSH_AFTER_SECONDS, Place, SchedulingQueue
+
+A = ("pod", "ns", "a")
+B = ("pod", "ns", "b")
+GANG = ("group", "ns", "gang")
+FIT = frozenset({"NodeResourcesFit"})
+DRA = frozenset({"DynamicResources"})
+
+
+def queue_with(*units: tuple[tuple[str, str, str], int]) -> SchedulingQueue:
+    queue = SchedulingQueue()
+    for moment, (key, priority) in enumerate(units):
+        unit = queue.put(key, key[2], priority, float(moment))
+        queue.release(unit, float(moment))
+    return queue
+
+
+def test_priority_first_then_age() -> None:
+    queue = queue_with((("pod", "ns", "old"), 0), (("pod", "ns", "young"), 0), (("pod", "ns", "urgent"), 10))
+    order = [queue.pop(10.0).key[2] for _ in range(3)]  # type: ignore[union-attr]
+    assert order == ["urgent", "old", "young"]
+    assert queue.pop(10.0) is None
+
+
+def test_a_group_waits_where_its_best_pod_waits() -> None:
+    queue = queue_with((A, 5))
+    queue.put(GANG, "low", 0, 0.0)
+    unit = queue.put(GANG, "high", 9, 0.0)
+    queue.release(unit, 0.0)
+    assert queue.pop(1.0) is unit
+
+
+def test_backoff_doubles_to_its_limit_and_a_success_forgets_it() -> None:
+    queue = queue_with((A, 0))
+    now, waits = 100.0, []
+    for _ in range(6):
+        unit = queue.pop(now)
+        assert unit is not None
+        queue.fail(unit, now)
+        due = queue.next_wake()
+        assert due is not None
+        assert queue.pop(due - 0.001) is None
+        waits.append(due - now)
+        now = due
+    assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    unit = queue.pop(now)
+    assert unit is not None
+    queue.done(unit)
+    assert (unit.attempts, unit.errors) == (0, 0)
+
+
+def test_only_events_that_concern_the_rejecting_plugins_wake() -> None:
+    queue = queue_with((A, 0))
+    unit = queue.pop(1.0)
+    assert unit is not None
+    queue.reject(unit, {"DynamicResources"}, 1.0)
+    assert queue.on_event(FIT, 5.0) == 0
+    assert queue.pop(5.0) is None
+    assert queue.on_event(DRA, 5.0) == 1
+    assert queue.pop(5.0) is unit
+
+
+def test_an_event_before_the_backoff_ends_does_not_skip_the_backoff() -> None:
+    queue = queue_with((A, 0))
+    unit = queue.pop(1.0)
+    assert unit is not None
+    queue.reject(unit, {"DynamicResources"}, 1.0)
+    queue.on_event(DRA, 1.5)
+    assert queue.pop(1.9) is None
+    assert queue.pop(2.0) is unit
+
+
+def test_an_event_during_the_cycle_is_not_lost() -> None:
+    queue = queue_with((A, 0))
+    unit = queue.pop(1.0)
+    assert unit is not None
+    queue.on_event(DRA, 1.1)
+    queue.reject(unit, {"DynamicResources"}, 1.2)
+    assert unit.place is Place.BACKOFF
+    assert queue.pop(2.3) is unit
+
+
+def test_held_units_cost_nothing_and_are_never_flushed() -> None:
+    queue = SchedulingQueue()
+    unit = queue.put(GANG, "m", 0, 0.0)
+    queue.hold(unit, "waiting for minCount pods from a gang to appear in scheduling queue")
+    assert queue.pop(1.0) is None
+    assert queue.flush_leftovers(FLUSH_AFTER_SECONDS * 2) == 0
+    assert queue.pending() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
+    queue.release(unit, 1.0)
+    assert queue.pop(1.0) is unit
+
+
+def test_leftovers_are_flushed_after_five_minutes() -> None:
+    queue = queue_with((A, 0))
+    unit = queue.pop(1.0)
+    assert unit is not None
+    queue.reject(unit, {"NodeAffinity"}, 1.0)
+    assert queue.flush_leftovers(1.0 + FLUSH_AFTER_SECONDS - 1) == 0
+    assert queue.flush_leftovers(1.0 + FLUSH_AFTER_SECONDS) == 1
+
+
+def test_a_member_that_joins_in_flight_stays_for_the_next_cycle() -> None:
+    queue = SchedulingQueue()
+    unit = queue.put(GANG, "a", 0, 0.0)
+    queue.release(unit, 0.0)
+    assert queue.pop(0.0) is unit
+    queue.put(GANG, "late", 0, 0.1)
+    queue.take_out(GANG, "a")
+    queue.done(unit)
+    assert queue.units[GANG] is unit
+    assert set(unit.pods) == {"late"}
+    queue.release(unit, 0.2)
+    assert queue.pop(0.2) is unit
+
+
+def test_a_unit_without_pods_is_forgotten() -> None:
+    queue = queue_with((A, 0), (B, 0))
+    queue.take_out(A, "a")
+    assert A not in queue
+    assert queue.pop(1.0).key == B  # type: ignore[union-attr]
+    queue.take_out(B, "b")
+    queue.done(queue.units[B])
+    assert B not in queue
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "take", "release", "hold", "pop", "reject", "fail", "done", "event", "tick"]),
+        st.integers(0, 4),
+        st.sampled_from([FIT, DRA]),
+    ),
+    max_size=60,
+)
+
+
+@given(operations)
+def test_every_unit_is_in_one_place_and_released_work_is_always_reachable(
+    steps: list[tuple[str, int, frozenset[str]]],
+) -> None:
+    queue, now, flying = SchedulingQueue(), 0.0, []
+    for action, number, plugins in steps:
+        key = ("pod", "ns", str(number))
+        unit = queue.units.get(key)
+        if action == "put":
+            queue.release(queue.put(key, str(number), number, now), now)
+        elif action == "take":
+            queue.take_out(key, str(number))
+        elif action == "release" and unit:
+            queue.release(unit, now)
+        elif action == "hold" and unit:
+            queue.hold(unit, "no")
+        elif action == "pop" and (popped := queue.pop(now)):
+            assert popped not in flying
+            flying.append(popped)
+        elif action in ("reject", "fail", "done") and flying:
+            landed = flying.pop()
+            if action == "reject":
+                queue.reject(landed, plugins, now)
+            elif action == "fail":
+                queue.fail(landed, now)
+            else:
+                queue.done(landed)
+        elif action == "event":
+            queue.on_event(plugins, now)
+        now += 0.5
+    for unit in flying:
+        queue.fail(unit, now)
+    for unit in queue.units.values():
+        assert unit.place is not Place.IN_FLIGHT
+    queue.on_event(FIT | DRA, now)
+    waiting = {u.key for u in queue.units.values() if u.place is not Place.HELD}
+    reached = set()
+    while (unit := queue.pop(now + 100.0)) is not None:
+        reached.add(unit.key)
+    assert reached == waiting
