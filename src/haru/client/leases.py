@@ -176,9 +176,13 @@ class LeaderElector:
 
     async def _release(self) -> None:
         """Let the next candidate begin at once."""
-        if self.leader != self.identity or self._observed is None:
+        if self.leader != self.identity:
             return
-        now = format_micro_time(self._now())
-        spec = {**self._observed["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now}
         with contextlib.suppress(StatusError, OSError, asyncio.CancelledError):
-            self._observe(await self._client.update(self._kind, {**self._observed, "spec": spec}))
+            # Read again: a renewal that was cancelled under way may have been written.
+            lease = await self._client.get(self._kind, self._name, self._namespace)
+            if lease["spec"].get("holderIdentity") != self.identity:
+                return
+            now = format_micro_time(self._now())
+            spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now}
+            self._observe(await self._client.update(self._kind, {**lease, "spec": spec}))

@@ -1,0 +1,273 @@
+import asyncio
+import random
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from fake_api import FakeApi
+
+from haru.client.api import ApiClient, path_of
+from haru.client.backoff import update_with_retry
+from haru.client.credentials import BearerToken
+from haru.kube import kinds
+from haru.kube.errors import StatusError
+
+PODS = kinds.lookup("", "v1", "pods")
+NODES = kinds.lookup("", "v1", "nodes")
+JOBS = kinds.lookup("batch", "v1", "jobs")
+assert PODS and NODES and JOBS
+
+
+def pod(name: str) -> dict:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns"}}
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def client(api: FakeApi) -> ApiClient:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    client = ApiClient.in_process(api, "secret", "tests/1", rng=random.Random(1), sleep=sleep)
+    client.slept = slept  # type: ignore[attr-defined]
+    return client
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "name", "subresource", "path"),
+    [
+        (PODS, "", "", "", "/api/v1/pods"),
+        (PODS, "ns", "", "", "/api/v1/namespaces/ns/pods"),
+        (PODS, "ns", "a", "binding", "/api/v1/namespaces/ns/pods/a/binding"),
+        (JOBS, "ns", "a", "status", "/apis/batch/v1/namespaces/ns/jobs/a/status"),
+        (NODES, "ignored", "n", "", "/api/v1/nodes/n"),
+    ],
+)
+def test_paths(kind, namespace, name, subresource, path):
+    assert path_of(kind, namespace, name, subresource) == path
+
+
+async def test_the_life_of_an_object(api, client):
+    created = await client.create(PODS, pod("a"))
+    assert created["metadata"]["uid"]
+    assert (await client.get(PODS, "a", "ns"))["metadata"]["name"] == "a"
+    created["spec"] = {"nodeName": "n"}
+    updated = await client.update(PODS, created)
+    assert updated["spec"] == {"nodeName": "n"}
+    with pytest.raises(StatusError) as conflict:
+        await client.update(PODS, created)
+    assert (conflict.value.code, conflict.value.reason) == (409, "Conflict")
+    patched = await client.patch(PODS, "a", {"spec": {"nodeName": None}}, "ns", field_manager="me")
+    assert "nodeName" not in patched["spec"]
+    with pytest.raises(StatusError, match="Operation cannot be fulfilled"):
+        await client.delete(PODS, "a", "ns", uid="other")
+    await client.delete(PODS, "a", "ns", uid=created["metadata"]["uid"])
+    with pytest.raises(StatusError, match='pods "a" not found') as missing:
+        await client.get(PODS, "a", "ns")
+    assert missing.value.code == 404
+    assert api.headers[0]["authorization"] == "Bearer secret"
+    assert api.headers[0]["user-agent"] == "tests/1"
+    assert api.log[4][2] == {"fieldManager": "me"}
+
+
+async def test_lists_are_joined_from_pages_of_one_revision(api, client):
+    for number in range(5):
+        await client.create(PODS, pod(f"p{number}"))
+    listed = await client.list(PODS, "ns", limit=2)
+    assert [o["metadata"]["name"] for o in listed["items"]] == ["p0", "p1", "p2", "p3", "p4"]
+    assert listed["metadata"] == {"resourceVersion": str(api.revision)}
+    assert [entry[2].get("continue") for entry in api.log[-3:]] == [None, "2", "4"]
+
+
+async def test_a_list_whose_pages_expired_is_read_in_one_piece(api, client):
+    for number in range(3):
+        await client.create(PODS, pod(f"p{number}"))
+    real, asked = api._list, []
+
+    def listing(kind, namespace, query):
+        asked.append(query)
+        if "continue" in query:
+            raise StatusError(410, "Expired", "gone")
+        return real(kind, namespace, query)
+
+    api._list = listing
+    listed = await client.list(PODS, limit=2)
+    assert len(listed["items"]) == 3
+    assert asked[-1] == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "headers", "attempts"),
+    [
+        ("GET", 429, {"Retry-After": "3"}, 2),
+        ("POST", 429, {"Retry-After": "3"}, 2),
+        ("POST", 503, {"Retry-After": "1"}, 2),
+        ("POST", 429, {}, 1),
+        ("POST", 500, {"Retry-After": "1"}, 1),
+        ("GET", 500, {"Retry-After": "1"}, 2),
+        ("GET", 503, {}, 1),
+        ("GET", 0, {}, 2),
+        ("POST", 0, {}, 1),
+    ],
+)
+async def test_what_is_sent_again(api, client, method, status, headers, attempts):
+    await client.create(PODS, pod("a"))
+    api.log.clear()
+    api.fail(f"{method} /api/v1", status, headers, b"overloaded")
+    request = client.get(PODS, "a", "ns") if method == "GET" else client.create(PODS, pod("b"))
+    if attempts == 1:
+        with pytest.raises((StatusError, ConnectionError)) as failure:
+            await request
+        if status:
+            assert failure.value.code == status
+            assert "overloaded" in str(failure.value)
+    else:
+        await request
+        if "Retry-After" in headers:
+            assert client.slept[0] == pytest.approx(float(headers["Retry-After"]), rel=0.2)
+    assert len(api.log) == attempts
+
+
+async def test_retries_end(api, client):
+    for _ in range(20):
+        api.fail("GET", 429, {"Retry-After": "1"})
+    with pytest.raises(StatusError):
+        await client.get(PODS, "a", "ns")
+    assert len(api.log) == 6
+
+
+async def test_a_server_that_does_not_answer_is_left(client):
+    left = asyncio.Event()
+
+    async def silent(scope, receive, send):
+        await receive()
+        assert (await receive())["type"] == "http.disconnect"
+        left.set()
+
+    impatient = ApiClient.in_process(silent, timeout=0.05)
+    with pytest.raises(TimeoutError, match=r"GET /api/v1/namespaces/ns/pods/a: no answer within 0.05 s"):
+        await impatient.get(PODS, "a", "ns")
+    assert left.is_set()
+
+
+async def test_watch_brings_events_and_ends_with_the_reader(api, client):
+    created = await client.create(PODS, pod("a"))
+    async with aclosing(client.watch(PODS, "", "0")) as events:
+        assert await anext(events) == ("ADDED", created)
+        await client.delete(PODS, "a", "ns")
+        assert (await anext(events))[0] == "DELETED"
+        assert api.open_watches == 1
+    assert api.open_watches == 0
+
+
+async def test_watch_ends_when_the_server_ends_it(api, client):
+    await client.create(PODS, pod("a"))
+    api.end_watches.set()
+    assert [event async for event in client.watch(PODS, "", str(api.revision))] == []
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_an_expired_watch_is_an_error(api, client, inside):
+    gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
+    if inside:
+        import json
+
+        api.fail("GET /api/v1/pods", 200, {}, json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
+    else:
+        api.oldest = 100
+    with pytest.raises(StatusError) as expired:
+        await anext(client.watch(PODS, "", "5"))
+    assert (expired.value.code, expired.value.reason) == (410, "Expired")
+
+
+async def test_update_with_retry_reads_again_after_a_conflict(api, client):
+    await client.create(PODS, pod("a"))
+    calls = []
+
+    def mutate(obj):
+        calls.append(obj["metadata"]["resourceVersion"])
+        obj["spec"] = {"n": len(calls)}
+        return obj
+
+    api.fail("PUT", 409, {}, b'{"kind":"Status","code":409,"reason":"Conflict","message":"x"}')
+    assert (await update_with_retry(client, PODS, "a", "ns", mutate))["spec"] == {"n": 2}
+    assert len(calls) == 2
+    unchanged = await update_with_retry(client, PODS, "a", "ns", lambda obj: None)
+    assert unchanged["spec"] == {"n": 2}
+
+
+async def test_answers_that_are_not_json_are_errors_with_their_text(api, client):
+    api.fail("GET", 502, {}, b"<html>bad gateway</html>")
+    with pytest.raises(StatusError, match="answered 502: <html>bad gateway") as failure:
+        await client.get(PODS, "a", "ns")
+    assert failure.value.code == 502
+
+
+async def test_token_files_are_read_again(tmp_path: Path):
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    now = [0.0]
+    token = BearerToken("", file, lambda: now[0])
+    assert token.value() == "one"
+    file.write_text("two\n")
+    now[0] = 59
+    assert token.value() == "one"
+    now[0] = 60
+    assert token.value() == "two"
+    file.unlink()
+    now[0] = 200
+    assert token.value() == "two"
+
+
+async def test_over_a_socket(api):
+    """The same requests over HTTP: verbs, a watch that is left early, a server that is not there."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        body = await request.read()
+        sent = asyncio.Event()
+
+        async def receive():
+            if sent.is_set():
+                await asyncio.Event().wait()
+            sent.set()
+            return {"type": "http.request", "body": body}
+
+        async def send(message):
+            if message["type"] == "http.response.start":
+                response.set_status(message["status"])
+                for name, value in message["headers"]:
+                    response.headers[name.decode()] = value.decode()
+                await response.prepare(request)
+            elif message["body"]:
+                await response.write(message["body"])
+
+        query = request.rel_url.raw_query_string.encode()
+        headers = [(k.lower().encode(), v.encode()) for k, v in request.headers.items()]
+        scope = {"method": request.method, "path": request.path, "query_string": query, "headers": headers}
+        await api(scope, receive, send)
+        return response
+
+    runner = web.AppRunner(web.Application(), handler_cancellation=True)
+    runner.app.router.add_route("*", "/{tail:.*}", handle)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = site._server.sockets[0].getsockname()[1]
+    async with ApiClient.http(f"http://127.0.0.1:{port}", token="t") as client:
+        created = await client.create(PODS, pod("a"))
+        assert await client.get(PODS, "a", "ns") == created
+        async with aclosing(client.watch(PODS, "", "0", label_selector="a in (b, c)")) as events:
+            assert await anext(events) == ("ADDED", created)
+        assert api.log[-1][2]["labelSelector"] == "a in (b, c)"
+    await runner.cleanup()
+    async with ApiClient.http(f"http://127.0.0.1:{port}", sleep=lambda _: asyncio.sleep(0)) as client:
+        with pytest.raises(OSError):
+            await client.get(PODS, "a", "ns")

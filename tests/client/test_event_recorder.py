@@ -1,0 +1,119 @@
+from datetime import UTC, datetime
+
+import pytest
+from fake_api import FakeApi
+
+from haru.client.api import ApiClient
+from haru.client.events import Correlator, EventRecorder
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "a", "namespace": "ns", "uid": "u1", "resourceVersion": "5"},
+}
+
+
+@pytest.fixture
+def api():
+    return FakeApi()
+
+
+@pytest.fixture
+async def recorder(api):
+    client = ApiClient.in_process(api)
+    recorder = EventRecorder(
+        client, "tests", instance="tests-1", now=lambda: datetime(2026, 1, 1, tzinfo=UTC), monotonic=lambda: 0.0
+    )
+    yield recorder
+    await recorder.close()
+
+
+def events(api):
+    return [obj for (plural, _, _), obj in api.objects.items() if plural == "events"]
+
+
+async def test_an_event_is_written_in_the_form_of_core_v1(api, recorder):
+    recorder.event(POD, "Normal", "Started", "it runs", action="Starting", related=POD)
+    await recorder.flush()
+    (event,) = events(api)
+    metadata = event.pop("metadata")
+    assert metadata["namespace"] == "ns"
+    assert metadata["name"].startswith("a.")
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "a", "uid": "u1", "resourceVersion": "5"}
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": about,
+        "related": about,
+        "type": "Normal",
+        "reason": "Started",
+        "message": "it runs",
+        "action": "Starting",
+        "source": {"component": "tests"},
+        "reportingComponent": "tests",
+        "reportingInstance": "tests-1",
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 1,
+    }
+
+
+async def test_the_same_event_again_is_counted(api, recorder):
+    for version in ("5", "6", "7"):
+        changed = {**POD, "metadata": {**POD["metadata"], "resourceVersion": version}}
+        recorder.event(changed, "Warning", "Failed", "no")
+    recorder.event(POD, "Warning", "Failed", "other")
+    await recorder.flush()
+    assert sorted((e["message"], e["count"]) for e in events(api)) == [("no", 3), ("other", 1)]
+
+
+async def test_an_event_that_expired_is_written_anew(api, recorder):
+    recorder.event(POD, "Normal", "A", "m")
+    await recorder.flush()
+    api.objects.clear()
+    recorder.event(POD, "Normal", "A", "m")
+    await recorder.flush()
+    assert [e["count"] for e in events(api)] == [1]
+
+
+async def test_events_of_cluster_scoped_objects_go_to_default(api, recorder):
+    recorder.event({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "n"}}, "Normal", "A", "m")
+    await recorder.flush()
+    assert events(api)[0]["metadata"]["namespace"] == "default"
+
+
+async def test_recording_never_raises(api, recorder):
+    recorder.event({"metadata": None}, "Normal", "A", "m" * 5000)
+    recorder.event(object(), "Normal", "A", "m")  # type: ignore[arg-type]
+    await recorder.flush()
+    api.fail("POST", 500)
+    recorder.event(POD, "Normal", "A", "lost")
+    recorder.event(POD, "Normal", "A", "kept")
+    await recorder.flush()
+    assert recorder.dropped == 2
+    assert [len(e["message"]) for e in events(api) if e["message"].startswith("mmm")] == [1024]
+    assert [e["message"] for e in events(api)][-1] == "kept"
+
+
+def test_outside_of_a_loop_events_are_dropped(api):
+    recorder = EventRecorder(ApiClient.in_process(api), "tests")
+    recorder.event(POD, "Normal", "A", "m")
+    assert recorder.dropped == 1
+
+
+async def test_many_similar_events_become_one(api, recorder):
+    for number in range(15):
+        recorder.event(POD, "Warning", "Failed", f"attempt {number}")
+    await recorder.flush()
+    combined = [e for e in events(api) if e["message"].startswith("(combined from similar events)")]
+    assert len(events(api)) == 11
+    assert [(e["message"], e["count"]) for e in combined] == [("(combined from similar events): attempt 14", 5)]
+
+
+def test_an_object_that_keeps_causing_events_is_held_to_a_trickle():
+    correlator = Correlator()
+    admitted = sum(correlator.admit("u", "Normal", f"r{n}", "m", 0.0) is not None for n in range(100))
+    assert admitted == 25
+    assert correlator.admit("u", "Normal", "r", "m", 299) is None
+    assert correlator.admit("u", "Normal", "r", "m", 301) == "m"
+    assert correlator.admit("other", "Normal", "r", "m", 301) == "m"

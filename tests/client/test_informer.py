@@ -1,0 +1,256 @@
+import asyncio
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+from fake_api import FakeApi
+
+from haru.client.api import ApiClient
+from haru.client.informer import Informer, SharedInformers, object_key
+from haru.kube import kinds
+
+PODS = kinds.lookup("", "v1", "pods")
+NODES = kinds.lookup("", "v1", "nodes")
+
+
+def pod(name, **metadata):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns", **metadata}}
+
+
+class Heard:
+    """Notes what handlers hear; `until` waits for an entry."""
+
+    def __init__(self, informer):
+        self.entries = []
+        self.changed = asyncio.Event()
+        informer.add_handler(
+            lambda obj: self.note("add", obj),
+            lambda old, new: self.note("update", new),
+            lambda o: self.note("delete", o),
+        )
+
+    def note(self, what, obj):
+        self.entries.append(f"{what} {obj['metadata']['name']}")
+        self.changed.set()
+
+    async def until(self, entry, count=1):
+        async with asyncio.timeout(5):
+            while self.entries.count(entry) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+async def eventually(holds):
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it did not come to pass")
+
+
+@asynccontextmanager
+async def running(*informers):
+    tasks = [asyncio.create_task(informer.run()) for informer in informers]
+    try:
+        for informer in informers:
+            await asyncio.wait_for(informer.wait_synced(), 5)
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+def api():
+    return FakeApi()
+
+
+@pytest.fixture
+def client(api):
+    return ApiClient.in_process(api)
+
+
+def informer_of(client, pauses=None, **options):
+    async def sleep(seconds):
+        if pauses is not None:
+            pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    return Informer(client, PODS, rng=random.Random(1), sleep=sleep, **options)
+
+
+async def test_handlers_hear_of_each_change_in_order(api, client):
+    await client.create(PODS, pod("a"))
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        assert heard.entries == ["add a"]
+        assert informer.store["ns/a"]["kind"] == "Pod"  # items of lists come without
+        await client.patch(PODS, "a", {"spec": {"x": 1}}, "ns")
+        await client.create(PODS, pod("b"))
+        await client.delete(PODS, "a", "ns")
+        await heard.until("delete a")
+        assert heard.entries == ["add a", "update a", "add b", "delete a"]
+        assert list(informer.store) == ["ns/b"]
+        late = Heard(informer)
+        assert late.entries == ["add b"]
+    assert api.open_watches == 0
+
+
+async def test_watches_resume_where_they_ended(api, client):
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        await client.create(PODS, pod("a"))
+        await heard.until("add a")
+        api.end_watches.set()
+        await eventually(lambda: not api.open_watches)
+        api.end_watches.clear()
+        await client.create(PODS, pod("b"))
+        await heard.until("add b")
+    assert sum(1 for method, path, query, _ in api.log if method == "GET" and "watch" not in query) == 1
+    assert heard.entries == ["add a", "add b"]
+
+
+async def test_after_410_the_difference_is_heard(api, client):
+    for name in ("stays", "goes", "changes"):
+        await client.create(PODS, pod(name))
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        await eventually(lambda: api.open_watches)
+        heard.entries.clear()
+        # What happens while the watch is away is not to be had from the history any more.
+        api.history, keep = [], api.history
+        for method in (
+            client.delete(PODS, "goes", "ns"),
+            client.patch(PODS, "changes", {"spec": {}}, "ns"),
+            client.create(PODS, pod("new")),
+        ):
+            api.changed, notify = asyncio.Event(), api.changed
+            await method
+            api.changed = notify
+        api.history = []
+        del keep
+        api.oldest = api.revision
+        api.end_watches.set()
+        await eventually(lambda: not api.open_watches)
+        api.end_watches.clear()
+        await heard.until("delete goes")
+        assert sorted(heard.entries) == ["add new", "delete goes", "update changes"]
+
+
+async def test_the_same_name_with_another_uid_is_another_object(client, api):
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        informer.observe(pod("a", uid="1", resourceVersion="100"))
+        informer._hear("MODIFIED", pod("a", uid="2", resourceVersion="101"))
+        assert heard.entries == ["add a", "delete a", "add a"]
+
+
+async def test_own_writes_are_seen_at_once_and_older_events_dropped(client, api):
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        informer.observe(pod("a", uid="1", resourceVersion="105", labels={"new": "1"}))
+        informer._hear("ADDED", pod("a", uid="1", resourceVersion="103"))
+        assert informer.store["ns/a"]["metadata"]["labels"] == {"new": "1"}
+        informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="105"))
+        assert heard.entries == ["add a"]
+        # Written before what the watch has brought: it may be long gone.
+        informer.observe(pod("b", uid="2", resourceVersion="104"))
+        assert "ns/b" not in informer.store
+
+
+async def test_own_deletions_are_seen_at_once_and_do_not_come_back(client, api):
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        obj = pod("a", uid="1", resourceVersion="100")
+        informer.observe(obj)
+        informer.observe_deleted(obj, {"kind": "Status", "status": "Success"})
+        informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="101"))
+        assert "ns/a" not in informer.store
+        informer._hear("DELETED", pod("a", uid="1", resourceVersion="102"))
+        assert heard.entries == ["add a", "delete a"]
+        still_there = pod("b", uid="2", resourceVersion="110", deletionTimestamp="now")
+        informer.observe(pod("b", uid="2", resourceVersion="109"))
+        informer.observe_deleted(pod("b", uid="2"), still_there)
+        assert informer.store["ns/b"]["metadata"]["deletionTimestamp"] == "now"
+
+
+async def test_a_restored_server_is_believed(client, api):
+    informer = informer_of(client)
+    await client.create(PODS, pod("a", labels={"of": "old"}))
+    api.revision = 500
+    async with running(informer):
+        pass
+    api.revision, api.history = 20, []
+    api.objects.clear()
+    await client.create(PODS, pod("a", labels={"of": "restored"}))
+    informer.resource_version = ""
+    await informer._list()
+    assert informer.store["ns/a"]["metadata"]["labels"] == {"of": "restored"}
+
+
+async def test_indexes_follow(client, api):
+    informer = informer_of(client)
+    informer.add_index("node", lambda obj: [obj["spec"]["nodeName"]] if obj.get("spec") else [])
+    heard = Heard(informer)
+    async with running(informer):
+        await client.create(PODS, {**pod("a"), "spec": {"nodeName": "n1"}})
+        await client.create(PODS, {**pod("b"), "spec": {"nodeName": "n1"}})
+        await heard.until("add b")
+        assert [object_key(o) for o in informer.by_index("node", "n1")] == ["ns/a", "ns/b"]
+        await client.patch(PODS, "a", {"spec": {"nodeName": "n2"}}, "ns")
+        await client.delete(PODS, "b", "ns")
+        await heard.until("delete b")
+        assert informer.by_index("node", "n1") == []
+        assert [object_key(o) for o in informer.by_index("node", "n2")] == ["ns/a"]
+        assert set(informer._indexes["node"]) == {"n2"}
+
+
+async def test_failures_are_tried_again_with_growing_pauses(client, api):
+    pauses = []
+    informer = informer_of(client, pauses)
+    for _ in range(7):
+        api.fail("GET /api/v1/pods", 500)
+    async with running(informer):
+        assert len(pauses) == 7
+        assert pauses[0] <= 1.6
+        assert pauses[-1] == 30.0
+        assert pauses == sorted(pauses)
+
+
+async def test_a_failing_handler_does_not_stop_the_others(client, api, caplog):
+    informer = informer_of(client)
+    informer.add_handler(lambda obj: 1 / 0)
+    heard = Heard(informer)
+    async with running(informer):
+        await client.create(PODS, pod("a"))
+        await heard.until("add a")
+    assert "a handler failed for ns/a" in caplog.text
+
+
+async def test_managed_fields_are_not_kept(client, api):
+    informer = informer_of(client)
+    await client.create(PODS, pod("a", managedFields=[{"manager": "x"}]))
+    async with running(informer):
+        assert "managedFields" not in informer.store["ns/a"]["metadata"]
+
+
+async def test_informers_are_shared_and_may_be_asked_for_late(client, api):
+    shared = SharedInformers(client)
+    pods = shared.get(PODS)
+    assert shared.get(PODS) is pods
+    assert shared.get(PODS, "ns") is not pods
+    task = asyncio.create_task(shared.run())
+    await asyncio.wait_for(shared.wait_synced(), 5)
+    nodes = shared.get(NODES)
+    await asyncio.wait_for(nodes.wait_synced(), 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert api.open_watches == 0

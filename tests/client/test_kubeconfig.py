@@ -1,0 +1,153 @@
+import base64
+import datetime
+import os
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from haru.client.api import ApiClient
+from haru.client.http import tls_context
+from haru.client.kubeconfig import KubeconfigError, in_cluster, kubeconfig_paths, load_kubeconfig
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def config(
+    *, current: str = "dev", cluster: str = "server: https://1.2.3.4:6443", user: str = "token: t", context: str = ""
+) -> str:
+    return f"""
+apiVersion: v1
+kind: Config
+current-context: {current}
+clusters:
+- name: dev
+  cluster:
+    {cluster}
+users:
+- name: dev
+  user:
+    {user}
+contexts:
+- name: dev
+  context:
+    cluster: dev
+    user: dev
+    {context}
+"""
+
+
+def test_what_a_context_says(tmp_path: Path):
+    (tmp_path / "token").write_text("secret")
+    path = tmp_path / "config"
+    path.write_text(
+        config(
+            cluster=f"server: https://1.2.3.4:6443\n    certificate-authority-data: {encoded('CA')}\n"
+            "    tls-server-name: api.example\n    proxy-url: http://proxy:3128",
+            user=f"client-certificate-data: {encoded('CERT')}\n    client-key-data: {encoded('KEY')}\n"
+            "    tokenFile: token",
+            context="namespace: work",
+        )
+    )
+    loaded = load_kubeconfig(path)
+    assert (loaded.server, loaded.namespace, loaded.context) == ("https://1.2.3.4:6443", "work", "dev")
+    assert (loaded.ca_pem, loaded.cert_pem, loaded.key_pem) == (b"CA", b"CERT", b"KEY")
+    assert (loaded.tls_server_name, loaded.proxy) == ("api.example", "http://proxy:3128")
+    assert loaded.token_file == tmp_path / "token"
+    assert not loaded.insecure
+
+
+def test_files_are_relative_to_the_kubeconfig(tmp_path: Path):
+    (tmp_path / "pki").mkdir()
+    (tmp_path / "pki" / "ca.crt").write_text("CA")
+    path = tmp_path / "config"
+    path.write_text(config(cluster="server: https://x\n    certificate-authority: pki/ca.crt"))
+    assert load_kubeconfig(path).ca_pem == b"CA"
+
+
+def test_of_several_files_the_first_that_says_something_wins(tmp_path: Path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("current-context: dev\nusers:\n- name: dev\n  user: {token: first}\n")
+    second.write_text(config(current="other", user="token: second"))
+    loaded = load_kubeconfig(environ={"KUBECONFIG": f"{first}:{tmp_path / 'missing'}:{second}"})
+    assert (loaded.context, loaded.token, loaded.server) == ("dev", "first", "https://1.2.3.4:6443")
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "message"),
+    [
+        (config(current="''"), None, "no current-context; give --context"),
+        (config(), "prod", r"contexts has no entry 'prod' \(there are: dev\)"),
+        (config(cluster="server: 1.2.3.4"), None, "server: '1.2.3.4' is not an http:// or https:// URL"),
+        (config(user="exec: {command: aws}"), None, r"users\[dev\].user.exec: this way to log in is not supported"),
+        (
+            config(user="client-certificate-data: QQ=="),
+            None,
+            "client-certificate and client-key must be given together",
+        ),
+        (config(cluster="server: https://x\n    certificate-authority-data: '?'"), None, "not valid base64"),
+        (config(cluster="server: https://x\n    certificate-authority: nope"), None, "nope: No such file"),
+        (config(user="token: [a]"), None, r"user.token: a text is needed"),
+        ("- a", None, "a mapping is needed at the top"),
+        ("a: [", None, "config"),
+    ],
+)
+def test_errors_name_the_place_and_the_remedy(tmp_path: Path, text, context, message):
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(KubeconfigError, match=message):
+        load_kubeconfig(path, context)
+
+
+def test_a_single_file_must_exist(tmp_path: Path):
+    with pytest.raises(KubeconfigError, match="no such file; give --kubeconfig or set KUBECONFIG"):
+        load_kubeconfig(tmp_path / "none")
+
+
+def test_where_kubectl_looks():
+    assert kubeconfig_paths("x", {"KUBECONFIG": "y"}) == [Path("x")]
+    assert kubeconfig_paths(None, {"KUBECONFIG": "y:z"}) == [Path("y"), Path("z")]
+    assert kubeconfig_paths(None, {}) == [Path("~/.kube/config").expanduser()]
+
+
+def test_in_cluster(tmp_path: Path):
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert in_cluster(environ, tmp_path) is None
+    for name, text in (("token", "t"), ("namespace", "ns\n"), ("ca.crt", "CA")):
+        (tmp_path / name).write_text(text)
+    assert in_cluster({}, tmp_path) is None
+    found = in_cluster(environ, tmp_path)
+    assert found is not None
+    assert (found.server, found.namespace, found.ca_pem) == ("https://10.0.0.1:443", "ns", b"CA")
+    assert found.token_file == tmp_path / "token"
+    v6 = in_cluster({**environ, "KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path)
+    assert v6 is not None
+    assert v6.server == "https://[fd00::1]:443"
+
+
+async def test_certificates_are_loaded_and_leave_no_files(tmp_path: Path, monkeypatch):
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
+    begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    cert = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, begin, begin + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+        .public_bytes(serialization.Encoding.PEM)
+    )
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert tls_context(cert, (cert, key_pem)).check_hostname
+    assert not tls_context(insecure=True).check_hostname
+    assert os.listdir(tmp_path) == []
+    path = tmp_path / "config"
+    path.write_text(
+        config(cluster=f"server: https://x\n    certificate-authority-data: {base64.b64encode(cert).decode()}")
+    )
+    async with ApiClient.from_kubeconfig(path) as client:
+        assert (client.server, client.namespace) == ("https://x", "default")

@@ -1,0 +1,89 @@
+import asyncio
+
+import pytest
+
+from haru.client.workqueue import ShutDown, WorkQueue
+from haru.kube.errors import conflict_error
+
+
+async def test_a_key_waits_once_and_in_order():
+    queue = WorkQueue[str]()
+    for key in "abcab":
+        queue.add(key)
+    assert [await queue.get() for _ in range(len(queue))] == ["a", "b", "c"]
+
+
+async def test_a_key_in_work_is_handed_out_again_only_afterwards():
+    queue = WorkQueue[str]()
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.add("a")
+    assert len(queue) == 0
+    assert not queue.idle()
+    queue.done("a")
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert queue.idle()
+
+
+async def test_the_earliest_delay_counts():
+    queue = WorkQueue[str]()
+    queue.add_after("a", 10)
+    queue.add_after("a", 0.01)
+    queue.add_after("a", 20)
+    assert await asyncio.wait_for(queue.get(), 1) == "a"
+    queue.done("a")
+    queue.add_after("b", 0)
+    assert await queue.get() == "b"
+
+
+async def test_failures_wait_longer_until_forgotten(monkeypatch):
+    queue = WorkQueue[str](base_delay=1, max_delay=5)
+    delays = []
+    monkeypatch.setattr(queue, "add_after", lambda key, delay: delays.append(delay))
+    for _ in range(4):
+        queue.add_rate_limited("a")
+    queue.forget("a")
+    queue.add_rate_limited("a")
+    assert delays == [1, 2, 4, 5, 1]
+
+
+async def test_shut_down_wakes_and_refuses():
+    queue = WorkQueue[str]()
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add_after("a", 0.01)
+    queue.shut_down()
+    with pytest.raises(ShutDown):
+        await waiting
+    queue.add("b")
+    assert len(queue) == 0
+
+
+async def test_run_retries_failures_and_comes_back_when_asked():
+    queue = WorkQueue[str](base_delay=0.001)
+    outcomes = {
+        "fails": [conflict_error("", "pods", "x"), OSError("no way"), ValueError("bug"), None],
+        "again": [0.001, None],
+    }
+    finished = {}
+    done = asyncio.Event()
+
+    async def sync(key):
+        outcome = outcomes[key].pop(0)
+        finished[key] = finished.get(key, 0) + 1
+        if not any(outcomes.values()):
+            done.set()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    queue.add("fails")
+    queue.add("again")
+    running = asyncio.create_task(queue.run(sync, workers=2))
+    await asyncio.wait_for(done.wait(), 2)
+    assert finished == {"fails": 4, "again": 2}
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
