@@ -1,0 +1,399 @@
+"""Strict decoding: what a JSON object must look like to be taken as a kind of the API.
+
+Kubernetes decodes JSON into Go structs: fields that the type does not have are dropped (and reported, for
+`fieldValidation`), nulls are absence, names are case-sensitive, quantities and times come out in canonical form, and a
+value of the wrong JSON type refuses the whole object with the text of Go's decoder. Here every message type is
+compiled once to a checker that only answers "nothing to do"; an object that passes is returned as it is. Only one that
+does not is walked again, slowly, with paths.
+Source: sigs.k8s.io/json and apimachinery's serializer, as behaviour.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.kinds import Kind
+from haru.kube.quantity import parse_quantity
+from haru.kube.schema import Field, MessageType, message_type
+
+Obj = dict[str, Any]
+Check = Callable[[Any], bool]
+_Unknown = tuple[str, str, MessageType]  # path, name, the type that lacks it
+
+_INT32 = range(-(1 << 31), 1 << 31)
+_INT64 = range(-(1 << 63), 1 << 63)
+_DATE_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_CANONICAL_TIME = re.compile(_DATE_TIME + "Z").fullmatch
+_CANONICAL_MICRO_TIME = re.compile(_DATE_TIME + r"\.[0-9]{6}Z").fullmatch
+_TIME = re.compile(rf"({_DATE_TIME})(?:[.,][0-9]+)?(Z|[+-][0-9]{{2}}:[0-9]{{2}})").fullmatch
+_MICRO_TIME = re.compile(rf"({_DATE_TIME}\.[0-9]{{6}})(Z|[+-][0-9]{{2}}:[0-9]{{2}})").fullmatch
+_RFC3339 = "2006-01-02T15:04:05Z07:00"
+_RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
+
+
+def strict_decode(obj: Any, kind: Kind) -> tuple[Obj, list[str]]:
+    """The object without nulls and unknown fields, and `unknown field "spec.foo"` for each of those.
+
+    The given object itself is returned when nothing had to go. StatusError 400 when a value has the wrong JSON type.
+    """
+    pruned, unknown = _decode(obj, kind)
+    return pruned, [f'unknown field "{path}"' for path, _, _ in unknown]
+
+
+def unknown_field_hints(obj: Any, kind: Kind) -> list[str]:
+    """For each unknown field that resembles a known one: `spec.foo: did you mean "fob"?`."""
+    hints = []
+    for path, name, owner in _decode(obj, kind)[1]:
+        close = suggest(name, owner.fields)
+        if close:
+            hints.append(f'{path}: did you mean "{close}"?')
+    return hints
+
+
+def suggest(name: str, candidates: Iterable[str]) -> str:
+    """The candidate that `name` was probably meant to be, or an empty string."""
+    folded: dict[str, str] = {}
+    for candidate in candidates:
+        folded.setdefault(candidate.lower(), candidate)
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.7)
+    return folded[close[0]] if close else ""
+
+
+def duplicate_fields(text: str | bytes) -> list[str]:
+    """`duplicate field "spec.foo"` for every name that occurs twice in one object of a JSON text."""
+    found: list[str] = []
+
+    def collect(value: Any, path: str) -> None:
+        if isinstance(value, _Pairs):
+            seen: set[str] = set()
+            for name, inner in value.items:
+                inner_path = f"{path}.{name}" if path else name
+                if name in seen:
+                    found.append(f'duplicate field "{inner_path}"')
+                seen.add(name)
+                collect(inner, inner_path)
+        elif isinstance(value, list):
+            for index, inner in enumerate(value):
+                collect(inner, f"{path}[{index}]")
+
+    collect(json.loads(text, object_pairs_hook=_Pairs), "")
+    return list(dict.fromkeys(found))
+
+
+class _Pairs:
+    """A JSON object that still knows its repeated names."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[tuple[str, Any]]) -> None:
+        self.items = items
+
+
+def _decode(obj: Any, kind: Kind) -> tuple[Obj, list[_Unknown]]:
+    target = message_type(kind.type_name)
+    if _checker(target)(obj):
+        return obj, []
+    walk = _Walk()
+    try:
+        pruned = walk.message(obj, target, "", "", None)
+    except _TypeMismatchError as mismatch:
+        raise _cannot_handle(kind, str(mismatch)) from None
+    return pruned, walk.unknown
+
+
+def _cannot_handle(kind: Kind, why: str) -> StatusError:
+    return bad_request_error(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+
+
+# --- the fast pass: is there anything to do? -------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8192)
+def _canonical_quantity(text: str) -> str:
+    """The text that Go would write for it, or an empty text when it is no quantity."""
+    try:
+        return str(parse_quantity(text))
+    except ValueError:
+        return ""
+
+
+@lru_cache(maxsize=8192)
+def _is_instant(text: str) -> bool:
+    """Whether a text of the right form is a real date and time."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_quantity(value: Any) -> bool:
+    return type(value) is str and _canonical_quantity(value) == value != ""
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) is str and _CANONICAL_TIME(value) is not None and _is_instant(value)
+
+
+def _is_micro_time(value: Any) -> bool:
+    return type(value) is str and _CANONICAL_MICRO_TIME(value) is not None and _is_instant(value)
+
+
+def _is_bytes(value: Any) -> bool:
+    return type(value) is str and "\n" not in value and "\r" not in value and _base64_error(value) < 0
+
+
+def _is_string_list(value: Any) -> bool:
+    return type(value) is list and all(type(item) is str for item in value)
+
+
+_CHECKS: dict[str, Check] = {
+    "string": lambda v: type(v) is str,
+    "bool": lambda v: v is True or v is False,
+    "int32": lambda v: type(v) is int and v in _INT32,
+    "int64": lambda v: type(v) is int and v in _INT64,
+    "double": lambda v: type(v) is float or type(v) is int,
+    "bytes": _is_bytes,
+    "quantity": _is_quantity,
+    "intOrString": lambda v: type(v) is str or (type(v) is int and v in _INT32),
+    "time": _is_time,
+    "microTime": _is_micro_time,
+    "json": lambda v: v is not None,
+    "fieldsV1": lambda v: type(v) is dict,
+    "stringList": _is_string_list,
+}
+_checkers: dict[str, Check] = {}
+
+
+def _checker(target: MessageType) -> Check:
+    """True for a dict whose fields are all known, of the right type and not null."""
+    found = _checkers.get(target.name)
+    if found is not None:
+        return found
+    fields: dict[str, Check] = {}
+    strings = frozenset(f.name for f in target.fields.values() if f.type == "string" and f.container == "one")
+
+    def check(value: Any) -> bool:
+        if type(value) is not dict:
+            return False
+        for name, inner in value.items():
+            if type(inner) is str and name in strings:
+                continue
+            field = fields.get(name)
+            if field is None or not field(inner):
+                return False
+        return True
+
+    _checkers[target.name] = check  # before the fields: types may contain themselves
+    for name, field in target.fields.items():
+        fields[name] = _field_check(field)
+    return check
+
+
+def _field_check(field: Field) -> Check:
+    one = _CHECKS[field.type] if not field.is_message else _checker(message_type(field.type))
+    if field.container == "one":
+        return one
+    if field.container == "list":
+        return lambda value: type(value) is list and all(map(one, value))
+    return lambda value: type(value) is dict and all(map(one, value.values()))
+
+
+# --- the slow pass: prune, collect, or refuse ------------------------------------------------------------------------
+
+
+class _TypeMismatchError(Exception):
+    """A value that Go's decoder would not take, in its words."""
+
+
+class _Walk:
+    """Copies an object without nulls and unknown fields."""
+
+    def __init__(self) -> None:
+        self.unknown: list[_Unknown] = []
+
+    def message(self, value: Any, target: MessageType, path: str, go_path: str, owner: str | None) -> Obj:
+        if type(value) is not dict:
+            raise _mismatch(value, _go_type(target.name), owner, go_path)
+        pruned: Obj = {}
+        for name, inner in value.items():
+            inner_path = f"{path}.{name}" if path else str(name)
+            field = target.fields.get(name)
+            if field is None:
+                self.unknown.append((inner_path, name, target))
+            elif inner is not None:
+                inner_go = f"{go_path}.{name}" if go_path else name
+                pruned[name] = self.field(inner, field, inner_path, inner_go, target.short_name)
+        return pruned
+
+    def field(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:
+        if field.container == "list":
+            if type(value) is not list:
+                raise _mismatch(value, "[]" + _go_type(field.type), owner, go_path)
+            return [self.item(item, field, f"{path}[{index}]", go_path, owner) for index, item in enumerate(value)]
+        if field.container == "map":
+            if type(value) is not dict:
+                raise _mismatch(value, "map[string]" + _go_type(field.type), owner, go_path)
+            return {key: self.item(item, field, f"{path}.{key}", go_path, owner) for key, item in value.items()}
+        return self.value(value, field, path, go_path, owner)
+
+    def item(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:
+        """An element: a null there is the type's zero value, not absence."""
+        if value is None:
+            return copy(_ZERO.get(field.type, {}))
+        return self.value(value, field, path, go_path, owner)
+
+    def value(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:
+        if field.is_message:
+            return self.message(value, message_type(field.type), path, go_path, owner)
+        if _CHECKS[field.type](value):
+            return value
+        convert = _CONVERSIONS.get(field.type)
+        if convert is not None:
+            return convert(value, owner, go_path)
+        raise _mismatch(value, _go_type(field.type), owner, go_path)
+
+
+_ZERO: dict[str, Any] = {
+    "string": "",
+    "bool": False,
+    "int32": 0,
+    "int64": 0,
+    "double": 0,
+    "bytes": "",
+    "quantity": "0",
+    "intOrString": 0,
+    "time": None,
+    "microTime": None,
+    "json": None,
+    "fieldsV1": {},
+    "stringList": [],
+}
+_GO_TYPES: Mapping[str, str] = {
+    "string": "string",
+    "bool": "bool",
+    "int32": "int32",
+    "int64": "int64",
+    "double": "float64",
+    "bytes": "[]uint8",
+    "quantity": "resource.Quantity",
+    "intOrString": "intstr.IntOrString",
+    "time": "v1.Time",
+    "microTime": "v1.MicroTime",
+    "json": "runtime.RawExtension",
+    "fieldsV1": "v1.FieldsV1",
+    "stringList": "[]string",
+}
+
+
+def _go_type(name: str) -> str:
+    if name in _GO_TYPES:
+        return _GO_TYPES[name]
+    package, _, short = name.rpartition(".")
+    return f"{package.rsplit('.', 1)[1]}.{short}"
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _mismatch(value: Any, go_type: str, owner: str | None, go_path: str) -> _TypeMismatchError:
+    seen = _json_type(value)
+    if seen == "number" and go_type in ("int32", "int64"):
+        seen = f"number {value}"
+    where = f"Go struct field {owner}.{go_path}" if owner else "Go value"
+    return _TypeMismatchError(f"json: cannot unmarshal {seen} into {where} of type {go_type}")
+
+
+def _quantity(value: Any, owner: str, go_path: str) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    try:
+        return str(parse_quantity(text.strip()))
+    except ValueError as error:
+        raise _TypeMismatchError(str(error)) from None
+
+
+def _bytes(value: Any, owner: str, go_path: str) -> Any:
+    if not isinstance(value, str):
+        raise _mismatch(value, "[]uint8", owner, go_path)
+    if _base64_error(value) < 0:
+        return value.replace("\n", "").replace("\r", "")
+    raise _TypeMismatchError(f"illegal base64 data at input byte {_base64_error(value)}")
+
+
+def _time(value: Any, owner: str, go_path: str) -> Any:
+    parsed = _instant(value, _TIME, _RFC3339, _SECONDS)
+    return parsed.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _micro_time(value: Any, owner: str, go_path: str) -> Any:
+    parsed = _instant(value, _MICRO_TIME, _RFC3339_MICRO, _MICROSECONDS)
+    return parsed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+_DATE = (("[0-9]{4}", "2006"), ("-", "-"), ("[0-9]{2}", "01"), ("-", "-"), ("[0-9]{2}", "02"), ("T", "T"))
+_CLOCK = (("[0-9]{2}", "15"), (":", ":"), ("[0-9]{2}", "04"), (":", ":"), ("[0-9]{2}", "05"))
+_ZONE = (("Z|[+-][0-9]{2}:[0-9]{2}", "Z07:00"),)
+_SECONDS = (*_DATE, *_CLOCK, (r"(?:[.,][0-9]+)?", ""), *_ZONE)
+_MICROSECONDS = (*_DATE, *_CLOCK, (r"\.[0-9]{6}", ".000000"), *_ZONE)
+
+
+def _instant(
+    value: Any, form: Callable[[str], re.Match[str] | None], layout: str, steps: tuple[tuple[str, str], ...]
+) -> datetime:
+    """The instant in UTC; refuses in the words of Go's time parser."""
+    if not isinstance(value, str):
+        raise _TypeMismatchError(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
+    match = form(value)
+    if match is None:
+        raise _TypeMismatchError(f'parsing time "{value}" as "{layout}": {_time_problem(value, steps)}')
+    try:
+        return datetime.fromisoformat(match[1] + match[2]).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        part = next((word for word in ("month", "day", "hour", "minute", "second") if word in str(error)), "time")
+        raise _TypeMismatchError(f'parsing time "{value}": {part} out of range') from None
+
+
+def _time_problem(value: str, steps: tuple[tuple[str, str], ...]) -> str:
+    rest = value
+    for pattern, layout in steps:
+        match = re.match(pattern, rest)
+        if match is None:
+            return f'cannot parse "{rest}" as "{layout}"'
+        rest = rest[match.end() :]
+    return f'extra text: "{rest}"'
+
+
+_CONVERSIONS: dict[str, Callable[[Any, str, str], Any]] = {
+    "quantity": _quantity,
+    "bytes": _bytes,
+    "time": _time,
+    "microTime": _micro_time,
+}
+
+
+def _base64_error(text: str) -> int:
+    """Where Go's base64 decoder stops, or -1 for a text it takes (standard alphabet, padded, newlines ignored)."""
+    compact = text.replace("\n", "").replace("\r", "")
+    try:
+        base64.b64decode(compact, validate=True)
+    except (binascii.Error, ValueError):
+        bad = re.search(r"[^A-Za-z0-9+/]", text.rstrip("="))
+        return bad.start() if bad else len(text)
+    return -1
