@@ -7,7 +7,6 @@ cleanly. State is kept in the data directory and found again at the next start, 
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,7 +64,7 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         host, port = parse_listen(flags.listen)
         options = replace(options, host=host, port=port)
     if flags.data_dir is not None:
-        options = replace(options, data_dir=Path(os.path.abspath(flags.data_dir.expanduser())), ephemeral=False)
+        options = replace(options, data_dir=flags.data_dir.expanduser().resolve(), ephemeral=False)
     if flags.ephemeral:
         options = replace(options, ephemeral=True, data_dir=None)
     if flags.write_kubeconfig is not None:

@@ -8,12 +8,13 @@ Source: KEP-4381 (PreBind of DynamicResources), KEP-5278 (nominated node name), 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from haru.client.api import ApiClient
-from haru.engine.decision import MemberDecision, PodKey
+from haru.engine.decision import ClaimAllocation, MemberDecision, PodKey, Reservation
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, by_kind
 
@@ -23,6 +24,8 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 _CONFLICT_ATTEMPTS = 6
 _BIND_ATTEMPTS = 4
 _PARALLEL = 16
+_ALLOCATION_FIELDS = ("reservedFor", "allocation", "devices")
+_log = logging.getLogger(__name__)
 
 
 def _kind(api_version: str, name: str) -> Kind:
@@ -69,12 +72,12 @@ def claim_writes(members: Iterable[MemberDecision]) -> dict[str, ClaimWrite]:
     """One write per claim: the allocation and every consumer that the decision adds."""
     writes: dict[str, ClaimWrite] = {}
     for member in members:
-        for item in (*member.allocations, *member.reservations):
+        items: tuple[ClaimAllocation | Reservation, ...] = (*member.allocations, *member.reservations)
+        for item in items:
             path = f"{item.claim_namespace}/{item.claim_name}"
             write = writes.setdefault(path, ClaimWrite(item.claim_namespace, item.claim_name, item.claim_uid))
-            allocation = getattr(item, "allocation", None)
-            if allocation is not None:
-                write.allocation = allocation
+            if isinstance(item, ClaimAllocation):
+                write.allocation = item.allocation
             if all(known["uid"] != item.reserve_for["uid"] for known in write.consumers):
                 write.consumers.append(item.reserve_for)
             write.pods.add(member.pod)
@@ -144,7 +147,7 @@ class Binder:
         failures: dict[PodKey, Exception] = {}
         for write, outcome in zip(writes, outcomes, strict=True):
             if isinstance(outcome, Exception):
-                failures.update({pod: outcome for pod in write.pods})
+                failures.update(dict.fromkeys(write.pods, outcome))
             elif isinstance(outcome, BaseException):
                 raise outcome
         if nominate:
@@ -197,7 +200,26 @@ class Binder:
             if isinstance(result, BaseException) and not isinstance(result, StatusError | OSError | BindingError):
                 raise result
 
+    async def deallocate(self, claim: Obj) -> None:
+        """Frees a claim that nobody can use, unless it has changed since it was seen. Best effort."""
+        status = {k: v for k, v in (claim.get("status") or {}).items() if k not in _ALLOCATION_FIELDS}
+        try:
+            async with self._slots:
+                await self._free(claim, status)
+        except StatusError as error:
+            if error.code not in (404, 409):
+                _log.warning("freeing claim %s: %s", claim["metadata"]["name"], error)
+        except OSError as error:
+            _log.warning("freeing claim %s: %s", claim["metadata"]["name"], error)
+
     # -- inside -----------------------------------------------------------------------------------------------------
+
+    async def _free(self, claim: Obj, status: Obj) -> None:
+        claim = await self._client.update_status(CLAIMS, {**claim, "status": status})
+        if FINALIZER in (claim["metadata"].get("finalizers") or ()):
+            metadata = dict(claim["metadata"])
+            metadata["finalizers"] = [f for f in metadata["finalizers"] if f != FINALIZER]
+            await self._client.update(CLAIMS, {**claim, "metadata": metadata})
 
     async def _nominate(self, member: MemberDecision) -> None:
         patch = {"metadata": {"uid": member.pod.uid}, "status": {"nominatedNodeName": member.node}}
@@ -263,17 +285,12 @@ class Binder:
                 return
             left = [entry for entry in status.get("reservedFor") or () if entry.get("uid") not in ours]
             status["reservedFor"] = left
-            freed = not left and write.allocation is not None
-            if freed:
-                for name in ("reservedFor", "allocation", "devices"):
-                    status.pop(name, None)
             try:
                 async with self._slots:
-                    claim = await self._client.update_status(CLAIMS, {**claim, "status": status})
-                    if freed and FINALIZER in (claim["metadata"].get("finalizers") or ()):
-                        metadata = dict(claim["metadata"])
-                        metadata["finalizers"] = [f for f in metadata["finalizers"] if f != FINALIZER]
-                        await self._client.update(CLAIMS, {**claim, "metadata": metadata})
+                    if not left and write.allocation is not None:
+                        await self._free(claim, {k: v for k, v in status.items() if k not in _ALLOCATION_FIELDS})
+                    else:
+                        await self._client.update_status(CLAIMS, {**claim, "status": status})
                 return
             except StatusError as error:
                 if error.code != 409:

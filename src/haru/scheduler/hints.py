@@ -66,7 +66,7 @@ def node_change(old: Obj | None, new: Obj) -> frozenset[str]:
 
 
 def claim_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
-    """The plugins that a claim's change may satisfy: it appeared, lost its allocation, or is free for another consumer."""
+    """The plugins that a claim's change may satisfy: it appeared, was freed, or has room for another consumer."""
     if old is None or new is None:
         return DEVICES
     before, after = old.get("status") or {}, new.get("status") or {}

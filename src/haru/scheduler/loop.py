@@ -33,6 +33,7 @@ from haru.scheduler.binding import (
     reserved_claim,
 )
 from haru.scheduler.conditions import group_scheduled_patch, pod_scheduled_patch
+from haru.scheduler.idle import idle_claims
 from haru.scheduler.metrics import SchedulerMetrics
 from haru.scheduler.queue import Place, SchedulingQueue, Unit
 from haru.scheduler.watching import Watchers, served_kinds
@@ -41,6 +42,7 @@ Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 30.0
 _REPORTS_AT_ONCE = 16
+_HOLD_REPORT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,11 @@ class SchedulerConfig:
     scheduler_names: frozenset[str]
     options: Callable[[int], Options]
     clock: Callable[[], datetime]
-    gangs: bool = True
+    groups: bool = True
+    gang_scheduling: bool = True
+    workload_claims: bool = True
     claim_timestamps: bool = True
+    report_holds: bool = True
     monotonic: Callable[[], float] = time.monotonic
 
 
@@ -85,6 +90,8 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watchers.run(), name="scheduler watchers")
             group.create_task(self._flush_now_and_then(), name="scheduler flush")
+            if self._config.report_holds:
+                group.create_task(self._report_holds(), name="scheduler holds")
             await self._watchers.wait_synced()
             self._settle_groups()
             self.ready.set()
@@ -112,6 +119,17 @@ class Scheduler:
             await asyncio.sleep(_FLUSH_SECONDS)
             if self.queue.flush_leftovers(self._config.monotonic()):
                 self._wake.set()
+
+    async def _report_holds(self) -> None:
+        """Pods that PreEnqueue has held for a while say so (KEP-5501): short holds are not worth a write."""
+        seen: dict[str, str] = {}
+        while True:
+            await asyncio.sleep(_HOLD_REPORT_SECONDS)
+            for path, message in self._blocked.items():
+                info = self.cluster.snapshot().pods.get(path)
+                if seen.get(path) == message and info is not None and not info.gated:
+                    self._report_pod(info.obj, "NotReadyForScheduling", message, event=False)
+            seen = dict(self._blocked)
 
     async def drain(self) -> None:
         """Wait until everything that was decided so far is written or given up."""
@@ -184,7 +202,7 @@ class Scheduler:
     def _unit_key(self, pod: Obj) -> tuple[str, str, str]:
         namespace = pod["metadata"].get("namespace", "")
         group = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
-        if group and self._config.gangs:
+        if group and self._config.groups:
             return ("group", namespace, group)
         return ("pod", namespace, pod["metadata"]["name"])
 
@@ -192,7 +210,12 @@ class Scheduler:
         info = self.cluster.snapshot().pods.get(path)
         if info is None:
             return False
-        reason = pre_enqueue(self.cluster.snapshot(), info.obj)
+        reason = pre_enqueue(
+            self.cluster.snapshot(),
+            info.obj,
+            gang_scheduling=self._config.gang_scheduling,
+            workload_claims=self._config.workload_claims,
+        )
         if reason is None:
             self._blocked.pop(path, None)
             return True
@@ -212,7 +235,8 @@ class Scheduler:
     def _weigh_blocked(self, namespace: str) -> None:
         for unit in [u for u in self.queue.units.values() if u.key[1] == namespace]:
             blocked = [p for p in unit.pods if p in self._blocked]
-            if blocked and any([self._check(p) for p in blocked]):
+            freed = [path for path in blocked if self._check(path)]
+            if freed:
                 self._settle_unit(unit)
 
     def _settle_unit(self, unit: Unit) -> None:
@@ -298,8 +322,16 @@ class Scheduler:
         if unit.is_group and not placed:
             reason = "SchedulerError" if decision.status == "error" else "Unschedulable"
             self._report_group(unit, "False", reason, decision.message)
+        if decision.status == "unschedulable":
+            self._free_idle_claims(unit, list(pods.values()))
         if placed:
             self._spawn(self._carry_out(unit, placed))
+
+    def _free_idle_claims(self, unit: Unit, pods: Sequence[Obj]) -> None:
+        snapshot = self.cluster.snapshot()
+        group = snapshot.pod_group(GroupKey(unit.key[1], unit.key[2])) if unit.is_group else None
+        for claim in idle_claims(snapshot, pods, group, workload_claims=self._config.workload_claims).values():
+            self._spawn(self._binder.deallocate(claim))
 
     def _reweigh(self, unit: Unit) -> None:
         if self.queue.units.get(unit.key) is unit:
@@ -387,8 +419,9 @@ class Scheduler:
 
     # -- reporting ----------------------------------------------------------------------------------------------------
 
-    def _report_pod(self, pod: Obj, reason: str, message: str) -> None:
-        self._recorder.event(pod, "Warning", "FailedScheduling", message, action="Scheduling")
+    def _report_pod(self, pod: Obj, reason: str, message: str, *, event: bool = True) -> None:
+        if event:
+            self._recorder.event(pod, "Warning", "FailedScheduling", message, action="Scheduling")
         now = format_time(self._config.clock())
         patch = pod_scheduled_patch(pod, reason, message, now, keep_nomination=False)
         if patch is not None:

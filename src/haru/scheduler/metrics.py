@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -50,8 +51,12 @@ class SchedulerMetrics:
         )
         gauge = Gauge("scheduler_pending_pods", "Pods that wait, by queue.", ("queue",), registry=self.registry)
         for queue in ("active", "backoff", "unschedulable", "gated"):
-            gauge.labels(queue).set_function(lambda queue=queue: pending().get(queue, 0))
+            gauge.labels(queue).set_function(partial(_count, pending, queue))
 
     def text(self) -> bytes:
         """The metrics in the Prometheus text format."""
         return generate_latest(self.registry)
+
+
+def _count(pending: Callable[[], Mapping[str, int]], queue: str) -> float:
+    return float(pending().get(queue, 0))

@@ -68,10 +68,8 @@ async def served_kinds(client: ApiClient) -> tuple[dict[str, Kind], list[str]]:
 
 
 async def _serves(client: ApiClient, kind: Kind) -> bool:
-    response = await client.raw("GET", f"/apis/{kind.group}/{kind.version}")
-    if response.status == 404:
-        return False
-    return f'"{kind.plural}"'.encode() in response.body
+    status, _, body = await client.raw("GET", f"/apis/{kind.group}/{kind.version}")
+    return status == 200 and f'"{kind.plural}"'.encode() in body
 
 
 class Watchers:

@@ -1,0 +1,136 @@
+"""What `haru scheduler` and `haru controllers` share: flags, leader election, health and metrics, a clean stop.
+
+Only the holder of the Lease works; a process that loses it exits, as Kubernetes' components do, so that nothing of the
+old state lives on. Health and metrics listen on loopback only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from haru.cli.connection import add_connection_arguments, connect
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.client.api import ApiClient
+    from haru.kube.gates import FeatureGates
+
+_log = logging.getLogger(__name__)
+
+
+def add_component_arguments(parser: argparse.ArgumentParser, port: int) -> None:
+    """The flags of a component that runs against an API server."""
+    add_connection_arguments(parser)
+    parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
+    parser.add_argument(
+        "--health-port", type=int, default=port, metavar="PORT", help=f"port on 127.0.0.1 (default {port}; 0: any)"
+    )
+    parser.add_argument("--leader-elect-namespace", default="kube-system", metavar="NAMESPACE", help="of the Lease")
+    parser.add_argument("--no-leader-elect", action="store_true", help="work without a Lease: the only replica")
+    parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+
+
+def parse_gates(text: str) -> FeatureGates:
+    """The gates of `--feature-gates`; raises UsageError that names the gate."""
+    from haru.kube.gates import FeatureGates
+
+    try:
+        return FeatureGates.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--feature-gates: {error}") from error
+
+
+class Component:
+    """A component's work and what it tells about itself."""
+
+    def __init__(
+        self,
+        lease: str,
+        work: Callable[[ApiClient], Coroutine[Any, Any, None]],
+        metrics: Callable[[], bytes],
+        ready: Callable[[], bool],
+    ) -> None:
+        self.lease = lease
+        self.work = work
+        self.metrics = metrics
+        self.ready = ready
+
+
+def run_component(options: argparse.Namespace, component: Component) -> int:
+    """Runs until a signal or the loss of the Lease; the exit status is 0 after a signal, 1 after a loss."""
+    from haru.cli.logs import configure_logging
+
+    configure_logging(options.verbose, options.log_format)
+    return asyncio.run(_run(options, component))
+
+
+async def _run(options: argparse.Namespace, component: Component) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    client = connect(options, f"haru-{options.command}")
+    try:
+        async with client:
+            work = asyncio.create_task(_lead(options, client, component))
+            health = await _serve_health(options.health_port, component)
+            waiting = asyncio.create_task(stop.wait())
+            await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            stopped = stop.is_set()
+            for task in (work, waiting):
+                task.cancel()
+            (outcome, _) = await asyncio.gather(work, waiting, return_exceptions=True)
+            await health.cleanup()  # type: ignore[attr-defined]
+    finally:
+        sys.stderr.flush()
+    if isinstance(outcome, Exception) and not stopped:
+        _log.error("stopped: %s", outcome, exc_info=outcome)
+    return 0 if stopped else 1
+
+
+async def _lead(options: argparse.Namespace, client: ApiClient, component: Component) -> None:
+    if options.no_leader_elect:
+        await component.work(client)
+        return
+    from haru.client.leases import LeaderElector
+
+    identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
+    elector = LeaderElector(client, options.leader_elect_namespace, component.lease, identity)
+    await elector.run(lambda: component.work(client))
+    raise RuntimeError(f"the lease {options.leader_elect_namespace}/{component.lease} was lost")
+
+
+async def _serve_health(port: int, component: Component) -> object:
+    from aiohttp import web
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def readyz(_: web.Request) -> web.Response:
+        return web.Response(text="ok") if component.ready() else web.Response(status=503, text="not ready")
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=component.metrics(), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", healthz), web.get("/livez", healthz)])
+    app.add_routes([web.get("/readyz", readyz), web.get("/metrics", metrics)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port)
+    try:
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        raise UsageError(f"--health-port: {port}: {error.strerror}; take another one, or 0 for any") from error
+    _log.info("health and metrics on http://127.0.0.1:%s", runner.addresses[0][1])
+    return runner

@@ -1,0 +1,57 @@
+"""From feature gates to a scheduler's configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from haru.engine.devices import Features
+from haru.engine.groups import Options
+from haru.kube.gates import FeatureGates
+from haru.scheduler.loop import SchedulerConfig
+
+# The optional behaviours of the allocator by the gate that switches each; what is not named here is `DRA` + name.
+_GATE_OF = {"device_binding_and_status": ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")}
+
+
+def engine_features(gates: FeatureGates) -> Features:
+    """The allocator's features as the gates have them."""
+    values: dict[str, bool] = {}
+    for field in dataclasses.fields(Features):
+        camel = "".join(part.capitalize() for part in field.name.split("_"))
+        names = _GATE_OF.get(field.name) or (f"DRA{camel}",)
+        values[field.name] = all(gates.enabled(name) for name in names)
+    return Features(**values)
+
+
+def scheduler_config(
+    gates: FeatureGates,
+    scheduler_names: Iterable[str],
+    *,
+    seed: int = 0,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> SchedulerConfig:
+    """A scheduler for these names. The n-th decision breaks ties with `seed` + n."""
+    features = engine_features(gates)
+
+    def options(number: int) -> Options:
+        return Options(
+            seed=seed + number,
+            features=features,
+            new_share_id=lambda: str(uuid.uuid4()),
+            gang_scheduling=gates.enabled("GangScheduling"),
+            workload_claims=gates.enabled("DRAWorkloadResourceClaims"),
+        )
+
+    return SchedulerConfig(
+        scheduler_names=frozenset(scheduler_names),
+        options=options,
+        clock=clock,
+        groups=gates.enabled("GenericWorkload"),
+        gang_scheduling=gates.enabled("GangScheduling"),
+        workload_claims=gates.enabled("DRAWorkloadResourceClaims"),
+        claim_timestamps=gates.enabled("DRADeviceBindingConditions"),
+        report_holds=gates.enabled("SchedulerPreEnqueuePodStatus"),
+    )
