@@ -1,0 +1,44 @@
+"""Dynamic Resource Allocation: which devices of a node a pod's claims get.
+
+    inventory   published devices, indexed; `Inventory.snapshot()` gives an immutable `DeviceSnapshot`
+    state       `AllocatedState`: what is taken, and by whom
+    allocate    `allocate(snapshot, allocated, node, claims, features)`: the first solution, or none
+    explain     `explain_requests(...)`: per request, how many devices are left after each condition
+    taints      tolerations; `tracker` offers slices with the taints of DeviceTaintRules added
+"""
+
+from haru.engine.devices.allocate import DEFAULT_BUDGET, Allocated, Allocation, DoesNotFit, allocate
+from haru.engine.devices.claims import Claim, decode_claims
+from haru.engine.devices.decode import decode_class, decode_slice
+from haru.engine.devices.errors import AllocationError, GaveUp
+from haru.engine.devices.inventory import DeviceSnapshot, Inventory
+from haru.engine.devices.model import Device, DeviceId, Features, NodeView, PoolKey, Slice
+from haru.engine.devices.reasons import DeviceRefusal
+from haru.engine.devices.scoring import prioritized_score
+from haru.engine.devices.state import AllocatedState, claim_key
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Allocated",
+    "AllocatedState",
+    "Allocation",
+    "AllocationError",
+    "Claim",
+    "Device",
+    "DeviceId",
+    "DeviceRefusal",
+    "DeviceSnapshot",
+    "DoesNotFit",
+    "Features",
+    "GaveUp",
+    "Inventory",
+    "NodeView",
+    "PoolKey",
+    "Slice",
+    "allocate",
+    "claim_key",
+    "decode_claims",
+    "decode_class",
+    "decode_slice",
+    "prioritized_score",
+]

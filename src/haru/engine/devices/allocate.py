@@ -1,0 +1,97 @@
+"""The allocator's entry: claims of one pod, one node, all or nothing.
+
+    Allocated      one AllocationResult per claim, in their order
+    DoesNotFit     this node cannot serve the claims
+    AllocationError (raised)   the attempt is to be aborted on every node
+    GaveUp (raised)            no answer within the step budget
+
+A pure function: the caller persists what it returns. Source: KEP-4381.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from haru.engine.devices.board import Board
+from haru.engine.devices.claims import Claim, decode_claims
+from haru.engine.devices.errors import AllocationError
+from haru.engine.devices.inventory import DeviceSnapshot
+from haru.engine.devices.model import Features, NodeView, Obj
+from haru.engine.devices.reasons import DeviceRefusal
+from haru.engine.devices.result import build
+from haru.engine.devices.search import Search
+from haru.engine.devices.state import AllocatedState
+
+INVALID_POOLS = "invalid resource pools were encountered"
+CANNOT_ALLOCATE = "cannot allocate all claims"
+DEFAULT_BUDGET = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """The node serves the claims: `results[i]` is the `status.allocation` of the i-th claim."""
+
+    results: tuple[Obj, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DoesNotFit:
+    """The node cannot serve the claims. `reasons` say in short why; `explain_requests` says it in full."""
+
+    reasons: tuple[DeviceRefusal, ...]
+
+    @property
+    def message(self) -> str:
+        """The first reason as text."""
+        return self.reasons[0].message if self.reasons else CANNOT_ALLOCATE
+
+
+Allocation = Allocated | DoesNotFit
+
+
+def allocate(
+    snapshot: DeviceSnapshot,
+    allocated: AllocatedState,
+    node: NodeView,
+    claims: Sequence[Obj] | Sequence[Claim],
+    features: Features,
+    *,
+    new_share_id: Callable[[], str],
+    step_budget: int = DEFAULT_BUDGET,
+) -> Allocation:
+    """Find devices on the node for all claims together: the first solution in the order of Kubernetes 1.36.
+
+    Raises AllocationError when the attempt must be aborted, GaveUp when `step_budget` steps did not suffice. Claims may
+    be given decoded (`decode_claims`) when many nodes are asked about the same ones.
+    """
+    wanted = decoded(claims, snapshot, features)
+    if not wanted:
+        return Allocated(())
+    try:
+        views = snapshot.views(node, features.PartitionableDevices)
+    except AllocationError as error:
+        raise AllocationError(f"gather pool information: {error}") from error
+    board = Board(views, allocated, node, wanted, features)
+    search = Search(board, step_budget)
+    picks = search.solve()
+    if picks is None:
+        if any(view.status == "invalid" for view in views):
+            pools = tuple(str(v.key) for v in views if v.status == "invalid")
+            return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": pools}),))
+        return DoesNotFit((DeviceRefusal("DevicesUnavailable", CANNOT_ALLOCATE),))
+    results = []
+    for index, claim in enumerate(wanted):
+        asks = [request.asks[search.chosen[index].get(r, 0)] for r, request in enumerate(claim.requests)]
+        results.append(build(board, claim, picks[index], asks, new_share_id))
+    return Allocated(tuple(results))
+
+
+def decoded(
+    claims: Sequence[Obj] | Sequence[Claim], snapshot: DeviceSnapshot, features: Features
+) -> tuple[Claim, ...]:
+    """The claims in decoded form, whichever way they were given."""
+    ready = tuple(claim for claim in claims if isinstance(claim, Claim))
+    if len(ready) == len(claims):
+        return ready
+    return decode_claims([c for c in claims if not isinstance(c, Claim)], snapshot.classes, features)

@@ -1,0 +1,226 @@
+"""The problem as the search sees it: positions, asks with their candidates, counters; everything that depends on the
+node but not on what the search tries.
+
+Positions number the devices of the node's sound pools in the order in which they are tried. An ask's candidates are
+the positions that are worth trying whatever else is chosen; the errors among them count when the search reaches them.
+Source: KEP-4381; the order of checks is kube-scheduler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from haru.engine.devices.capacity import aligned, fits, share
+from haru.engine.devices.claims import ALL, Ask, Claim
+from haru.engine.devices.constraints import Values, attribute_values
+from haru.engine.devices.errors import AllocationError
+from haru.engine.devices.model import Device, DeviceId, Features, NodeView, Slice
+from haru.engine.devices.placement import matches_node
+from haru.engine.devices.pools import PoolView
+from haru.engine.devices.selection import SelectionError, Verdict
+from haru.engine.devices.state import AllocatedState, PoolUse
+from haru.engine.devices.taints import untolerated
+
+MAX_RESULTS = 32
+"""How many devices one claim can have."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """An ask on this node. `candidates` ascend; for mode All they are exactly the devices that are needed.
+
+    `errors` are the candidates that abort the attempt when they are reached. `constraints` are those of the claim that
+    apply, by index.
+    """
+
+    number: int
+    ask: Ask
+    candidates: tuple[int, ...]
+    errors: dict[int, str]
+    needed: int
+    constraints: tuple[int, ...]
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether all candidates are needed."""
+        return self.ask.mode == ALL
+
+
+class Board:
+    """The devices of one node, what is taken of them, and the plans of all asks."""
+
+    def __init__(
+        self,
+        views: Sequence[PoolView],
+        allocated: AllocatedState,
+        node: NodeView,
+        claims: Sequence[Claim],
+        features: Features,
+    ) -> None:
+        self.node = node
+        self.claims = claims
+        self.features = features
+        self.all_views = views
+        self.views = [v for v in views if v.status == "ok"]
+        self.uses: list[PoolUse] = [allocated.use(v.key) for v in self.views]
+        self.devices: list[Device] = []
+        self.view_of: list[int] = []
+        self.offsets: list[int] = []
+        for number, view in enumerate(self.views):
+            self.offsets.append(len(self.devices))
+            self.devices.extend(view.devices)
+            self.view_of.extend([number] * len(view.devices))
+        self.plans: list[list[list[Plan]]] = []
+        self._count = 0
+        for claim in claims:
+            self.plans.append(self._plan_claim(claim))
+
+    def device_id(self, position: int) -> DeviceId:
+        """The identity of the device at a position."""
+        key = self.views[self.view_of[position]].key
+        return DeviceId(key.driver, key.pool, self.devices[position].name)
+
+    def slice_of(self, position: int) -> Slice:
+        """The slice that publishes the device at a position."""
+        number = self.view_of[position]
+        return self.views[number].slices[position - self.offsets[number]]
+
+    def charge(self, position: int) -> tuple[tuple[int, int], ...]:
+        """What the device at a position takes of its view's counters."""
+        number = self.view_of[position]
+        view = self.views[number]
+        return view.charges[position - self.offsets[number]] if view.totals else ()
+
+    @cached_property
+    def counters_left(self) -> list[list[int]]:
+        """What is left of each view's counters before the search."""
+        return [list(view.counters_left(use)) for view, use in zip(self.views, self.uses, strict=True)]
+
+    @cached_property
+    def allocated(self) -> frozenset[int]:
+        """The positions of devices that are taken whole."""
+        return frozenset(
+            offset + index
+            for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True)
+            if use.devices
+            for index, device in enumerate(view.devices)
+            if device.name in use.devices
+        )
+
+    @cached_property
+    def consumed(self) -> dict[int, tuple[int, ...]]:
+        """What shares consume of the capacities of devices, by position."""
+        return {
+            offset + index: aligned(device.shape, use.consumed(device.name))
+            for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True)
+            if use.shares
+            for index, device in enumerate(view.devices)
+            if device.name in use.shares
+        }
+
+    def constraint_values(self, position: int, attribute: str) -> Values | None:
+        """The values of a device that count for constraints on an attribute."""
+        return attribute_values(self.devices[position].shape, attribute, self.features.ListTypeAttributes)
+
+    def shareable(self, position: int) -> bool:
+        """Whether the device can be given out several times at once."""
+        return self.features.ConsumableCapacity and self.devices[position].shape.shareable
+
+    def usable(self, position: int, ask: Ask) -> bool:
+        """Whether nothing that stays as it is keeps the device from the ask: gates, taints."""
+        device = self.devices[position]
+        if device.consumes and not self.features.PartitionableDevices:
+            return False
+        return not (self.features.DeviceTaints and device.taints and untolerated(device.taints, ask.tolerations))
+
+    def fits_capacity(self, position: int, ask: Ask) -> bool:
+        """Whether the capacity asked for is there beside what shares consume already."""
+        if not self.features.ConsumableCapacity:
+            return True
+        return fits(self.devices[position].shape, ask.wanted, self.consumed.get(position))
+
+    def share(self, position: int, ask: Ask) -> tuple[tuple[int, str], ...]:
+        """What the ask consumes of each capacity of a shareable device."""
+        return share(self.devices[position].shape, ask.wanted) or ()
+
+    def _plan_claim(self, claim: Claim) -> list[list[Plan]]:
+        plans, least = [], 0
+        for request in claim.requests:
+            if request.error:
+                raise AllocationError(request.error)
+            asks = []
+            for ask in request.asks:
+                applying = tuple(i for i, c in enumerate(claim.constraints) if c.applies(request, ask))
+                asks.append(self._plan(claim, ask, applying))
+            plans.append(asks)
+            least += min(p.needed for p in asks)
+        if least > MAX_RESULTS:
+            message = f"number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
+            raise AllocationError(f"claim {claim.name}: {message}")
+        if claim.constraint_error:
+            raise AllocationError(claim.constraint_error)
+        return plans
+
+    def _plan(self, claim: Claim, ask: Ask, constraints: tuple[int, ...]) -> Plan:
+        if ask.error:
+            raise AllocationError(ask.error)
+        number = self._count
+        self._count += 1
+        if ask.mode == ALL:
+            candidates = self._all_candidates(claim, ask)
+            return Plan(number, ask, candidates, {}, len(candidates), constraints)
+        candidates, errors = self._exact_candidates(claim, ask)
+        return Plan(number, ask, candidates, errors, ask.count, constraints)
+
+    def _all_candidates(self, claim: Claim, ask: Ask) -> tuple[int, ...]:
+        found = []
+        numbers = {id(view): number for number, view in enumerate(self.views)}
+        for view in self.all_views:
+            if view.status != "ok":
+                state = "being updated" if view.status == "incomplete" else "invalid"
+                raise AllocationError(
+                    f"claim {claim.name}, request {ask.name}: asks for all devices, "
+                    f"but resource pool {view.key} is currently {state}"
+                )
+            offset = self.offsets[numbers[id(view)]]
+            for index, verdict in enumerate(ask.selection.column(view)):
+                position = offset + index
+                if isinstance(verdict, SelectionError):
+                    raise AllocationError(describe(verdict, claim, ask))
+                if verdict and self._offered(position) and self._available(position, ask):
+                    found.append(position)
+        return tuple(found)
+
+    def _exact_candidates(self, claim: Claim, ask: Ask) -> tuple[tuple[int, ...], dict[int, str]]:
+        found: list[int] = []
+        errors: dict[int, str] = {}
+        taken = frozenset() if ask.admin else self.allocated
+        for view, offset in zip(self.views, self.offsets, strict=True):
+            column: Sequence[Verdict] = ask.selection.column(view)
+            for index, verdict in enumerate(column):
+                position = offset + index
+                if verdict is False or position in taken or not self._offered(position):
+                    continue
+                if verdict is not True:
+                    errors[position] = describe(verdict, claim, ask)
+                    found.append(position)
+                elif self._available(position, ask) and self.usable(position, ask):
+                    found.append(position)
+        return tuple(found), errors
+
+    def _offered(self, position: int) -> bool:
+        binding = self.devices[position].binding
+        return self.features.DeviceBindingAndStatus or binding is None or not binding.conditions
+
+    def _available(self, position: int, ask: Ask) -> bool:
+        placement = self.devices[position].placement
+        on_node = placement is None or matches_node(placement, self.node)
+        return on_node and self.fits_capacity(position, ask)
+
+
+def describe(error: SelectionError, claim: Claim, ask: Ask) -> str:
+    """A selector's error as the scheduler reports it."""
+    whose = f"class {ask.class_name}" if error.of_class else f"claim {claim.name}"
+    return f"{whose}: selector #{error.number}: {error.message}"

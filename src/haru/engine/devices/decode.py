@@ -1,0 +1,192 @@
+"""From ResourceSlice and DeviceClass objects to the allocator's structures, interning what devices have in common.
+
+Nothing is validated here beyond what is needed to compute: the API server has done that, and what it let through
+(or what a test invents) must not bring the scheduler down.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from haru.engine.devices.amounts import amount
+from haru.engine.devices.model import (
+    LIST_KINDS,
+    SCALAR_KINDS,
+    UNSUPPORTED,
+    Attribute,
+    Binding,
+    Capacity,
+    Consumption,
+    CounterSet,
+    Device,
+    DeviceClass,
+    Obj,
+    Placement,
+    PoolKey,
+    Range,
+    Shape,
+    Slice,
+    Taint,
+)
+
+T = TypeVar("T")
+
+
+class Interner:
+    """One object per value. The owner starts a new one now and then, so that values out of use are let go."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def value(self, value: T) -> T:
+        """The first object that was equal to this one."""
+        found: T = self._known.setdefault((type(value), value), value)
+        return found
+
+    def shape(self, driver: str, attributes: Any, capacity: Any, shareable: bool) -> Shape:
+        """The shape with these contents."""
+        key = (driver, attributes, capacity, shareable)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Shape(driver, attributes, capacity, shareable)
+        shape: Shape = found
+        return shape
+
+    def adopt(self, item: Slice) -> None:
+        """Take over what a decoded slice holds, as if it had been decoded here."""
+        self.value(item.pool)
+        for device in item.devices:
+            shape = device.shape
+            self._known.setdefault((shape.driver, shape.attributes, shape.capacity, shape.shareable), shape)
+            for held in (shape.attributes, shape.capacity, device.consumes, device.taints, device.name):
+                self.value(held)
+            for pair in (*shape.attributes, *shape.capacity):
+                self.value(pair)
+                self.value(pair[1])
+            for consumption in device.consumes:
+                self.value(consumption)
+                self.value(consumption.amounts)
+
+    def placement(self, spec: Mapping[str, Any]) -> Placement:
+        """The placement that a slice's or device's members describe."""
+        name, every, selector = spec.get("nodeName") or "", bool(spec.get("allNodes")), spec.get("nodeSelector")
+        key = ("placement", name, every, json.dumps(selector, sort_keys=True))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Placement(name, every, selector)
+        placement: Placement = found
+        return placement
+
+
+def _attribute(raw: Mapping[str, Any]) -> Attribute:
+    given = [(kind, value) for kind, value in raw.items() if value is not None]
+    if len(given) == 1:
+        kind, value = given[0]
+        if kind in SCALAR_KINDS:
+            return Attribute(kind, value)
+        if kind in LIST_KINDS:
+            return Attribute(kind, tuple(value))
+    return Attribute(UNSUPPORTED, json.dumps(raw, sort_keys=True))
+
+
+def _capacity(raw: Mapping[str, Any]) -> Capacity:
+    value, policy = raw.get("value", "0"), raw.get("requestPolicy")
+    if not policy:
+        return Capacity(amount(value), str(value), policy="" if policy is None else "{}")
+    default, limits = policy.get("default"), policy.get("validRange")
+    return Capacity(
+        value=amount(value),
+        text=str(value),
+        default=None if default is None else amount(default),
+        default_text="" if default is None else str(default),
+        valid_range=_range(limits) if limits else None,
+        valid_values=tuple((amount(v), str(v)) for v in policy.get("validValues") or ()),
+        policy=json.dumps(policy, sort_keys=True),
+    )
+
+
+def _range(raw: Mapping[str, Any]) -> Range:
+    def optional(name: str) -> int | None:
+        return None if raw.get(name) is None else amount(raw[name])
+
+    return Range(optional("min") or 0, optional("max"), optional("step"))
+
+
+def _counters(raw: Mapping[str, Any] | None) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, amount(counter.get("value", "0"))) for name, counter in (raw or {}).items()))
+
+
+def decode_taint(raw: Mapping[str, Any]) -> Taint:
+    """A DeviceTaint; when it was added plays no part in allocation."""
+    return Taint(raw.get("key") or "", raw.get("value") or "", raw.get("effect") or "")
+
+
+def _device(raw: Mapping[str, Any], driver: str, per_device: bool, interner: Interner) -> Device:
+    attributes = tuple(
+        interner.value((name, interner.value(_attribute(value or {}))))
+        for name, value in sorted((raw.get("attributes") or {}).items())
+    )
+    capacity = tuple(
+        interner.value((name, interner.value(_capacity(value or {}))))
+        for name, value in sorted((raw.get("capacity") or {}).items())
+    )
+    consumes = tuple(
+        interner.value(Consumption(entry.get("counterSet") or "", interner.value(_counters(entry.get("counters")))))
+        for entry in raw.get("consumesCounters") or ()
+    )
+    conditions = tuple(raw.get("bindingConditions") or ())
+    failures = tuple(raw.get("bindingFailureConditions") or ())
+    binding = None
+    if conditions or failures or raw.get("bindsToNode"):
+        binding = interner.value(Binding(conditions, failures, bool(raw.get("bindsToNode"))))
+    return Device(
+        name=interner.value(str(raw.get("name") or "")),
+        shape=interner.shape(
+            driver, interner.value(attributes), interner.value(capacity), bool(raw.get("allowMultipleAllocations"))
+        ),
+        consumes=interner.value(consumes),
+        taints=interner.value(tuple(interner.value(decode_taint(t)) for t in raw.get("taints") or ())),
+        binding=binding,
+        placement=interner.placement(raw) if per_device else None,
+    )
+
+
+def decode_slice(obj: Obj, interner: Interner | None = None) -> Slice:
+    """A ResourceSlice as the allocator sees it. Slices decoded with one interner share what is equal in them."""
+    interner = interner or Interner()
+    spec: Obj = obj.get("spec") or {}
+    pool: Obj = spec.get("pool") or {}
+    driver = interner.value(str(spec.get("driver") or ""))
+    per_device = bool(spec.get("perDeviceNodeSelection"))
+    return Slice(
+        name=str((obj.get("metadata") or {}).get("name") or ""),
+        pool=interner.value(PoolKey(driver, interner.value(str(pool.get("name") or "")))),
+        generation=int(pool.get("generation") or 0),
+        slice_count=int(pool.get("resourceSliceCount") or 0),
+        placement=interner.placement(spec),
+        per_device=per_device,
+        devices=tuple(_device(d, driver, per_device, interner) for d in spec.get("devices") or ()),
+        counter_sets=tuple(
+            interner.value(CounterSet(s.get("name") or "", interner.value(_counters(s.get("counters")))))
+            for s in spec.get("sharedCounters") or ()
+        ),
+    )
+
+
+def expressions(selectors: Iterable[Mapping[str, Any]] | None) -> tuple[str | None, ...]:
+    """The CEL expressions of a list of selectors; None stands for a selector of another kind."""
+    return tuple((selector.get("cel") or {}).get("expression") for selector in selectors or ())
+
+
+def decode_class(obj: Obj) -> DeviceClass:
+    """A DeviceClass as the allocator sees it."""
+    spec: Obj = obj.get("spec") or {}
+    name = str((obj.get("metadata") or {}).get("name") or "")
+    return DeviceClass(name, expressions(spec.get("selectors")), tuple(spec.get("config") or ()))

@@ -1,0 +1,231 @@
+"""What the allocator knows of slices and devices: typed, frozen, decoded once per version of a slice.
+
+A `Slice` holds `Device`s; what many devices have in common (attributes, capacity, consumption, taints, placement) is
+interned by value, so that equal devices share one `Shape` and a cluster of 200,000 devices stays small. Interned
+objects compare by identity.
+Source: resource.k8s.io/v1 ResourceSlice (KEP-4381, 4815, 5007, 5055, 5075).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Obj = dict[str, Any]
+
+SCALAR_KINDS = ("int", "bool", "string", "version")
+LIST_KINDS = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
+UNSUPPORTED = "?"
+
+
+class DeviceId(NamedTuple):
+    """A device's identity, independent of the slice that publishes it."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+class PoolKey(NamedTuple):
+    """A pool's identity: pool names are unique per driver only."""
+
+    driver: str
+    pool: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}"
+
+
+class NodeView(NamedTuple):
+    """What the allocator needs to know of a node."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute value. `kind` is the JSON member; lists are tuples; what no version knows is kept as JSON text."""
+
+    kind: str
+    value: str | int | bool | tuple[str | int | bool, ...]
+
+    @property
+    def raw(self) -> Obj:
+        """The value as the API carries it."""
+        if self.kind == UNSUPPORTED:
+            loaded: Obj = json.loads(str(self.value))
+            return loaded
+        return {self.kind: list(self.value) if isinstance(self.value, tuple) else self.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The amounts that a share may take: from `minimum` in steps, up to `maximum`."""
+
+    minimum: int
+    maximum: int | None
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """One capacity and how shares may take from it, in billionths; `text` is the value as published."""
+
+    value: int
+    text: str
+    default: int | None = None
+    default_text: str = ""
+    valid_range: Range | None = None
+    valid_values: tuple[tuple[int, str], ...] = ()
+    policy: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Shape:
+    """What selectors and constraints see of a device. Interned: equal devices have the same one."""
+
+    driver: str
+    attributes: tuple[tuple[str, Attribute], ...]
+    capacity: tuple[tuple[str, Capacity], ...]
+    shareable: bool
+
+    def attribute(self, name: str) -> Attribute | None:
+        """An attribute by its fully qualified name; one published without domain belongs to the driver's."""
+        bare = None
+        domain, _, short = name.rpartition("/")
+        if domain == self.driver:
+            bare = short
+        found = None
+        for key, value in self.attributes:
+            if key == name:
+                return value
+            if key == bare:
+                found = value
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A device taint; `None` and unknown effects prevent nothing."""
+
+    key: str
+    value: str
+    effect: str
+
+    @property
+    def repels(self) -> bool:
+        """Whether the taint keeps requests away that do not tolerate it."""
+        return self.effect in ("NoSchedule", "NoExecute")
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What has to come true before a pod is bound to a device (KEP-5007)."""
+
+    conditions: tuple[str, ...]
+    failure_conditions: tuple[str, ...]
+    binds_to_node: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Where a slice or device can be used: one node, all nodes, those that a selector matches, or unknown."""
+
+    node_name: str = ""
+    all_nodes: bool = False
+    selector: Obj | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """What a device takes from one counter set; `amounts` is interned apart from the set's name."""
+
+    counter_set: str
+    amounts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Device:
+    """One device of a slice. `shape` is shared by equal devices."""
+
+    name: str
+    shape: Shape
+    consumes: tuple[Consumption, ...]
+    taints: tuple[Taint, ...]
+    binding: Binding | None
+    placement: Placement | None
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSet:
+    """Counters that devices of the pool share."""
+
+    name: str
+    counters: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """One ResourceSlice. `per_device` means that each device has a placement of its own."""
+
+    name: str
+    pool: PoolKey
+    generation: int
+    slice_count: int
+    placement: Placement
+    per_device: bool
+    devices: tuple[Device, ...]
+    counter_sets: tuple[CounterSet, ...]
+
+    @property
+    def node_local(self) -> bool:
+        """Whether only its own node has to look at this slice: slices with counters concern every node."""
+        return bool(self.placement.node_name) and not self.counter_sets
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """A DeviceClass: its selectors (None is one of a kind not known here) and the configuration it adds."""
+
+    name: str
+    selectors: tuple[str | None, ...]
+    config: tuple[Obj, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """The optional behaviours of the allocator; each stands for one gate of Kubernetes 1.36, with its default."""
+
+    AdminAccess: bool = True
+    ConsumableCapacity: bool = True
+    DeviceBindingAndStatus: bool = True
+    DeviceTaints: bool = True
+    ListTypeAttributes: bool = False
+    PartitionableDevices: bool = True
+    PrioritizedList: bool = True
+
+    @classmethod
+    def from_gates(cls, enabled: Mapping[str, bool]) -> Features:
+        """The features that a map of gate names switches; a gate that is not named keeps its default."""
+
+        def on(gate: str, default: bool) -> bool:
+            return enabled.get(gate, default)
+
+        return cls(
+            AdminAccess=on("DRAAdminAccess", True),
+            ConsumableCapacity=on("DRAConsumableCapacity", True),
+            DeviceBindingAndStatus=on("DRADeviceBindingConditions", True) and on("DRAResourceClaimDeviceStatus", True),
+            DeviceTaints=on("DRADeviceTaints", True),
+            ListTypeAttributes=on("DRAListTypeAttributes", False),
+            PartitionableDevices=on("DRAPartitionableDevices", True),
+            PrioritizedList=on("DRAPrioritizedList", True),
+        )

@@ -1,0 +1,163 @@
+"""Pools: which slices of a pool count for a node, whether the pool is whole and sound, and its devices in order.
+
+A `Pool` holds all slices of one (driver, pool) in the cluster; it is immutable, a change of a slice makes a new one.
+`Pool.view(node)` is what a node sees of it. Views are kept with the pool per set of relevant slices, so that nodes
+which see the same slices share one view with everything computed from it (selector results, counter tables).
+Source: KEP-4381 (generations, completeness), KEP-4815 (counters); the order is kube-scheduler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from haru.engine.devices.model import Device, DeviceId, NodeView, PoolKey, Slice
+from haru.engine.devices.placement import relevant
+from haru.engine.devices.state import PoolUse
+
+PoolStatus = Literal["ok", "incomplete", "invalid"]
+
+
+class PoolView:
+    """What one node, or many alike, sees of a pool. Only a pool whose `status` is ok offers devices."""
+
+    __slots__ = (
+        "available",
+        "binding",
+        "charges",
+        "columns",
+        "counter_names",
+        "devices",
+        "elsewhere",
+        "key",
+        "problem",
+        "slices",
+        "status",
+        "totals",
+    )
+
+    def __init__(self, key: PoolKey, slices: Sequence[Slice], elsewhere: Sequence[Slice], whole: bool) -> None:
+        self.key = key
+        pairs = [(item, device) for item in slices for device in item.devices]
+        self.slices: tuple[Slice, ...] = tuple(item for item, _ in pairs)
+        self.devices: tuple[Device, ...] = tuple(device for _, device in pairs)
+        self.binding = any(d.binding is not None and d.binding.conditions for d in self.devices)
+        self.elsewhere: dict[str, Device] = {d.name: d for item in elsewhere for d in item.devices}
+        # Caches of pure functions of this view; filled by the selection and counter code.
+        self.columns: dict[Any, Any] = {}
+        self.available: dict[PoolUse, tuple[int, ...]] = {}
+        self.counter_names: tuple[tuple[str, str], ...] = ()
+        self.totals: tuple[int, ...] = ()
+        self.charges: tuple[tuple[tuple[int, int], ...], ...] = ()
+        self.problem = ""
+        self.status: PoolStatus = "ok" if whole else "incomplete"
+        if whole:
+            self.problem = _fault(slices, elsewhere)
+            if self.problem:
+                self.status = "invalid"
+            else:
+                self._number_counters(slices)
+
+    def device_id(self, index: int) -> DeviceId:
+        """The identity of a device of this view."""
+        return DeviceId(self.key.driver, self.key.pool, self.devices[index].name)
+
+    def counters_left(self, use: PoolUse) -> tuple[int, ...]:
+        """What is left of each counter after the devices in use; negative when the pool is overdrawn."""
+        left = list(self.totals)
+        if left and (use.devices or use.shares):
+            taken = use.names()
+            for device, charge in zip(self.devices, self.charges, strict=True):
+                if device.name in taken:
+                    for counter, amount in charge:
+                        left[counter] -= amount
+            numbers = {name: number for number, name in enumerate(self.counter_names)}
+            for name in taken & self.elsewhere.keys():
+                for counter, amount in _charge(self.elsewhere[name], numbers):
+                    left[counter] -= amount
+        return tuple(left)
+
+    def _number_counters(self, slices: Sequence[Slice]) -> None:
+        counters = [((s.name, name), value) for item in slices for s in item.counter_sets for name, value in s.counters]
+        self.counter_names = tuple(name for name, _ in counters)
+        self.totals = tuple(value for _, value in counters)
+        numbers = {name: number for number, name in enumerate(self.counter_names)}
+        self.charges = tuple(_charge(device, numbers) for device in self.devices)
+
+
+def _charge(device: Device, numbers: dict[tuple[str, str], int]) -> tuple[tuple[int, int], ...]:
+    """What a device takes, as (number of the counter, amount); unknown counters (feature off) take nothing."""
+    return tuple(
+        (numbers[(c.counter_set, name)], amount)
+        for c in device.consumes
+        for name, amount in c.amounts
+        if (c.counter_set, name) in numbers
+    )
+
+
+def _fault(slices: Sequence[Slice], elsewhere: Sequence[Slice]) -> str:
+    """Why a pool cannot be trusted, or nothing."""
+    names: set[str] = set()
+    sets: dict[str, frozenset[str]] = {}
+    for item in slices:
+        for counter_set in item.counter_sets:
+            if counter_set.name in sets:
+                return f"counter set {counter_set.name} is defined twice"
+            sets[counter_set.name] = frozenset(name for name, _ in counter_set.counters)
+        for device in item.devices:
+            if device.name in names:
+                return f"device {device.name} is published twice"
+            names.add(device.name)
+    for item in (*slices, *elsewhere):
+        for device in item.devices:
+            for consumption in device.consumes:
+                known = sets.get(consumption.counter_set)
+                if known is None:
+                    return f"device {device.name} consumes from unknown counter set {consumption.counter_set}"
+                for name, _ in consumption.amounts:
+                    if name not in known:
+                        return f"device {device.name} consumes unknown counter {consumption.counter_set}/{name}"
+    return ""
+
+
+class Pool:
+    """All slices of one pool in the cluster, in the order of their names."""
+
+    __slots__ = ("_views", "key", "slices")
+
+    def __init__(self, key: PoolKey, slices: Sequence[Slice]) -> None:
+        self.key = key
+        self.slices = tuple(sorted(slices, key=lambda s: s.name.encode()))
+        self._views: dict[tuple[bool, tuple[int, ...]], PoolView | None] = {}
+
+    def view(self, node: NodeView, partitionable: bool) -> PoolView | None:
+        """What the node sees of the pool; None when nothing of it concerns the node, or only outdated slices."""
+        seen = tuple(i for i, item in enumerate(self.slices) if relevant(item, node, partitionable))
+        return self._view(seen, partitionable)
+
+    def foreign_view(self, partitionable: bool) -> PoolView | None:
+        """What a node sees to which no slice with devices is tied: the slices with counters."""
+        seen = tuple(i for i, item in enumerate(self.slices) if item.counter_sets) if partitionable else ()
+        return self._view(seen, partitionable)
+
+    def _view(self, seen: tuple[int, ...], partitionable: bool) -> PoolView | None:
+        key = (partitionable, seen)
+        if key not in self._views:
+            self._views[key] = self._compute(seen, partitionable)
+        return self._views[key]
+
+    def _compute(self, seen: tuple[int, ...], partitionable: bool) -> PoolView | None:
+        if not seen:
+            return None
+        newest = max(self.slices[i].generation for i in seen)
+        current = [i for i in seen if self.slices[i].generation == newest]
+        slices = [self.slices[i] for i in current]
+        elsewhere: list[Slice] = []
+        wanted, found = slices[0].slice_count, len(slices)
+        if found != wanted:
+            if any(item.generation > newest for item in self.slices):
+                return None
+            chosen = set(current)
+            elsewhere = [s for i, s in enumerate(self.slices) if s.generation == newest and i not in chosen]
+            found += len(elsewhere)
+        return PoolView(self.key, slices, elsewhere, found == wanted)

@@ -1,0 +1,92 @@
+"""Which devices a class and a request select, evaluated once per distinct device and remembered.
+
+A selection is named by its expressions, so a changed class is another selection and nothing has to be invalidated.
+Its results are kept twice: per shape (devices with equal attributes and capacity) and, as a column, per pool view.
+An error is a result like any other: it counts only when the search comes upon the device.
+Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from haru.engine.devices.model import Shape
+from haru.engine.devices.pools import PoolView
+
+_MAX_COLUMNS = 256
+
+
+class SelectionError(NamedTuple):
+    """A selector that cannot be compiled or failed on a device: which one, of the class or the request, and why."""
+
+    of_class: bool
+    number: int
+    message: str
+
+
+Verdict = bool | SelectionError
+
+
+class Selection(NamedTuple):
+    """The selectors that a device has to satisfy: first those of the class, then the request's."""
+
+    class_expressions: tuple[str | None, ...]
+    request_expressions: tuple[str | None, ...]
+    lists: bool
+    consumable: bool
+
+    def column(self, view: PoolView) -> Sequence[Verdict]:
+        """The verdict for each device of a pool view."""
+        found: list[Verdict] | None = view.columns.get(self)
+        if found is None:
+            if len(view.columns) >= _MAX_COLUMNS:
+                view.columns.clear()
+            found = view.columns[self] = [self.verdict(device.shape) for device in view.devices]
+        return found
+
+    def verdict(self, shape: Shape) -> Verdict:
+        """Whether devices of this shape are selected."""
+        for of_class, selectors in ((True, self.class_expressions), (False, self.request_expressions)):
+            for number, expression in enumerate(selectors):
+                result = evaluate(expression, shape, self.lists, self.consumable)
+                if isinstance(result, str):
+                    return SelectionError(of_class, number, result)
+                if not result:
+                    return False
+        return True
+
+
+_results: WeakKeyDictionary[Shape, dict[tuple[str, bool, bool], bool | str]] = WeakKeyDictionary()
+
+
+def evaluate(expression: str | None, shape: Shape, lists: bool, consumable: bool) -> bool | str:
+    """What one expression says of a shape: true, false, or the text of an error."""
+    if expression is None:
+        return "CEL expression empty (unsupported selector type?)"
+    known = _results.get(shape)
+    if known is None:
+        known = _results[shape] = {}
+    key = (expression, lists, consumable)
+    if key not in known:
+        if len(known) >= _MAX_COLUMNS:
+            known.clear()
+        known[key] = _evaluate(expression, shape, lists, consumable)
+    return known[key]
+
+
+def _evaluate(expression: str, shape: Shape, lists: bool, consumable: bool) -> bool | str:
+    from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
+
+    capacity = {name: {"value": c.text} for name, c in shape.capacity}
+    view = DeviceView(shape.driver, {name: a.raw for name, a in shape.attributes}, capacity, shape.shareable)
+    try:
+        # Expressions that are stored already are not compiled as new ones: what an older server let in stays valid.
+        selector = compile_device_selector(expression, consumable_capacity=consumable, list_attributes=lists, new=False)
+    except CompileError as error:
+        return f"CEL compile error: {error}"
+    try:
+        return bool(selector.matches(view))
+    except EvaluationError as error:
+        return f"CEL runtime error: {error}"

@@ -1,0 +1,238 @@
+"""What is taken: devices, shares and consumed capacity, derived from allocated claims, with who holds each.
+
+An `AllocatedState` never changes; `with_allocation` and `without` give new ones that share all but what is touched,
+so that a gang can assume hundreds of allocations in one cycle and drop them again. Results with admin access count
+for nothing.
+Source: KEP-4381; shares and capacity KEP-5075; admin access KEP-5018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from haru.engine.devices.amounts import amount
+from haru.engine.devices.model import DeviceId, Obj, PoolKey
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LAYER_LIMIT = 64
+
+
+class Layered(Generic[K, V]):
+    """An immutable map: a large shared base and a small layer of changes; a full layer is folded into a new base."""
+
+    __slots__ = ("_base", "_layer")
+
+    def __init__(self, base: dict[K, V] | None = None, layer: dict[K, V | None] | None = None) -> None:
+        self._base: dict[K, V] = {} if base is None else base
+        self._layer: dict[K, V | None] = {} if layer is None else layer
+
+    def get(self, key: K) -> V | None:
+        """The value, or None."""
+        if key in self._layer:
+            return self._layer[key]
+        return self._base.get(key)
+
+    def put(self, changes: Mapping[K, V | None]) -> Layered[K, V]:
+        """A map with these changes; None removes."""
+        layer = {**self._layer, **changes}
+        if len(layer) <= _LAYER_LIMIT:
+            return Layered(self._base, layer)
+        base = dict(self._base)
+        for key, value in layer.items():
+            if value is None:
+                base.pop(key, None)
+            else:
+                base[key] = value
+        return Layered(base)
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """All pairs."""
+        for key, value in self._base.items():
+            if key not in self._layer:
+                yield key, value
+        for key, changed in self._layer.items():
+            if changed is not None:
+                yield key, changed
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One share of a device that allows several allocations: who holds it and what it consumes (billionths)."""
+
+    share_id: str
+    holder: str
+    consumed: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """What is taken of one pool: whole devices by name with their holders, and shares by device name."""
+
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shares: Mapping[str, tuple[Share, ...]] = field(default_factory=dict)
+
+    def consumed(self, device: str) -> dict[str, int]:
+        """The capacity of a device that its shares consume together."""
+        total: dict[str, int] = {}
+        for share in self.shares.get(device, ()):
+            for name, value in share.consumed:
+                total[name] = total.get(name, 0) + value
+        return total
+
+    def holders(self, device: str) -> tuple[str, ...]:
+        """The claims that hold a device or shares of it."""
+        return self.devices.get(device, ()) + tuple(s.holder for s in self.shares.get(device, ()))
+
+    def names(self) -> frozenset[str]:
+        """The devices of which anything is taken: those count against the pool's counters."""
+        return frozenset(self.devices) | frozenset(self.shares)
+
+
+EMPTY_USE = PoolUse()
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """One result of an allocation, reduced to what it takes."""
+
+    device: DeviceId
+    share_id: str | None
+    consumed: tuple[tuple[str, int], ...]
+
+
+def _taken(allocation: Obj) -> tuple[_Taken, ...]:
+    found = []
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        if result.get("adminAccess"):
+            continue
+        consumed = tuple(sorted((name, amount(v)) for name, v in (result.get("consumedCapacity") or {}).items()))
+        device = DeviceId(result["driver"], result["pool"], result["device"])
+        found.append(_Taken(device, result.get("shareID"), consumed))
+    return tuple(found)
+
+
+def _with(use: PoolUse, holder: str, taken: Iterable[_Taken]) -> PoolUse:
+    devices, shares = dict(use.devices), dict(use.shares)
+    for item in taken:
+        name = item.device.device
+        if item.share_id is None:
+            devices[name] = (*devices.get(name, ()), holder)
+        else:
+            shares[name] = (*shares.get(name, ()), Share(item.share_id, holder, item.consumed))
+    return PoolUse(devices, shares)
+
+
+def _without(use: PoolUse, holder: str, taken: Iterable[_Taken]) -> PoolUse | None:
+    devices, shares = dict(use.devices), dict(use.shares)
+    for item in taken:
+        name = item.device.device
+        if item.share_id is None:
+            rest = list(devices.pop(name, ()))
+            if holder in rest:
+                rest.remove(holder)
+            if rest:
+                devices[name] = tuple(rest)
+        else:
+            kept = tuple(s for s in shares.pop(name, ()) if (s.holder, s.share_id) != (holder, item.share_id))
+            if kept:
+                shares[name] = kept
+    return PoolUse(devices, shares) if devices or shares else None
+
+
+def _by_pool(taken: Iterable[_Taken]) -> dict[PoolKey, list[_Taken]]:
+    pools: dict[PoolKey, list[_Taken]] = {}
+    for item in taken:
+        pools.setdefault(PoolKey(item.device.driver, item.device.pool), []).append(item)
+    return pools
+
+
+class AllocatedState:
+    """All that is taken, by pool, and what each claim holds. Immutable."""
+
+    __slots__ = ("_claims", "_pools")
+
+    def __init__(
+        self,
+        pools: Layered[PoolKey, PoolUse] | None = None,
+        claims: Layered[str, tuple[_Taken, ...]] | None = None,
+    ) -> None:
+        self._pools: Layered[PoolKey, PoolUse] = pools or Layered()
+        self._claims: Layered[str, tuple[_Taken, ...]] = claims or Layered()
+
+    @classmethod
+    def from_claims(cls, claims: Iterable[Obj]) -> AllocatedState:
+        """The state that allocated claims amount to; claims without allocation are passed over."""
+        held: dict[str, tuple[_Taken, ...]] = {}
+        pools: dict[PoolKey, PoolUse] = {}
+        for claim in claims:
+            allocation = (claim.get("status") or {}).get("allocation")
+            if allocation:
+                key = claim_key(claim)
+                held[key] = _taken(allocation)
+                for pool, taken in _by_pool(held[key]).items():
+                    pools[pool] = _with(pools.get(pool, EMPTY_USE), key, taken)
+        return cls(Layered(pools), Layered(held))
+
+    @classmethod
+    def of(
+        cls,
+        devices: Iterable[DeviceId] = (),
+        shared: Iterable[tuple[DeviceId, str]] = (),
+        capacity: Mapping[DeviceId, Mapping[str, Any]] | None = None,
+    ) -> AllocatedState:
+        """A state given as bare facts, without holders: devices, share IDs, and capacity consumed per device."""
+        left = dict(capacity or {})
+        taken = [_Taken(DeviceId(*d), None, ()) for d in devices]
+        for device, share_id in shared:
+            consumed = left.pop(DeviceId(*device), {})
+            amounts = tuple(sorted((name, amount(value)) for name, value in consumed.items()))
+            taken.append(_Taken(DeviceId(*device), share_id, amounts))
+        for device, consumed in left.items():
+            amounts = tuple(sorted((name, amount(value)) for name, value in consumed.items()))
+            taken.append(_Taken(DeviceId(*device), "", amounts))
+        pools = {pool: _with(EMPTY_USE, "", items) for pool, items in _by_pool(taken).items()}
+        return cls(Layered(pools), Layered({"": tuple(taken)}))
+
+    def use(self, pool: PoolKey) -> PoolUse:
+        """What is taken of a pool."""
+        return self._pools.get(pool) or EMPTY_USE
+
+    def with_allocation(self, claim: str, allocation: Obj) -> AllocatedState:
+        """The state in which a claim holds this allocation, in place of what it held."""
+        if self._claims.get(claim) is not None:
+            return self.without(claim).with_allocation(claim, allocation)
+        taken = _taken(allocation)
+        changed = {pool: _with(self.use(pool), claim, items) for pool, items in _by_pool(taken).items()}
+        return AllocatedState(self._pools.put(changed), self._claims.put({claim: taken}))
+
+    def without(self, claim: str) -> AllocatedState:
+        """The state in which a claim holds nothing."""
+        taken = self._claims.get(claim)
+        if taken is None:
+            return self
+        changed = {pool: _without(self.use(pool), claim, items) for pool, items in _by_pool(taken).items()}
+        return AllocatedState(self._pools.put(changed), self._claims.put({claim: None}))
+
+    def holders(self, device: DeviceId) -> tuple[str, ...]:
+        """The claims that hold a device or shares of it."""
+        return self.use(PoolKey(device.driver, device.pool)).holders(device.device)
+
+    @property
+    def devices(self) -> dict[DeviceId, str]:
+        """Every device that is taken whole, with its holder."""
+        return {
+            DeviceId(pool.driver, pool.pool, name): holders[0]
+            for pool, use in self._pools.items()
+            for name, holders in use.devices.items()
+        }
+
+
+def claim_key(claim: Obj) -> str:
+    """How a claim is named: `namespace/name`, or the name alone when it has no namespace."""
+    metadata = claim.get("metadata") or {}
+    namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
+    return f"{namespace}/{name}" if namespace else name
