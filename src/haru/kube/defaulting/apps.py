@@ -41,8 +41,6 @@ def _stateful_set(stateful_set: Obj, gates: FeatureGates) -> None:
     rolling = part(strategy, "rollingUpdate")
     if strategy["type"] == "RollingUpdate" and rolling is not None:
         fill_unset(rolling, partition=0)
-        if gates.enabled("MaxUnavailableStatefulSet"):
-            fill_unset(rolling, maxUnavailable=1)
     fill(section(spec, "persistentVolumeClaimRetentionPolicy"), whenDeleted="Retain", whenScaled="Retain")
     for claim in items(spec, "volumeClaimTemplates"):
         fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")

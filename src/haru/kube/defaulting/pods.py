@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from haru.kube.cloning import clone
 from haru.kube.defaulting.filling import fill, fill_unset, items, part, section
+from haru.kube.resources import pod_requests
 
 if TYPE_CHECKING:
     from haru.kube.gates import FeatureGates
@@ -172,8 +173,6 @@ def _pod_level_requests(spec: Obj) -> None:
     limits = (resources or {}).get("limits")
     if resources is None or not limits:
         return
-    from haru.kube.resources import pod_requests
-
     requests = dict(resources.get("requests") or {})
     together = pod_requests({"spec": {k: v for k, v in spec.items() if k not in ("resources", "overhead")}})
     for name in ("cpu", "memory"):

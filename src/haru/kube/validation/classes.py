@@ -1,0 +1,118 @@
+"""DeviceClass, DeviceTaintRule and ResourcePoolStatusRequest (KEP 4381, 5004, 5055, 5677)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haru.kube import names
+from haru.kube.errors import FieldError, invalid
+from haru.kube.validation.common import (
+    bounded,
+    driver_name,
+    immutable,
+    items,
+    label_name,
+    not_negative,
+    part,
+    positive,
+    same,
+)
+from haru.kube.validation.devices import (
+    MAX_CONFIG,
+    device_configuration,
+    device_selectors,
+    device_taint,
+    pool_name,
+)
+from haru.kube.validation.selectors import validate_conditions
+from haru.kube.validation.types import CheckSelector, Rules, no_selector_check
+
+Obj = dict[str, Any]
+
+MAX_RULE_CONDITIONS = 8
+MAX_REQUEST_CONDITIONS = 10
+MAX_POOLS = 1000
+
+
+def validate_class(device_class: Obj, rules: Rules) -> list[FieldError]:
+    """A DeviceClass when it is created."""
+    return _class_spec(part(device_class, "spec"), rules.check_selector, stored_config=False)
+
+
+def validate_class_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
+    """A class when it replaces a stored one: selectors and configuration that did not change are not judged again."""
+    spec, before = part(new, "spec"), part(old, "spec")
+    stored = same(spec.get("selectors"), before.get("selectors"))
+    check = no_selector_check if stored else rules.check_selector
+    return _class_spec(spec, check, stored_config=same(spec.get("config"), before.get("config")))
+
+
+def _class_spec(spec: Obj, check: CheckSelector, *, stored_config: bool) -> list[FieldError]:
+    found = device_selectors("spec.selectors", items(spec, "selectors"), check)
+    found += bounded(
+        "spec.config", items(spec, "config"), MAX_CONFIG, lambda f, c: device_configuration(f, c, stored=stored_config)
+    )
+    name = spec.get("extendedResourceName")
+    if name is not None and not names.is_extended_resource_name(name):
+        found.append(invalid("spec.extendedResourceName", name, "must be a valid extended resource name"))
+    return found
+
+
+def validate_taint_rule(rule: Obj, old: Obj | None = None) -> list[FieldError]:
+    """A DeviceTaintRule, alone or as the replacement of a stored one."""
+    spec = part(rule, "spec")
+    selector = spec.get("deviceSelector")
+    found: list[FieldError] = []
+    if selector is not None:
+        place = "spec.deviceSelector"
+        checks = {"driver": driver_name, "pool": pool_name, "device": label_name}
+        for name, check in checks.items():
+            if selector.get(name) is not None:
+                found += check(f"{place}.{name}", selector[name])
+    before = part(part(old, "spec"), "taint") if old is not None else None
+    return found + device_taint("spec.taint", part(spec, "taint"), before)
+
+
+def validate_taint_rule_status(rule: Obj) -> list[FieldError]:
+    """The conditions of a DeviceTaintRule."""
+    return validate_conditions("status.conditions", items(part(rule, "status"), "conditions"), MAX_RULE_CONDITIONS)
+
+
+def validate_pool_status_request(request: Obj) -> list[FieldError]:
+    """A ResourcePoolStatusRequest when it is created."""
+    spec = part(request, "spec")
+    found = driver_name("spec.driver", spec.get("driver") or "")
+    if spec.get("poolName") is not None:
+        found += pool_name("spec.poolName", spec["poolName"])
+    limit = spec.get("limit")
+    if limit is not None and limit < 1:
+        found.append(invalid("spec.limit", limit, "must be greater than or equal to 1"))
+    elif limit is not None and limit > 1000:
+        found.append(invalid("spec.limit", limit, "must be less than or equal to 1000"))
+    return found
+
+
+def validate_pool_status_request_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Its spec is immutable."""
+    return immutable("spec", new.get("spec"), old.get("spec"))
+
+
+def validate_pool_status(new: Obj, old: Obj) -> list[FieldError]:
+    """The answer to a ResourcePoolStatusRequest: written once."""
+    status, before = new.get("status"), old.get("status")
+    if before:
+        return immutable("status", status, before)
+    if not status:
+        return []
+    found = not_negative("status.poolCount", status.get("poolCount"))
+    found += bounded("status.pools", items(status, "pools"), MAX_POOLS, _pool)
+    return found + validate_conditions("status.conditions", items(status, "conditions"), MAX_REQUEST_CONDITIONS)
+
+
+def _pool(field: str, pool: Obj) -> list[FieldError]:
+    found = driver_name(f"{field}.driver", pool.get("driver") or "")
+    found += pool_name(f"{field}.poolName", pool.get("poolName") or "")
+    found += positive(f"{field}.resourceSliceCount", pool.get("resourceSliceCount"))
+    for name in ("generation", "totalDevices", "allocatedDevices", "availableDevices", "unavailableDevices"):
+        found += not_negative(f"{field}.{name}", pool.get(name))
+    return found

@@ -1,0 +1,103 @@
+"""Kinds without rules of their own: required texts and closed sets, read off the schema.
+
+The schema calls a field required when Go writes it even if empty; the API refuses only an empty text there, so numbers
+and lists are left alone. Status is written by controllers and not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from haru.kube.errors import FieldError, not_supported, required
+from haru.kube.schema import Field, MessageType, message_type, type_of
+
+if TYPE_CHECKING:
+    from haru.kube.kinds import Kind
+
+Obj = dict[str, Any]
+
+# Closed sets that the API checks, by message and field.
+_ENUMS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("StorageClass", "reclaimPolicy"): ("Delete", "Retain"),
+    ("StorageClass", "volumeBindingMode"): ("Immediate", "WaitForFirstConsumer"),
+    ("PersistentVolumeSpec", "persistentVolumeReclaimPolicy"): ("Delete", "Recycle", "Retain"),
+    ("PersistentVolumeSpec", "volumeMode"): ("Block", "Filesystem"),
+    ("PersistentVolumeClaimSpec", "volumeMode"): ("Block", "Filesystem"),
+    ("HTTPIngressPath", "pathType"): ("Exact", "ImplementationSpecific", "Prefix"),
+    ("EndpointSlice", "addressType"): ("FQDN", "IPv4", "IPv6"),
+    ("EndpointPort", "protocol"): ("SCTP", "TCP", "UDP"),
+    ("NetworkPolicyPort", "protocol"): ("SCTP", "TCP", "UDP"),
+    ("CSIDriverSpec", "fsGroupPolicy"): ("File", "None", "ReadWriteOnceWithFSType"),
+    ("MutatingWebhook", "failurePolicy"): ("Fail", "Ignore"),
+    ("ValidatingWebhook", "failurePolicy"): ("Fail", "Ignore"),
+    ("MutatingWebhook", "sideEffects"): ("None", "NoneOnDryRun"),
+    ("ValidatingWebhook", "sideEffects"): ("None", "NoneOnDryRun"),
+    ("MutatingAdmissionPolicySpec", "failurePolicy"): ("Fail", "Ignore"),
+    ("ValidatingAdmissionPolicySpec", "failurePolicy"): ("Fail", "Ignore"),
+    ("MutatingAdmissionPolicySpec", "reinvocationPolicy"): ("IfNeeded", "Never"),
+    ("Mutation", "patchType"): ("ApplyConfiguration", "JSONPatch"),
+    ("FlowDistinguisherMethod", "type"): ("ByNamespace", "ByUser"),
+    ("PriorityLevelConfigurationSpec", "type"): ("Exempt", "Limited"),
+    ("LimitResponse", "type"): ("Queue", "Reject"),
+    ("LeaseCandidateSpec", "strategy"): ("OldestEmulationVersion",),
+    ("MetricSpec", "type"): ("ContainerResource", "External", "Object", "Pods", "Resource"),
+    ("MetricTarget", "type"): ("AverageValue", "Utilization", "Value"),
+    ("HPAScalingPolicy", "type"): ("Percent", "Pods"),
+    ("LimitRangeItem", "type"): ("Container", "PersistentVolumeClaim", "Pod"),
+}
+
+
+def validate_by_schema(obj: Obj, kind: Kind) -> list[FieldError]:
+    """Required texts and closed sets of an object, its metadata and status left out."""
+    return [
+        error
+        for field in _plan(type_of(kind).name)
+        if field.name not in ("apiVersion", "kind", "metadata", "status")
+        for error in _field("", field, obj.get(field.name), type_of(kind).short_name)
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _plan(type_name: str) -> tuple[Field, ...]:
+    """The fields of a message that can be wrong, directly or deeper down."""
+    message = message_type(type_name)
+    return tuple(field for field in message.fields.values() if _matters(message, field, frozenset({type_name})))
+
+
+def _matters(message: MessageType, field: Field, above: frozenset[str]) -> bool:
+    if (message.short_name, field.name) in _ENUMS or field.enum or (field.required and field.type == "string"):
+        return True
+    if not field.is_message or field.type in above:
+        return False
+    inner = message_type(field.type)
+    return any(_matters(inner, deeper, above | {field.type}) for deeper in inner.fields.values())
+
+
+def _field(prefix: str, field: Field, value: Any, holder: str) -> Iterator[FieldError]:
+    path = f"{prefix}.{field.name}" if prefix else field.name
+    if field.container == "list":
+        for index, item in enumerate(value or ()):
+            yield from _value(f"{path}[{index}]", field, item, holder)
+    elif field.container == "map":
+        for key, item in (value or {}).items():
+            yield from _value(f"{path}[{key}]", field, item, holder)
+    elif value is not None or field.required:
+        yield from _value(path, field, value, holder)
+
+
+def _value(path: str, field: Field, value: Any, holder: str) -> Iterator[FieldError]:
+    if field.is_message:
+        name = message_type(field.type).short_name
+        for inner in _plan(field.type):
+            yield from _field(path, inner, (value or {}).get(inner.name), name)
+        return
+    if field.type != "string" or field.container == "map":
+        return
+    allowed = _ENUMS.get((holder, field.name)) or field.enum
+    if value in (None, ""):
+        if field.required:
+            yield required(path)
+    elif allowed and value not in allowed:
+        yield not_supported(path, value, sorted(allowed))

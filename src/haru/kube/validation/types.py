@@ -1,0 +1,37 @@
+"""What validation works with: the findings, and what the caller must bring along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from haru.kube.gates import FeatureGates
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorProblem:
+    """Why a CEL device selector is refused; `message` is the compiler's text, with its position block."""
+
+    kind: Literal["invalid", "too-complex"]
+    message: str = ""
+
+
+CheckSelector = Callable[[str], SelectorProblem | None]
+"""Compiles a device selector; CEL is a room above this one, so the caller brings it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the rules depend on besides the objects."""
+
+    gates: FeatureGates
+    check_selector: CheckSelector
+
+
+def no_selector_check(expression: str) -> SelectorProblem | None:
+    """For updates of status and for callers that have checked the expressions already."""
+    return None
