@@ -130,7 +130,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAllocation:
-    """An allocation to be written: `status.allocation` of one claim, and the entry of `reservedFor` that goes with it."""
+    """An allocation to be written: a claim's `status.allocation`, and the entry of `reservedFor` that goes with it."""
 
     claim_namespace: str
     claim_name: str
@@ -146,7 +146,7 @@ class ClaimAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A claim that is allocated already, or by an earlier member of the same decision, and is now used by this pod too."""
+    """A claim that is allocated already, or by an earlier member of the decision, and that this pod uses too."""
 
     claim_namespace: str
     claim_name: str

@@ -1,0 +1,364 @@
+"""The state that decisions are made from: `Cluster` follows watch events, `Snapshot` is one moment of it.
+
+Every event costs what it changes, not what the cluster holds: nodes with their pods are immutable values that are
+replaced one at a time, maps share their unchanged buckets with earlier snapshots, devices and allocations are kept by
+their own indexes. What the scheduler has decided but the watch has not shown yet is *assumed* and counts at once:
+a pod until the watch shows it on a node, a claim until the watch has caught up with the write.
+Source: kube-scheduler's cache and the DRA manager's in-flight and assume caches, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from haru.engine.decision import GroupKey, Obj, PodKey
+from haru.engine.devices import AllocatedState, DeviceSnapshot, Inventory
+from haru.engine.groupstate import GroupState
+from haru.engine.nodeinfo import NodeInfo, NodeSpec
+from haru.engine.persistent import CowMap
+from haru.engine.pods import PodInfo
+
+
+def object_path(obj: Obj) -> str:
+    """`namespace/name`, or `name` alone for objects without a namespace."""
+    meta = obj["metadata"]
+    namespace = meta.get("namespace")
+    return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
+
+
+def claim_path(obj: Obj) -> str:
+    """`namespace/name` of a namespaced object, `default` where none is written."""
+    return f"{obj['metadata'].get('namespace') or 'default'}/{obj['metadata']['name']}"
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One moment of the cluster. Nothing in it changes, and nobody may change the objects in it."""
+
+    version: int
+    nodes: Mapping[str, NodeInfo]
+    node_names: tuple[str, ...]
+    pods: Mapping[str, PodInfo]
+    claims: Mapping[str, Obj]
+    in_flight: Mapping[str, Obj]
+    pod_groups: Mapping[str, Obj]
+    groups: Mapping[str, GroupState]
+    others: Mapping[str, Mapping[str, Obj]]
+    devices: DeviceSnapshot
+    allocated: AllocatedState
+    anti_affine: Mapping[str, PodInfo]
+
+    def objects(self, kind: str) -> Mapping[str, Obj]:
+        """Objects of a kind that the engine keeps as they are, by path: Job, PersistentVolume, DeviceClass, …"""
+        return self.others.get(kind) or {}
+
+    def group_state(self, key: GroupKey) -> GroupState:
+        """Which pods name a group, and how far they are."""
+        return self.groups.get(key.path) or GroupState()
+
+    def pod_group(self, key: GroupKey) -> Obj | None:
+        """The PodGroup object, if it exists."""
+        return self.pod_groups.get(key.path)
+
+
+@dataclass(eq=False)
+class _Assumed:
+    """A claim as the scheduler left it: `written` once the API has taken it."""
+
+    obj: Obj
+    written: bool
+
+
+def _revision(obj: Obj) -> int:
+    text = obj["metadata"].get("resourceVersion") or "0"
+    return int(text) if text.isdigit() else 0
+
+
+@dataclass(eq=False)
+class _State:
+    nodes: CowMap[NodeInfo] = field(default_factory=CowMap)
+    pods: CowMap[PodInfo] = field(default_factory=CowMap)
+    claims: CowMap[Obj] = field(default_factory=CowMap)
+    in_flight: CowMap[Obj] = field(default_factory=CowMap)
+    pod_groups: CowMap[Obj] = field(default_factory=CowMap)
+    groups: CowMap[GroupState] = field(default_factory=CowMap)
+    anti_affine: CowMap[PodInfo] = field(default_factory=CowMap)
+
+
+class Cluster:
+    """The mutable index. `apply` and `remove` take watched objects; `assume_*` and `forget_*` what was decided.
+
+    `keep_slices` keeps ResourceSlices as objects too, beside the compact form that decisions read: explanations need
+    them to try changes on; a live scheduler of a large cluster does without.
+    """
+
+    def __init__(self, *, keep_slices: bool = False) -> None:
+        self._kept_too = _KEPT_TOO | {"ResourceSlice"} if keep_slices else _KEPT_TOO
+        self._state = _State()
+        self._others: dict[str, CowMap[Obj]] = {}
+        self._inventory = Inventory()
+        self._allocated = AllocatedState.from_claims(())
+        self._live_claims: dict[str, Obj] = {}
+        self._assumed_claims: dict[str, _Assumed] = {}
+        self._assumed_pods: dict[str, str] = {}
+        self._node_names: tuple[str, ...] | None = ()
+        self._version = 0
+        self._snapshot: Snapshot | None = None
+        self._appliers: dict[str, tuple[Callable[[Obj], None], Callable[[Obj], None]]] = {
+            "Node": (self._apply_node, self._remove_node),
+            "Pod": (self._apply_pod, self._remove_pod),
+            "ResourceClaim": (self._apply_claim, self._remove_claim),
+            "PodGroup": (self._apply_pod_group, self._remove_pod_group),
+            "ResourceSlice": (self._inventory.upsert_slice, self._delete_slice),
+            "DeviceClass": (self._apply_class, self._remove_class),
+            "DeviceTaintRule": (self._inventory.upsert_taint_rule, self._delete_taint_rule),
+        }
+
+    @staticmethod
+    def of(objects: Iterable[Obj]) -> Cluster:
+        """A cluster that holds these objects, slices as objects too."""
+        cluster = Cluster(keep_slices=True)
+        for obj in objects:
+            cluster.apply(obj)
+        return cluster
+
+    def apply(self, obj: Obj) -> None:
+        """Take a new or changed object. Objects of kinds that no decision reads are kept as they are."""
+        self._touch()
+        kind = obj["kind"]
+        applier = self._appliers.get(kind)
+        if applier is not None:
+            applier[0](obj)
+        if applier is None or kind in self._kept_too:
+            self._others.setdefault(kind, CowMap())[object_path(obj)] = obj
+
+    def remove(self, obj: Obj) -> None:
+        """Drop an object that is gone. Unknown objects are fine."""
+        self._touch()
+        kind = obj["kind"]
+        applier = self._appliers.get(kind)
+        if applier is not None:
+            applier[1](obj)
+        if applier is None or kind in self._kept_too:
+            self._others.setdefault(kind, CowMap()).pop(object_path(obj), None)
+
+    def snapshot(self) -> Snapshot:
+        """This moment as an immutable value; the same object while nothing has changed."""
+        if self._snapshot is None:
+            state = self._state
+            self._snapshot = Snapshot(
+                version=self._version,
+                nodes=state.nodes.freeze(),
+                node_names=self._sorted_node_names(),
+                pods=state.pods.freeze(),
+                claims=state.claims.freeze(),
+                in_flight=state.in_flight.freeze(),
+                pod_groups=state.pod_groups.freeze(),
+                groups=state.groups.freeze(),
+                others={kind: objects.freeze() for kind, objects in self._others.items()},
+                devices=self._inventory.snapshot(),
+                allocated=self._allocated,
+                anti_affine=state.anti_affine.freeze(),
+            )
+        return self._snapshot
+
+    # Assuming
+
+    def assume_pod(self, pod: PodKey, node: str) -> None:
+        """Count a pod as placed before its binding is seen. Raises KeyError if the pod is not (or no longer) there."""
+        current = self._state.pods.get(pod.path)
+        if current is None or (pod.uid and current.key.uid != pod.uid):
+            raise KeyError(f"pod {pod.path} (uid {pod.uid}) is not in the cluster: it was deleted or replaced")
+        self._touch()
+        self._assumed_pods[pod.path] = node
+        self._put_pod(current.bound_to(node))
+
+    def forget_pod(self, pod: PodKey) -> None:
+        """Take an assumption back: the binding failed. A pod that the watch shows on a node stays there."""
+        if self._assumed_pods.pop(pod.path, None) is None:
+            return
+        self._touch()
+        current = self._state.pods.get(pod.path)
+        if current is not None:
+            self._put_pod(PodInfo.of(current.obj))
+
+    def is_assumed(self, pod: PodKey) -> bool:
+        """Whether the pod is placed but the watch has not confirmed it."""
+        return pod.path in self._assumed_pods
+
+    def assume_claim(self, claim: Obj, *, written: bool = False) -> None:
+        """Count a claim as allocated: `written=False` while the write is under way, `written=True` with its answer."""
+        self._touch()
+        path = claim_path(claim)
+        live = self._live_claims.get(path)
+        if written and live is not None and _revision(live) >= _revision(claim):
+            self._assumed_claims.pop(path, None)
+        else:
+            self._assumed_claims[path] = _Assumed(claim, written)
+        self._settle_claim(path)
+
+    def forget_claim(self, path: str) -> None:
+        """Take an assumption back: the claim is again what the watch shows."""
+        if self._assumed_claims.pop(path, None) is not None:
+            self._touch()
+            self._settle_claim(path)
+
+    # Nodes
+
+    def _apply_node(self, obj: Obj) -> None:
+        spec = NodeSpec.of(obj)
+        current = self._state.nodes.get(spec.name)
+        if current is None or not current.present:
+            self._node_names = None
+        self._state.nodes[spec.name] = (current or NodeInfo.empty(spec.name)).with_spec(spec)
+
+    def _remove_node(self, obj: Obj) -> None:
+        name = obj["metadata"]["name"]
+        current = self._state.nodes.get(name)
+        if current is None:
+            return
+        self._node_names = None
+        if current.pods:
+            self._state.nodes[name] = current.with_spec(None)
+        else:
+            del self._state.nodes[name]
+
+    def _sorted_node_names(self) -> tuple[str, ...]:
+        if self._node_names is None:
+            self._node_names = tuple(sorted(name for name, info in self._state.nodes.items() if info.present))
+        return self._node_names
+
+    # Pods
+
+    def _apply_pod(self, obj: Obj) -> None:
+        pod = PodInfo.of(obj)
+        path = pod.key.path
+        before = self._state.pods.get(path)
+        replaced = before is not None and before.key.uid != pod.key.uid
+        assumed = self._assumed_pods.get(path)
+        if assumed is not None and (pod.node or replaced or pod.terminal):
+            del self._assumed_pods[path]
+        elif assumed is not None:
+            pod = pod.bound_to(assumed)
+        self._put_pod(pod)
+
+    def _remove_pod(self, obj: Obj) -> None:
+        path = claim_path(obj)
+        self._assumed_pods.pop(path, None)
+        before = self._state.pods.pop(path, None)
+        if before is not None:
+            self._withdraw(before)
+
+    def _put_pod(self, pod: PodInfo) -> None:
+        before = self._state.pods.get(pod.key.path)
+        if before is not None:
+            self._withdraw(before)
+        self._state.pods[pod.key.path] = pod
+        if pod.terminal:
+            return
+        if pod.node:
+            info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node)
+            self._state.nodes[pod.node] = info.with_pod(pod)
+            if pod.has_required_anti_affinity:
+                self._state.anti_affine[pod.key.path] = pod
+        if pod.group is not None:
+            group = self._state.groups.get(pod.group.path) or GroupState()
+            assumed = pod.key.path in self._assumed_pods
+            self._state.groups[pod.group.path] = group.with_pod(pod, assumed=assumed)
+
+    def _withdraw(self, pod: PodInfo) -> None:
+        path = pod.key.path
+        self._state.anti_affine.pop(path, None)
+        if pod.node and not pod.terminal:
+            info = self._state.nodes.get(pod.node)
+            if info is not None and path in info.pods:
+                left = info.without_pod(path)
+                if left.present or left.pods:
+                    self._state.nodes[pod.node] = left
+                else:
+                    del self._state.nodes[pod.node]
+        if pod.group is not None:
+            group = self._state.groups.get(pod.group.path)
+            if group is not None:
+                remaining = group.without_pod(path)
+                if remaining.all:
+                    self._state.groups[pod.group.path] = remaining
+                else:
+                    del self._state.groups[pod.group.path]
+
+    # Claims
+
+    def _apply_claim(self, obj: Obj) -> None:
+        path = claim_path(obj)
+        self._live_claims[path] = obj
+        assumed = self._assumed_claims.get(path)
+        if assumed is not None and _caught_up(assumed, obj):
+            del self._assumed_claims[path]
+        self._settle_claim(path)
+
+    def _remove_claim(self, obj: Obj) -> None:
+        path = claim_path(obj)
+        self._live_claims.pop(path, None)
+        self._assumed_claims.pop(path, None)
+        self._settle_claim(path)
+
+    def _settle_claim(self, path: str) -> None:
+        assumed = self._assumed_claims.get(path)
+        effective = assumed.obj if assumed is not None else self._live_claims.get(path)
+        if assumed is not None and not assumed.written:
+            self._state.in_flight[path] = assumed.obj
+        else:
+            self._state.in_flight.pop(path, None)
+        before = self._state.claims.get(path)
+        if effective is None:
+            self._state.claims.pop(path, None)
+        else:
+            self._state.claims[path] = effective
+        old, new = _allocation(before), _allocation(effective)
+        if old is not new:
+            if old is not None:
+                self._allocated = self._allocated.without(path)
+            if new is not None:
+                self._allocated = self._allocated.with_allocation(path, new)
+
+    # The rest
+
+    def _apply_pod_group(self, obj: Obj) -> None:
+        self._state.pod_groups[claim_path(obj)] = obj
+
+    def _remove_pod_group(self, obj: Obj) -> None:
+        self._state.pod_groups.pop(claim_path(obj), None)
+
+    def _delete_slice(self, obj: Obj) -> None:
+        self._inventory.delete_slice(obj["metadata"]["name"])
+
+    def _delete_taint_rule(self, obj: Obj) -> None:
+        self._inventory.delete_taint_rule(obj["metadata"]["name"])
+
+    def _apply_class(self, obj: Obj) -> None:
+        self._inventory.upsert_class(obj)
+
+    def _remove_class(self, obj: Obj) -> None:
+        self._inventory.delete_class(obj["metadata"]["name"])
+
+    def _touch(self) -> None:
+        self._version += 1
+        self._snapshot = None
+
+
+# Kinds with an index of their own whose objects are also asked for as they are.
+_KEPT_TOO = frozenset({"DeviceClass", "DeviceTaintRule"})
+
+
+def _caught_up(assumed: _Assumed, live: Obj) -> bool:
+    if live["metadata"].get("uid") != assumed.obj["metadata"].get("uid"):
+        return True
+    if assumed.written:
+        return _revision(live) >= _revision(assumed.obj)
+    return _allocation(live) is not None
+
+
+def _allocation(claim: Obj | None) -> Any:
+    return ((claim or {}).get("status") or {}).get("allocation")

@@ -1,0 +1,183 @@
+"""Which nodes take a pod: asked once per node and kind of pod, and asked again only where something has changed.
+
+Members of a gang are mostly alike, so what one of them learnt about a thousand nodes holds for the next, but for the
+node that the first one took. The overlay says which nodes were touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from haru.engine.decision import Obj
+from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate, decode_claims, prioritized_score
+from haru.engine.groups.claims import ClaimUse
+from haru.engine.groups.demand import PLUGIN, Demand
+from haru.engine.groups.options import Options
+from haru.engine.nodeinfo import NodeInfo
+from haru.engine.nodes import scores
+from haru.engine.nodes.basic import NodeFilter
+from haru.engine.nodes.failure import Failure, refuse
+from haru.engine.nodes.interpod import inter_pod_rules
+from haru.engine.nodes.plan import NodePlan, first_failure, make_plan
+from haru.engine.nodes.spread import spread_rules
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+
+CANNOT_ALLOCATE = "cannot allocate all claims"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that takes the pod, with the allocation it would give and its scores before they are compared."""
+
+    allocations: Sequence[Obj]
+    taints: int
+    affinity: int
+    devices: int
+    room: int
+
+
+@dataclass(slots=True)
+class Board:
+    """The answers of all nodes for one kind of pod."""
+
+    plan: NodePlan
+    seen: int = 0
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    refusals: dict[str, Sequence[Failure]] = field(default_factory=dict)
+    undecided: dict[str, str] = field(default_factory=dict)
+
+
+class Boards:
+    """The boards of one attempt over an overlay, limited to some nodes."""
+
+    def __init__(self, overlay: Overlay, options: Options, nodes: Sequence[str]) -> None:
+        self._overlay = overlay
+        self._options = options
+        self._nodes = nodes
+        self._allowed = frozenset(nodes)
+        self._boards: dict[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], Board] = {}
+        self._plans: dict[str, NodePlan] = {}
+        self._claims: dict[tuple[str, ...], tuple[Claim, ...]] = {}
+
+    def board(self, pod: PodInfo, demand: Demand) -> Board:
+        """The answers for a pod as things stand now. Raises AllocationError if the attempt must be aborted."""
+        rules = self._rules(pod)
+        key = (pod.shape, demand.shape, tuple(sorted(pod.labels.items())) if rules else ())
+        board = self._boards.get(key)
+        if board is None:
+            board = self._boards[key] = Board(self._plan(pod))
+            stale: Sequence[str] = self._nodes
+        else:
+            stale = self._nodes if rules else self._stale(board)
+        board.seen = len(self._overlay.changes)
+        if board.plan.rejection is None:
+            for name in stale:
+                self._ask(board, pod, demand, self._overlay.node(name), rules)
+        return board
+
+    def _rules(self, pod: PodInfo) -> tuple[NodeFilter, ...]:
+        """Rules between pods, as things stand: they hold until something else is placed."""
+        spread, company = spread_rules(self._overlay, pod), inter_pod_rules(self._overlay, pod)
+        return tuple(rules.check for rules in (spread, company) if rules is not None)
+
+    def _plan(self, pod: PodInfo) -> NodePlan:
+        plan = self._plans.get(pod.shape)
+        if plan is None:
+            plan = self._plans[pod.shape] = make_plan(self._overlay.snapshot, pod)
+        return plan
+
+    def _stale(self, board: Board) -> Sequence[str]:
+        changed = self._overlay.changes[board.seen :]
+        if None in changed:
+            return self._nodes
+        return sorted({name for name in changed if name is not None and name in self._allowed})
+
+    def _ask(self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo, rules: Sequence[NodeFilter]) -> None:
+        name = node.name
+        board.candidates.pop(name, None)
+        board.refusals.pop(name, None)
+        board.undecided.pop(name, None)
+        failures = board.plan.check(node) or first_failure(rules, node) or demand.tied_elsewhere(node)
+        if failures:
+            board.refusals[name] = failures
+            return
+        try:
+            allocations = self._allocations(node, demand)
+        except GaveUp as error:
+            board.undecided[name] = str(error)
+            return
+        if isinstance(allocations, Failure):
+            board.refusals[name] = (allocations,)
+        else:
+            board.candidates[name] = _candidate(pod, node, demand, allocations)
+
+    def _allocations(self, node: NodeInfo, demand: Demand) -> Sequence[Obj] | Failure:
+        if not demand.pending:
+            return ()
+        return allocate_on(self._overlay, self._options, node, self._decoded(demand))
+
+    def _decoded(self, demand: Demand) -> tuple[Claim, ...]:
+        key = tuple(use.path for use in demand.pending)
+        found = self._claims.get(key)
+        if found is None:
+            found = self._claims[key] = decoded_claims(self._overlay, self._options, demand.pending)
+        return found
+
+
+def decoded_claims(overlay: Overlay, options: Options, uses: Sequence[ClaimUse]) -> tuple[Claim, ...]:
+    """Claims as the allocator takes them, decoded once for many nodes."""
+    return decode_claims([use.claim for use in uses], overlay.snapshot.devices.classes, options.features)
+
+
+def allocate_on(
+    overlay: Overlay, options: Options, node: NodeInfo, claims: Sequence[Claim]
+) -> tuple[Obj, ...] | Failure:
+    """Devices for claims on a node as things stand. Raises AllocationError and GaveUp."""
+    answer = allocate(
+        overlay.snapshot.devices,
+        overlay.allocated,
+        NodeView(node.name, node.labels),
+        claims,
+        options.features,
+        new_share_id=options.new_share_id,
+        step_budget=options.step_budget,
+    )
+    if isinstance(answer, DoesNotFit):
+        why = [{"type": r.type, "message": r.message, **r.data} for r in answer.reasons]
+        return refuse(PLUGIN, "DevicesUnavailable", CANNOT_ALLOCATE, {"why": why} if why else {})
+    return answer.results
+
+
+def _candidate(pod: PodInfo, node: NodeInfo, demand: Demand, allocations: Sequence[Obj]) -> Candidate:
+    return Candidate(
+        allocations,
+        scores.raw_taints(pod, node) if node.taints else 0,
+        scores.raw_affinity(pod, node),
+        _preference(demand, allocations),
+        scores.least_allocated(pod, node) + scores.balanced(pod, node),
+    )
+
+
+def _preference(demand: Demand, allocations: Sequence[Obj]) -> int:
+    """How far up their lists of alternatives the claims are served (KEP-4816)."""
+    fixed = dict(demand.fixed)
+    claims = [use.claim for use in demand.uses if use.path in fixed] + [use.claim for use in demand.pending]
+    return prioritized_score([*fixed.values(), *allocations], claims)
+
+
+def totals(candidates: Mapping[str, Candidate]) -> dict[str, int]:
+    """Each candidate's score, comparable with the others'."""
+    names = list(candidates)
+    values = list(candidates.values())
+    taints = scores.normalised([c.taints for c in values], reverse=True)
+    affinity = scores.normalised([c.affinity for c in values])
+    devices = scores.normalised([c.devices for c in values])
+    return {
+        name: scores.WEIGHT_TAINTS * taints[i]
+        + scores.WEIGHT_AFFINITY * affinity[i]
+        + scores.WEIGHT_DEVICES * devices[i]
+        + values[i].room
+        for i, name in enumerate(names)
+    }

@@ -1,0 +1,102 @@
+"""The PodGroup cycle: all pending members are decided at once, on one snapshot, or nobody is bound.
+
+A gang is bound if and only if at least `minCount` of its members have places at once, those that have one already
+included. Members are tried in order of priority; if that greedy walk falls short, other placements are searched, with
+a budget, before the answer is no. Everything happens on an overlay, so nothing leaks into the cluster.
+Source: KEP-4671, as kube-scheduler 1.36 behaves, without its greedy walk's blind spots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Decision, GroupKey, Obj, Reason
+from haru.engine.groups import result
+from haru.engine.groups.options import Options
+from haru.engine.groups.placing import Placed, Placer, Refused
+from haru.engine.groups.quorum import group_hold, min_count
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+
+Outcome = Placed | Refused
+
+
+def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, options: Options) -> Decision:
+    """Where the pods go, with which devices, and why not.
+
+    `pods` are the members to decide, in order of their first attempt; members that are placed, ended, gated or being
+    deleted are passed over. One pod without `group` is a group of one.
+    """
+    members = _members(snapshot, pods)
+    key = _group_key(members, group)
+    if not members:
+        return Decision(key, "unschedulable", "no pod is left to be scheduled", (), (), snapshot.version)
+    mismatch = _scheduler_mismatch(members)
+    if mismatch is not None:
+        return result.failed(key, members, mismatch, snapshot.version)
+    if key is not None and options.gang_scheduling:
+        hold = group_hold(snapshot, key)
+        if hold is not None:
+            return result.alike(key, members, "unschedulable", hold, snapshot.version, result.GANG_PLUGIN)
+    needed = _needed(snapshot, key, group, options)
+    return _decide(snapshot, key, members, group, needed, options)
+
+
+def _members(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
+    members = []
+    for obj in pods:
+        info = PodInfo.of(obj)
+        known = snapshot.pods.get(info.key.path)
+        placed = info.node or (known is not None and known.key.uid == info.key.uid and known.node)
+        if not (placed or info.terminal or info.deleting or info.gated):
+            members.append(info)
+    return sorted(members, key=lambda pod: -pod.priority)
+
+
+def _group_key(members: Sequence[PodInfo], group: Obj | None) -> GroupKey | None:
+    if group is not None:
+        return GroupKey(group["metadata"].get("namespace") or "default", group["metadata"]["name"])
+    return None
+
+
+def _scheduler_mismatch(members: Sequence[PodInfo]) -> Reason | None:
+    first = members[0].scheduler_name
+    for pod in members:
+        if pod.scheduler_name != first:
+            message = (
+                "all pods in a single pod group should have the same .spec.schedulerName set, "
+                f'got: "{first}" and "{pod.scheduler_name}"'
+            )
+            return Reason("SchedulerNameMismatch", message, {"schedulerNames": sorted({first, pod.scheduler_name})})
+    return None
+
+
+def _needed(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, options: Options) -> int:
+    """How many of the pending members must find a place."""
+    minimum = min_count(group) if options.gang_scheduling else None
+    if key is None or minimum is None:
+        return 1
+    return max(1, minimum - len(snapshot.group_state(key).scheduled))
+
+
+def _decide(
+    snapshot: Snapshot,
+    key: GroupKey | None,
+    members: Sequence[PodInfo],
+    group: Obj | None,
+    needed: int,
+    options: Options,
+) -> Decision:
+    overlay = Overlay(snapshot)
+    placer = Placer(overlay, group, options, snapshot.node_names)
+    outcomes: list[Outcome] = []
+    for pod in members:
+        outcome = placer.place(pod)
+        outcomes.append(outcome)
+        if isinstance(outcome, Refused) and outcome.failed:
+            return result.group_error(key, outcomes, members, snapshot.version)
+    fit = sum(isinstance(outcome, Placed) for outcome in outcomes)
+    if fit >= needed:
+        return result.scheduled(key, outcomes, snapshot.version)
+    return result.unschedulable(key, outcomes, needed, fit, snapshot.version)

@@ -1,0 +1,121 @@
+"""What a pod wants of the devices: claims that are allocated (and tie it to nodes), claims that are yet to be.
+
+Source: KEP-4381 (PreFilter and Filter of the DynamicResources plugin), KEP-5729 (claims shared through the PodGroup).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Obj, Reason
+from haru.engine.groups.claims import MAX_RESERVED_FOR, ClaimUse, resolve_claims
+from haru.engine.groups.options import Options
+from haru.engine.nodeinfo import NodeInfo
+from haru.engine.nodes.basic import PASS
+from haru.engine.nodes.failure import Failure, refuse
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+from haru.kube.selectors import node_selector_matches
+
+PLUGIN = "DynamicResources"
+NOT_HERE = "resourceclaim not available on the node"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A pod's claims: all `uses`, those of them to allocate (`pending`), and the allocations it is tied to."""
+
+    uses: tuple[ClaimUse, ...] = ()
+    pending: tuple[ClaimUse, ...] = ()
+    fixed: tuple[tuple[str, Obj], ...] = ()
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        """Equal for demands that any node answers alike: same requests to allocate, same allocations to reach."""
+        asked = tuple(json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending)
+        return (*asked, "", *(path for path, _ in self.fixed))
+
+    def tied_elsewhere(self, node: NodeInfo) -> Sequence[Failure]:
+        """Why the allocations that the pod is tied to rule a node out."""
+        for path, allocation in self.fixed:
+            selector = allocation.get("nodeSelector")
+            if selector and not node_selector_matches(selector, node.name, node.labels):
+                return (refuse(PLUGIN, "ClaimNotOnNode", NOT_HERE, {"claim": path}),)
+        return PASS
+
+
+def demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> Demand | Reason:
+    """The pod's demand as things stand in the overlay, or why it cannot be met on any node."""
+    uses = resolve_claims(overlay.snapshot, pod, group, workload_claims=options.workload_claims)
+    if isinstance(uses, Reason):
+        return uses
+    pending: list[ClaimUse] = []
+    fixed: list[tuple[str, Obj]] = []
+    for use in uses:
+        allocation = overlay.allocation(use.path) or use.allocation
+        problem = _problem(overlay, use, allocation)
+        if problem is not None:
+            return problem
+        if allocation is None:
+            pending.append(use)
+        else:
+            fixed.append((use.path, allocation))
+    return Demand(uses, tuple(pending), tuple(fixed))
+
+
+def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:
+    data = {"claim": use.path}
+    if use.path in overlay.snapshot.in_flight and not use.is_reserved:
+        return Reason("ClaimInFlight", f"resource claim {use.path} is in the process of being allocated", data)
+    if allocation is None:
+        return missing_class(overlay.snapshot, use)
+    if not use.is_reserved and len(use.reserved_for) + overlay.reservations(use.path) >= MAX_RESERVED_FOR:
+        message = f"resource claim {use.path} is used by {MAX_RESERVED_FOR} consumers already, which is the limit"
+        return Reason("ClaimReservedFull", message, {**data, "limit": MAX_RESERVED_FOR})
+    failed = _failed_condition(use)
+    if failed is not None:
+        message = f"resource claim {use.path}: binding failed: {failed}"
+        return Reason("BindingConditions", message, {**data, "condition": failed})
+    return None
+
+
+def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
+    """A request of the claim names a DeviceClass that does not exist."""
+    for name, exact in exact_requests(use.claim):
+        class_name = exact.get("deviceClassName") or ""
+        if class_name not in snapshot.devices.classes:
+            message = f"request {name}: device class {class_name} does not exist"
+            return Reason(
+                "DeviceClassMissing", message, {"claim": use.path, "request": name, "deviceClass": class_name}
+            )
+    return None
+
+
+def exact_requests(claim: Obj) -> list[tuple[str, Obj]]:
+    """Each request of a claim by name, alternatives as `request/subrequest`."""
+    found: list[tuple[str, Obj]] = []
+    for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
+        if request.get("exactly") is not None:
+            found.append((request["name"], request["exactly"]))
+        for alternative in request.get("firstAvailable") or ():
+            found.append((f"{request['name']}/{alternative['name']}", alternative))
+    return found
+
+
+def _failed_condition(use: ClaimUse) -> str | None:
+    status: Obj = use.claim.get("status") or {}
+    reported = {_device(entry): entry.get("conditions") or () for entry in status.get("devices") or ()}
+    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+        failures = result.get("bindingFailureConditions") or ()
+        for condition in reported.get(_device(result), ()):
+            if condition.get("type") in failures and condition.get("status") == "True":
+                return str(condition["type"])
+    return None
+
+
+def _device(entry: Obj) -> tuple[Any, ...]:
+    return entry.get("driver"), entry.get("pool"), entry.get("device")

@@ -1,0 +1,107 @@
+"""Placing one pod on an overlay: filter, allocate devices per feasible node, score, choose.
+
+Source: kube-scheduler's scheduling cycle (PreFilter to Reserve), as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from haru.engine.decision import Obj, Reason
+from haru.engine.devices import AllocationError
+from haru.engine.groups.board import Board, Boards, Candidate, totals
+from haru.engine.groups.claims import ClaimUse
+from haru.engine.groups.demand import PLUGIN, Demand, demand_of
+from haru.engine.groups.options import Options
+from haru.engine.nodes.failure import (
+    NO_NODES,
+    rejected_message,
+    rejecting_plugins,
+    summed_reasons,
+    unavailable_message,
+)
+from haru.engine.nodes.scores import choose
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A pod's tentative place: the node, the claims allocated for it, and those it joins."""
+
+    pod: PodInfo
+    node: str
+    allocations: tuple[tuple[ClaimUse, Obj], ...]
+    joined: tuple[ClaimUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A pod without a place, and why. `failed`: the attempt itself went wrong, so this is not an answer."""
+
+    pod: PodInfo
+    message: str
+    reasons: tuple[Reason, ...]
+    plugins: tuple[str, ...] = ()
+    failed: bool = False
+
+
+class Placer:
+    """Places pods one after the other on one overlay, among some nodes."""
+
+    def __init__(self, overlay: Overlay, group: Obj | None, options: Options, nodes: Sequence[str]) -> None:
+        self._overlay = overlay
+        self._group = group
+        self._options = options
+        self._nodes = nodes
+        self._boards = Boards(overlay, options, nodes)
+
+    def place(self, pod: PodInfo) -> Placed | Refused:
+        """Find the best place for a pod and take it in the overlay."""
+        if not self._nodes:
+            return Refused(pod, NO_NODES, (Reason("NoNodes", NO_NODES),))
+        demand = demand_of(self._overlay, pod, self._group, self._options)
+        if isinstance(demand, Reason):
+            return Refused(pod, rejected_message(len(self._nodes), demand.message), (demand,), (PLUGIN,))
+        try:
+            board = self._boards.board(pod, demand)
+        except AllocationError as error:
+            return Refused(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
+        if not board.candidates:
+            return self._refused(pod, board)
+        name = choose(totals(board.candidates), self._options.seed, pod.key.path)
+        return self.take(pod, demand, name, board.candidates[name])
+
+    def take(self, pod: PodInfo, demand: Demand, node: str, candidate: Candidate) -> Placed:
+        """Put a pod on a node with the allocations that the node gave."""
+        allocations = tuple(zip(demand.pending, candidate.allocations, strict=True))
+        return occupy(self._overlay, pod, demand, node, allocations)
+
+    def _refused(self, pod: PodInfo, board: Board) -> Refused:
+        if board.plan.rejection is not None:
+            failure = board.plan.rejection
+            message = rejected_message(len(self._nodes), failure.reason.message)
+            return Refused(pod, message, (failure.reason,), (failure.plugin,))
+        if board.undecided:
+            text = next(iter(board.undecided.values()))
+            reason = Reason("GaveUp", text, {"nodes": len(board.undecided), "budget": self._options.step_budget})
+            return Refused(pod, text, (reason,), (PLUGIN,), failed=True)
+        refusals = board.refusals.values()
+        message = unavailable_message(len(self._nodes), refusals)
+        return Refused(pod, message, summed_reasons(refusals), rejecting_plugins(refusals))
+
+
+def occupy(
+    overlay: Overlay, pod: PodInfo, demand: Demand, node: str, allocations: tuple[tuple[ClaimUse, Obj], ...]
+) -> Placed:
+    """Take a place in the overlay: the node's room, the devices, the claims' users."""
+    overlay.place(pod, node)
+    fresh = {use.path for use, _ in allocations}
+    for use, allocation in allocations:
+        overlay.allocate(use.path, allocation)
+    for use in demand.uses:
+        if not use.is_reserved:
+            overlay.reserve(use.path)
+    joined = tuple(use for use in demand.uses if use.path not in fresh and not use.is_reserved)
+    return Placed(pod, node, allocations, joined)

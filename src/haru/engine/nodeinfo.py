@@ -1,0 +1,135 @@
+"""A node with what is on it, as an immutable value: adding or removing a pod gives a new one that shares the rest.
+
+Two nodes with the same `load` are the same to every filter and score that looks neither at labels nor at devices.
+Source: kube-scheduler's NodeInfo, as behaviour.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from haru.engine.decision import Obj
+from haru.engine.pods import HostPort, PodInfo, amount_of
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSpec:
+    """One version of a Node object."""
+
+    name: str
+    obj: Obj
+    labels: Mapping[str, str]
+    taints: tuple[Obj, ...]
+    unschedulable: bool
+    allocatable: Mapping[str, int]
+
+    @staticmethod
+    def of(obj: Obj) -> NodeSpec:
+        """Decode a Node object."""
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        amounts = status.get("allocatable") or status.get("capacity") or {}
+        return NodeSpec(
+            name=obj["metadata"]["name"],
+            obj=obj,
+            labels=obj["metadata"].get("labels") or {},
+            taints=tuple(spec.get("taints") or ()),
+            unschedulable=bool(spec.get("unschedulable")),
+            allocatable={name: amount_of(name, quantity) for name, quantity in amounts.items()},
+        )
+
+    @cached_property
+    def kind(self) -> str:
+        """What the node offers, labels aside: nodes of one kind differ only in labels, pods and devices."""
+        parts: list[Any] = [
+            sorted(({k: v for k, v in t.items() if k != "timeAdded"} for t in self.taints), key=str),
+            self.unschedulable,
+            sorted(self.allocatable.items()),
+        ]
+        return json.dumps(parts, sort_keys=True)
+
+
+_ABSENT = NodeSpec("", {}, {}, (), False, {})
+
+
+@dataclass(frozen=True, eq=False)
+class NodeInfo:
+    """A node and its pods. `present` is false if pods are bound to a node that does not exist (any more)."""
+
+    name: str
+    spec: NodeSpec
+    pods: Mapping[str, PodInfo]
+    requested: Mapping[str, int]
+    scoring_requested: tuple[int, int]
+    host_ports: tuple[HostPort, ...]
+
+    @staticmethod
+    def empty(name: str, spec: NodeSpec | None = None) -> NodeInfo:
+        """A node without pods."""
+        return NodeInfo(name, spec or _ABSENT, {}, {}, (0, 0), ())
+
+    @property
+    def present(self) -> bool:
+        """Whether the Node object exists."""
+        return self.spec is not _ABSENT
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The node's labels."""
+        return self.spec.labels
+
+    @property
+    def taints(self) -> tuple[Obj, ...]:
+        """The node's taints."""
+        return self.spec.taints
+
+    @property
+    def allocatable(self) -> Mapping[str, int]:
+        """What the node offers to pods."""
+        return self.spec.allocatable
+
+    @cached_property
+    def load(self) -> tuple[str, str]:
+        """The node's kind and what is taken of it."""
+        parts = [sorted(self.requested.items()), self.scoring_requested, len(self.pods), sorted(self.host_ports)]
+        return self.spec.kind, json.dumps(parts)
+
+    def with_spec(self, spec: NodeSpec | None) -> NodeInfo:
+        """The same pods on another version of the node, or on none."""
+        return NodeInfo(self.name, spec or _ABSENT, self.pods, self.requested, self.scoring_requested, self.host_ports)
+
+    def with_pod(self, pod: PodInfo) -> NodeInfo:
+        """The node with one more pod (or another version of one it has)."""
+        base = self.without_pod(pod.key.path) if pod.key.path in self.pods else self
+        requested = dict(base.requested)
+        for name, value in pod.requests.items():
+            requested[name] = requested.get(name, 0) + value
+        cpu, memory = pod.scoring_requests
+        return NodeInfo(
+            self.name,
+            self.spec,
+            {**base.pods, pod.key.path: pod},
+            requested,
+            (base.scoring_requested[0] + cpu, base.scoring_requested[1] + memory),
+            (*base.host_ports, *sorted(pod.host_ports)),
+        )
+
+    def without_pod(self, path: str) -> NodeInfo:
+        """The node without a pod that it has."""
+        return self.rebuilt(pod for key, pod in self.pods.items() if key != path)
+
+    def rebuilt(self, pods: Iterable[PodInfo]) -> NodeInfo:
+        """The node with exactly these pods."""
+        kept = {pod.key.path: pod for pod in pods}
+        requested: dict[str, int] = {}
+        cpu = memory = 0
+        ports: list[HostPort] = []
+        for pod in kept.values():
+            for name, value in pod.requests.items():
+                requested[name] = requested.get(name, 0) + value
+            cpu, memory = cpu + pod.scoring_requests[0], memory + pod.scoring_requests[1]
+            ports.extend(sorted(pod.host_ports))
+        return NodeInfo(self.name, self.spec, kept, requested, (cpu, memory), tuple(ports))

@@ -1,0 +1,141 @@
+"""Filters that look at one node at a time: cordon, name, taints, affinity, ports, resources.
+
+Each builder takes the pod once and answers with a function of the node, or with None if the pod can never be refused
+by it. Messages are kube-scheduler 1.36's. Source: its in-tree plugins of the same names, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from haru.engine.decision import Obj
+from haru.engine.nodeinfo import NodeInfo
+from haru.engine.nodes.failure import Failure, refuse
+from haru.engine.pods import PodInfo
+from haru.kube.meta import tolerates
+from haru.kube.selectors import node_selector_matches
+
+NodeFilter = Callable[[NodeInfo], Sequence[Failure]]
+
+PASS: tuple[Failure, ...] = ()
+_UNSCHEDULABLE_TAINT: Obj = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+_HARD_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def node_unschedulable(pod: PodInfo) -> NodeFilter | None:
+    """Cordoned nodes, unless the pod tolerates the taint that stands for it."""
+    if tolerates(pod.tolerations, _UNSCHEDULABLE_TAINT):
+        return None
+    failure = (refuse("NodeUnschedulable", "NodeUnschedulable", "node(s) were unschedulable"),)
+    return lambda node: failure if node.spec.unschedulable else PASS
+
+
+def node_name(pod: PodInfo) -> NodeFilter | None:
+    """A pod that names its node can go nowhere else."""
+    wanted = pod.spec.get("nodeName")
+    if not wanted:
+        return None
+    failure = (refuse("NodeName", "NodeNameMismatch", "node(s) didn't match the requested node name"),)
+    return lambda node: PASS if node.name == wanted else failure
+
+
+def untolerated_taint(pod: PodInfo, taints: Sequence[Obj]) -> Obj | None:
+    """The first taint that keeps the pod away."""
+    for taint in taints:
+        if taint.get("effect") in _HARD_EFFECTS and not tolerates(pod.tolerations, taint):
+            return taint
+    return None
+
+
+def taint_toleration(pod: PodInfo) -> NodeFilter:
+    """Taints with effect NoSchedule or NoExecute that the pod does not tolerate."""
+    message = "node(s) had untolerated taint(s)"
+
+    def check(node: NodeInfo) -> Sequence[Failure]:
+        taint = untolerated_taint(pod, node.taints) if node.taints else None
+        if taint is None:
+            return PASS
+        named = {"taint": f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"}
+        return (refuse("TaintToleration", "NodeTaints", message, named),)
+
+    return check
+
+
+def matches_node_affinity(pod: PodInfo, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether a node satisfies the pod's nodeSelector and its required node affinity."""
+    selector = pod.spec.get("nodeSelector") or {}
+    if any(labels.get(key) != value for key, value in selector.items()):
+        return False
+    required = pod.affinity("nodeAffinity").get("requiredDuringSchedulingIgnoredDuringExecution")
+    return required is None or node_selector_matches(required, name, labels)
+
+
+def node_affinity(pod: PodInfo) -> NodeFilter | None:
+    """`nodeSelector` and required node affinity."""
+    required = pod.affinity("nodeAffinity").get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not pod.spec.get("nodeSelector") and required is None:
+        return None
+    failure = (refuse("NodeAffinity", "NodeAffinityMismatch", "node(s) didn't match Pod's node affinity/selector"),)
+    return lambda node: PASS if matches_node_affinity(pod, node.name, node.labels) else failure
+
+
+def node_ports(pod: PodInfo) -> NodeFilter | None:
+    """Ports of the host that a pod on the node already has."""
+    wanted = pod.host_ports
+    if not wanted:
+        return None
+    message = "node(s) didn't have free ports for the requested pod ports"
+
+    def check(node: NodeInfo) -> Sequence[Failure]:
+        taken = sorted({port.port for port in wanted for used in node.host_ports if port.clashes(used)})
+        return (refuse("NodePorts", "PortsTaken", message, {"ports": taken}, resolvable=True),) if taken else PASS
+
+    return check
+
+
+def node_resources_fit(pod: PodInfo, backed_by_dra: Mapping[str, str]) -> NodeFilter:
+    """Room for the pod's requests, resource by resource; a zero request never fails.
+
+    `backed_by_dra` names the DeviceClass behind an extended resource. Where the node does not advertise such a resource
+    itself, devices would have to be allocated for it, which is refused here in so many words.
+    """
+    requests = sorted(pod.requests.items())
+
+    def check(node: NodeInfo) -> Sequence[Failure]:
+        failures: list[Failure] = []
+        room = node.allocatable.get("pods")
+        if room is not None and len(node.pods) + 1 > room:
+            failures.append(_too_many_pods(len(node.pods), room))
+        for name, amount in requests:
+            allocatable = node.allocatable.get(name, 0)
+            if name in backed_by_dra and not allocatable:
+                failures.append(_device_backed(name, backed_by_dra[name]))
+                continue
+            used = node.requested.get(name, 0)
+            if amount > allocatable - used:
+                data: dict[str, Any] = {
+                    "resource": name,
+                    "requested": amount,
+                    "used": used,
+                    "allocatable": allocatable,
+                }
+                possible = amount <= allocatable
+                failures.append(
+                    refuse(
+                        "NodeResourcesFit", "InsufficientResource", f"Insufficient {name}", data, resolvable=possible
+                    )
+                )
+        return failures
+
+    return check
+
+
+def _too_many_pods(used: int, room: int) -> Failure:
+    data = {"resource": "pods", "requested": 1, "used": used, "allocatable": room}
+    return refuse("NodeResourcesFit", "TooManyPods", "Too many pods", data, resolvable=room > 0)
+
+
+def _device_backed(resource: str, class_name: str) -> Failure:
+    message = f"extended resource {resource} is backed by DeviceClass {class_name}: use a ResourceClaim instead"
+    return refuse("NodeResourcesFit", "Unsupported", message, {"resource": resource, "deviceClass": class_name})

@@ -1,0 +1,121 @@
+"""Tentative placements over a snapshot: the snapshot stays as it is, and everything can be taken back to a mark.
+
+A search places pods and allocates claims here; what it keeps becomes a Decision, and the overlay is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Obj
+from haru.engine.devices import AllocatedState
+from haru.engine.devices.model import PoolKey
+from haru.engine.nodeinfo import NodeInfo
+from haru.engine.pods import PodInfo
+
+_NAME_KEY = "metadata.name"
+
+
+def pinned_node(allocation: Obj) -> str | None:
+    """The one node that an allocation can be used from, or None if its selector is of another form."""
+    terms: Sequence[Obj] = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    if len(terms) != 1 or terms[0].get("matchExpressions"):
+        return None
+    fields: Sequence[Obj] = terms[0].get("matchFields") or ()
+    if len(fields) != 1 or fields[0].get("key") != _NAME_KEY or len(fields[0].get("values") or ()) != 1:
+        return None
+    return str(fields[0]["values"][0])
+
+
+def touched_node(snapshot: Snapshot, allocation: Obj) -> str | None:
+    """The one node for which an allocation makes a difference, or None if other nodes see its pools too."""
+    node = pinned_node(allocation)
+    if node is None:
+        return None
+    devices = snapshot.devices
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        pool = devices.pools.get(str(PoolKey(result["driver"], result["pool"])))
+        if pool is None or any(item.placement.node_name != node for item in pool.slices):
+            return None
+    return node
+
+
+class Overlay:
+    """What would be, if these pods were placed and these claims allocated.
+
+    `changes` names the nodes that were touched, in order, rollbacks included; None stands for all of them.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.allocated: AllocatedState = snapshot.allocated
+        self._nodes: dict[str, NodeInfo] = {}
+        self._pods: dict[str, PodInfo] = {}
+        self._allocations: dict[str, Obj] = {}
+        self._reserved: dict[str, int] = {}
+        self.changes: list[str | None] = []
+        self._journal: list[tuple[str, str, Any]] = []
+
+    def node(self, name: str) -> NodeInfo:
+        """A node with the tentative pods on it."""
+        return self._nodes.get(name) or self.snapshot.nodes[name]
+
+    def placed(self) -> Iterator[PodInfo]:
+        """The tentatively placed pods, in the order of placement."""
+        return iter(self._pods.values())
+
+    def allocation(self, path: str) -> Obj | None:
+        """The tentative allocation of a claim."""
+        return self._allocations.get(path)
+
+    def reservations(self, path: str) -> int:
+        """How many tentative users a claim has gained."""
+        return self._reserved.get(path, 0)
+
+    def mark(self) -> int:
+        """A point to roll back to."""
+        return len(self._journal)
+
+    def place(self, pod: PodInfo, node: str) -> None:
+        """Put a pod on a node."""
+        bound = pod.bound_to(node)
+        before = self.node(node)
+        self._journal.append(("pod", pod.key.path, (node, self._nodes.get(node))))
+        self._nodes[node] = before.with_pod(bound)
+        self._pods[pod.key.path] = bound
+        self.changes.append(node)
+
+    def allocate(self, path: str, allocation: Obj) -> None:
+        """Allocate a claim that is not allocated."""
+        self._journal.append(("claim", path, self.allocated))
+        self._allocations[path] = allocation
+        self.allocated = self.allocated.with_allocation(path, allocation)
+        self._devices_changed(allocation)
+
+    def reserve(self, path: str) -> None:
+        """Count one more user of a claim."""
+        self._journal.append(("user", path, self._reserved.get(path, 0)))
+        self._reserved[path] = self._reserved.get(path, 0) + 1
+
+    def rollback(self, mark: int) -> None:
+        """Take back everything since the mark, last first."""
+        while len(self._journal) > mark:
+            what, path, before = self._journal.pop()
+            if what == "pod":
+                del self._pods[path]
+                node, info = before
+                if info is None:
+                    del self._nodes[node]
+                else:
+                    self._nodes[node] = info
+                self.changes.append(node)
+            elif what == "user":
+                self._reserved[path] = before
+            else:
+                self.allocated = before
+                self._devices_changed(self._allocations.pop(path))
+
+    def _devices_changed(self, allocation: Obj) -> None:
+        self.changes.append(touched_node(self.snapshot, allocation))

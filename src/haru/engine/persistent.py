@@ -1,0 +1,89 @@
+"""A map whose frozen copies are cheap: buckets are shared with every copy and duplicated only when written again.
+
+`freeze()` costs the number of buckets, a write at most one bucket, whatever the map's size. Buckets are chosen by a
+checksum of the key, not by Python's randomised hash, so that iteration order is the same in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TypeVar
+from zlib import crc32
+
+V = TypeVar("V")
+
+_BUCKETS = 256
+
+
+def _bucket(key: str) -> int:
+    return crc32(key.encode()) & (_BUCKETS - 1)
+
+
+class FrozenMap(Mapping[str, V]):
+    """An immutable map from text to values; made by `CowMap.freeze`."""
+
+    __slots__ = ("_buckets", "_size")
+
+    def __init__(self, buckets: tuple[dict[str, V], ...] = (), size: int = 0) -> None:
+        self._buckets = buckets
+        self._size = size
+
+    def __getitem__(self, key: str) -> V:
+        if not self._buckets:
+            raise KeyError(key)
+        return self._buckets[_bucket(key)][key]
+
+    def __iter__(self) -> Iterator[str]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def __len__(self) -> int:
+        return self._size
+
+
+class CowMap(MutableMapping[str, V]):
+    """The writable side: a map that hands out frozen copies of itself."""
+
+    __slots__ = ("_buckets", "_frozen", "_owned", "_size")
+
+    def __init__(self) -> None:
+        self._buckets: list[dict[str, V]] = [{} for _ in range(_BUCKETS)]
+        self._owned = bytearray(b"\x01" * _BUCKETS)
+        self._size = 0
+        self._frozen: FrozenMap[V] | None = None
+
+    def __getitem__(self, key: str) -> V:
+        return self._buckets[_bucket(key)][key]
+
+    def __iter__(self) -> Iterator[str]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __setitem__(self, key: str, value: V) -> None:
+        bucket = self._writable(key)
+        self._size += key not in bucket
+        bucket[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self._buckets[_bucket(key)]:
+            raise KeyError(key)
+        del self._writable(key)[key]
+        self._size -= 1
+
+    def freeze(self) -> FrozenMap[V]:
+        """The map as it is now; later writes do not show in it."""
+        if self._frozen is None:
+            self._frozen = FrozenMap(tuple(self._buckets), self._size)
+            self._owned = bytearray(_BUCKETS)
+        return self._frozen
+
+    def _writable(self, key: str) -> dict[str, V]:
+        self._frozen = None
+        index = _bucket(key)
+        if not self._owned[index]:
+            self._buckets[index] = dict(self._buckets[index])
+            self._owned[index] = 1
+        return self._buckets[index]

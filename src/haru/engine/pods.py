@@ -1,0 +1,211 @@
+"""Pods as the engine sees them: decoded once per version into what filters, scores and claims ask for.
+
+Amounts are integers, exact and rounded up as the reference counts them: thousandths for cpu, units for everything else.
+Source: kube-scheduler's PodInfo and Resource, as behaviour.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from haru.engine.decision import GroupKey, Obj, PodKey
+from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.resources import pod_requests
+
+# What a container without requests counts as when nodes are scored (never when they are filtered).
+_SCORING_CPU_MILLI = 100
+_SCORING_MEMORY = 200 * 1024 * 1024
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class HostPort(NamedTuple):
+    """A port on the node that a container wants for itself."""
+
+    address: str
+    protocol: str
+    port: int
+
+    def clashes(self, other: HostPort) -> bool:
+        """Whether both cannot be had on one node: same protocol and port, and addresses that overlap."""
+        if (self.protocol, self.port) != (other.protocol, other.port):
+            return False
+        return self.address == other.address or "0.0.0.0" in (self.address, other.address)
+
+
+class PodClaim(NamedTuple):
+    """An entry of `spec.resourceClaims`: a claim by name, or a template that a claim is made from."""
+
+    name: str
+    claim_name: str
+    template_name: str
+
+
+def amount(resource: str, quantity: Quantity) -> int:
+    """The integer that a quantity of this resource counts as."""
+    return quantity.milli() if resource == "cpu" else quantity.value()
+
+
+@lru_cache(maxsize=4096)
+def amount_of(resource: str, text: str | int | float) -> int:
+    """The integer that a written quantity of this resource counts as."""
+    return amount(resource, parse_quantity(text))
+
+
+def _host_ports(spec: Mapping[str, Any]) -> frozenset[HostPort]:
+    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    return frozenset(
+        HostPort(port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"])
+        for container in [*sidecars, *(spec.get("containers") or ())]
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PodInfo:
+    """One version of a pod. `node` is where it is bound, or assumed to be."""
+
+    key: PodKey
+    obj: Obj
+    node: str = ""
+
+    @staticmethod
+    def of(obj: Obj) -> PodInfo:
+        """Decode a Pod object."""
+        meta = obj["metadata"]
+        key = PodKey(meta.get("namespace") or "default", meta["name"], meta.get("uid") or "")
+        return PodInfo(key, obj, (obj.get("spec") or {}).get("nodeName") or "")
+
+    @cached_property
+    def spec(self) -> Mapping[str, Any]:
+        """`spec`."""
+        return self.obj.get("spec") or {}
+
+    @cached_property
+    def status(self) -> Mapping[str, Any]:
+        """`status`."""
+        return self.obj.get("status") or {}
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """`metadata.labels`."""
+        return self.obj["metadata"].get("labels") or _NO_LABELS
+
+    @cached_property
+    def group(self) -> GroupKey | None:
+        """The PodGroup that the pod names."""
+        name = (self.spec.get("schedulingGroup") or {}).get("podGroupName")
+        return GroupKey(self.key.namespace, name) if name else None
+
+    @cached_property
+    def priority(self) -> int:
+        """The resolved priority; 0 if none was given."""
+        return int(self.spec.get("priority") or 0)
+
+    @cached_property
+    def scheduler_name(self) -> str:
+        """Who is to schedule it."""
+        return str(self.spec.get("schedulerName") or "default-scheduler")
+
+    @cached_property
+    def terminal(self) -> bool:
+        """It has run to its end and uses nothing any more."""
+        return self.status.get("phase") in ("Succeeded", "Failed")
+
+    @cached_property
+    def deleting(self) -> bool:
+        """Its deletion was asked for; it uses its room until it is gone."""
+        return bool(self.obj["metadata"].get("deletionTimestamp"))
+
+    @cached_property
+    def gated(self) -> bool:
+        """Scheduling gates hold it."""
+        return bool(self.spec.get("schedulingGates"))
+
+    @cached_property
+    def requests(self) -> Mapping[str, int]:
+        """The effective request, zero amounts left out."""
+        amounts = {name: amount(name, quantity) for name, quantity in pod_requests(self.obj).items()}
+        return {name: value for name, value in amounts.items() if value}
+
+    @cached_property
+    def scoring_requests(self) -> tuple[int, int]:
+        """Cpu and memory as scores count them: a container that asks for none counts as a small one."""
+        cpu, memory = self.requests.get("cpu", 0), self.requests.get("memory", 0)
+        for container in self.spec.get("containers") or ():
+            asked = (container.get("resources") or {}).get("requests") or {}
+            cpu += 0 if "cpu" in asked else _SCORING_CPU_MILLI
+            memory += 0 if "memory" in asked else _SCORING_MEMORY
+        return cpu, memory
+
+    @cached_property
+    def host_ports(self) -> frozenset[HostPort]:
+        """The ports of the node that its containers and sidecars want."""
+        return _host_ports(self.spec)
+
+    @cached_property
+    def claims(self) -> tuple[PodClaim, ...]:
+        """`spec.resourceClaims`."""
+        return tuple(
+            PodClaim(c["name"], c.get("resourceClaimName") or "", c.get("resourceClaimTemplateName") or "")
+            for c in self.spec.get("resourceClaims") or ()
+        )
+
+    @cached_property
+    def tolerations(self) -> tuple[Obj, ...]:
+        """`spec.tolerations`."""
+        return tuple(self.spec.get("tolerations") or ())
+
+    @cached_property
+    def volume_claims(self) -> tuple[str, ...]:
+        """Names of the PersistentVolumeClaims its volumes use, generic ephemeral ones included."""
+        names = []
+        for volume in self.spec.get("volumes") or ():
+            if volume.get("persistentVolumeClaim"):
+                names.append(volume["persistentVolumeClaim"]["claimName"])
+            elif volume.get("ephemeral"):
+                names.append(f"{self.key.name}-{volume['name']}")
+        return tuple(names)
+
+    def affinity(self, kind: str) -> Mapping[str, Any]:
+        """`spec.affinity.<kind>`: nodeAffinity, podAffinity or podAntiAffinity."""
+        return (self.spec.get("affinity") or {}).get(kind) or {}
+
+    @cached_property
+    def has_required_anti_affinity(self) -> bool:
+        """Whether it keeps other pods away from its domains."""
+        return bool(self.affinity("podAntiAffinity").get("requiredDuringSchedulingIgnoredDuringExecution"))
+
+    @cached_property
+    def inter_pod(self) -> bool:
+        """Whether its place depends on where other pods are (beyond the room they take)."""
+        spread = any(
+            c.get("whenUnsatisfiable") == "DoNotSchedule" for c in self.spec.get("topologySpreadConstraints") or ()
+        )
+        return spread or bool(self.affinity("podAffinity") or self.affinity("podAntiAffinity"))
+
+    @cached_property
+    def shape(self) -> str:
+        """What its place depends on, but for labels and claims: pods with one shape have the same feasible nodes."""
+        spec = self.spec
+        parts = [
+            self.key.namespace,
+            sorted(self.requests.items()),
+            self.scoring_requests,
+            sorted(self.host_ports),
+            self.tolerations,
+            spec.get("nodeSelector"),
+            spec.get("affinity"),
+            spec.get("topologySpreadConstraints"),
+            self.volume_claims,
+            self.node,
+        ]
+        return json.dumps(parts, sort_keys=True)
+
+    def bound_to(self, node: str) -> PodInfo:
+        """The same pod on a node."""
+        return PodInfo(self.key, self.obj, node)
