@@ -99,6 +99,11 @@ class Board:
         return [list(view.counters_left(use)) for view, use in zip(self.views, self.uses, strict=True)]
 
     @cached_property
+    def overdrawn(self) -> frozenset[int]:
+        """The views of which more is taken than they have of some counter: no device that consumes is given out."""
+        return frozenset(number for number, left in enumerate(self.counters_left) if any(value < 0 for value in left))
+
+    @cached_property
     def allocated(self) -> frozenset[int]:
         """The positions of devices that are taken whole."""
         return frozenset(

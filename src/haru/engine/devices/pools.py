@@ -36,12 +36,14 @@ class PoolView:
         "totals",
     )
 
-    def __init__(self, key: PoolKey, slices: Sequence[Slice], elsewhere: Sequence[Slice], whole: bool) -> None:
+    def __init__(
+        self, key: PoolKey, slices: Sequence[Slice], elsewhere: Sequence[Slice], whole: bool, partitionable: bool
+    ) -> None:
         self.key = key
         pairs = [(item, device) for item in slices for device in item.devices]
         self.slices: tuple[Slice, ...] = tuple(item for item, _ in pairs)
         self.devices: tuple[Device, ...] = tuple(device for _, device in pairs)
-        self.binding = any(d.binding is not None and d.binding.conditions for d in self.devices)
+        self.binding = whole and any(d.binding is not None and d.binding.conditions for d in self.devices)
         self.elsewhere: dict[str, Device] = {d.name: d for item in elsewhere for d in item.devices}
         # Caches of pure functions of this view; filled by the selection and counter code.
         self.columns: dict[Any, Any] = {}
@@ -52,7 +54,7 @@ class PoolView:
         self.problem = ""
         self.status: PoolStatus = "ok" if whole else "incomplete"
         if whole:
-            self.problem = _fault(slices, elsewhere)
+            self.problem = _fault(slices, elsewhere, partitionable)
             if self.problem:
                 self.status = "invalid"
             else:
@@ -95,7 +97,7 @@ def _charge(device: Device, numbers: dict[tuple[str, str], int]) -> tuple[tuple[
     )
 
 
-def _fault(slices: Sequence[Slice], elsewhere: Sequence[Slice]) -> str:
+def _fault(slices: Sequence[Slice], elsewhere: Sequence[Slice], partitionable: bool) -> str:
     """Why a pool cannot be trusted, or nothing."""
     names: set[str] = set()
     sets: dict[str, frozenset[str]] = {}
@@ -108,6 +110,8 @@ def _fault(slices: Sequence[Slice], elsewhere: Sequence[Slice]) -> str:
             if device.name in names:
                 return f"device {device.name} is published twice"
             names.add(device.name)
+    if not partitionable:
+        return ""
     for item in (*slices, *elsewhere):
         for device in item.devices:
             for consumption in device.consumes:
@@ -160,4 +164,4 @@ class Pool:
             chosen = set(current)
             elsewhere = [s for i, s in enumerate(self.slices) if s.generation == newest and i not in chosen]
             found += len(elsewhere)
-        return PoolView(self.key, slices, elsewhere, found == wanted)
+        return PoolView(self.key, slices, elsewhere, found == wanted, partitionable)

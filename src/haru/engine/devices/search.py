@@ -156,7 +156,7 @@ class Search:
 
     def _next_of_all(self, frame: Frame, plan: Plan) -> Signal:
         position = plan.candidates[frame.done]
-        if self._board.usable(position, plan.ask) and self._pick(frame, plan, position, must=True):
+        if self._takeable(plan, position) and self._pick(frame, plan, position, must=True):
             return self._enter(frame.claim, frame.request, plan, frame.done + 1, 0)
         self._frames.pop()
         return Signal.FAIL
@@ -183,6 +183,11 @@ class Search:
         self._frames.pop()
         return Signal.FAIL
 
+    def _takeable(self, plan: Plan, position: int) -> bool:
+        """Whether a device that must be taken can be, as far as it alone is concerned."""
+        board = self._board
+        return board.usable(position, plan.ask) and (not board.shareable(position) or self._share_fits(plan, position))
+
     def _kind(self, position: int) -> object:
         """Devices of one kind are equal as things stand: if one leads nowhere, so do the others."""
         owners = self._owners.get(position)
@@ -204,9 +209,8 @@ class Search:
         if self._in_use(claim, plan, position):
             return False
         shareable = board.shareable(position)
-        charge = board.charge(position)
-        charged = bool(charge) and not (shareable and position in self._used)
-        if charged and not self._charge(position, charge):
+        charged = bool(board.devices[position].consumes) and not (shareable and position in self._used)
+        if charged and not self._charge(position):
             return False
         before = self._states[claim]
         if plan.constraints:
@@ -248,9 +252,10 @@ class Search:
         else:
             self._used[undo.position] = undo.used
 
-    def _charge(self, position: int, charge: tuple[tuple[int, int], ...]) -> bool:
+    def _charge(self, position: int) -> bool:
         left = self._left[self._board.view_of[position]]
-        if any(left[counter] < amount for counter, amount in charge):
+        charge = self._board.charge(position)
+        if self._board.view_of[position] in self._board.overdrawn or any(left[c] < amount for c, amount in charge):
             return False
         for counter, amount in charge:
             left[counter] -= amount
@@ -282,15 +287,19 @@ class Search:
 def _kinds(board: Board) -> list[object]:
     """A key per position: equal keys mean devices that no ask, constraint or counter tells apart."""
     memberships: list[list[int]] = [[] for _ in board.devices]
+    # Where all are needed, which of two equal devices is gone decides whether a constraint's error is come upon.
+    unlike: set[int] = set()
     attributes = {c.attribute for claim in board.claims for c in claim.constraints}
     for claim in board.plans:
         for plans in claim:
             for plan in plans:
                 for position in plan.candidates:
                     memberships[position].append(-1 - plan.number if position in plan.errors else plan.number)
+                if plan.takes_all and plan.constraints:
+                    unlike.update(plan.candidates)
     keys: list[object] = []
     for position, member in enumerate(memberships):
-        if board.shareable(position):
+        if position in unlike or board.shareable(position):
             keys.append(position)
             continue
         values = tuple(board.constraint_values(position, a) for a in sorted(attributes)) if attributes else ()
