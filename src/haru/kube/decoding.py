@@ -339,12 +339,12 @@ def _bytes(value: Any, owner: str, go_path: str) -> Any:
 
 def _time(value: Any, owner: str, go_path: str) -> Any:
     parsed = _instant(value, _TIME, _RFC3339, _SECONDS)
-    return parsed.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return parsed.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _micro_time(value: Any, owner: str, go_path: str) -> Any:
     parsed = _instant(value, _MICRO_TIME, _RFC3339_MICRO, _MICROSECONDS)
-    return parsed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return parsed.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 _DATE = (("[0-9]{4}", "2006"), ("-", "-"), ("[0-9]{2}", "01"), ("-", "-"), ("[0-9]{2}", "02"), ("T", "T"))

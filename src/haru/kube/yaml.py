@@ -1,0 +1,236 @@
+"""YAML as Kubernetes reads it: text that stands for JSON.
+
+kubectl and the API server turn YAML into JSON with Go's YAML 1.1 library, so that is the dialect here: `yes`, `on` and
+`y` are booleans, `0644` is octal, `1:30` and `2026-01-01` are strings, keys become strings. Stricter than they are:
+a key that occurs twice is an error. Errors name the line. PyYAML's C parser does the work and is imported on first use.
+Source: sigs.k8s.io/yaml, as behaviour.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+Obj = dict[str, Any]
+
+_MAX_NODES = 1_000_000
+_BOOLEANS = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+}
+_BOOL = re.compile("^(?:" + "|".join(_BOOLEANS) + ")$")
+_NULL = re.compile("^(?:~|null|Null|NULL|)$")
+_INT = re.compile(r"^[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
+_FLOAT = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
+_SPECIAL_FLOAT = re.compile(r"^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$")
+_MERGE = re.compile("^<<$")
+_TAG = "tag:yaml.org,2002:"
+_KIND_WORDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+
+
+class YamlError(ValueError):
+    """The text is no YAML that stands for JSON; the message names the line."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"error converting YAML to JSON: {problem}")
+
+
+def load_all(text: str) -> list[Obj]:
+    """Every object in a stream of documents; empty documents are passed over. YamlError names the line."""
+    documents = [document for document in _documents(text) if document is not None]
+    for position, document in enumerate(documents, 1):
+        if not isinstance(document, dict):
+            raise YamlError(
+                f"document {position} is {_KIND_WORDS.get(type(document), 'a value')}, not an object: "
+                f"start it with apiVersion and kind"
+            )
+    return documents
+
+
+def load(text: str) -> Obj:
+    """The one object in the text."""
+    documents = load_all(text)
+    if len(documents) != 1:
+        raise YamlError(f"found {len(documents)} documents where one is expected")
+    return documents[0]
+
+
+def dump(obj: Any) -> str:
+    """YAML as kubectl prints it: block style, sorted keys, texts quoted when another reader might see more in them."""
+    import yaml
+
+    return str(yaml.dump(obj, Dumper=_dumper(), default_flow_style=False, sort_keys=True, width=10**9))
+
+
+def dump_all(objects: list[Obj]) -> str:
+    """Several objects as one stream of documents."""
+    return "---\n".join(dump(obj) for obj in objects)
+
+
+def _documents(text: str) -> list[Any]:
+    if text.lstrip()[:1] == "{":
+        try:
+            return [json.loads(text)]
+        except ValueError:
+            pass  # a flow mapping, or several documents: YAML after all
+    import yaml
+
+    try:
+        documents = list(yaml.load_all(text, Loader=_loader()))
+    except yaml.MarkedYAMLError as error:
+        raise YamlError(_problem(error)) from None
+    except yaml.YAMLError as error:
+        raise YamlError(f"yaml: {error}") from None
+    except RecursionError:
+        raise YamlError("yaml: exceeded max depth") from None
+    if "*" in text and "&" in text:
+        return [_Expansion().copy(document, ()) for document in documents]
+    return documents
+
+
+def _problem(error: Any) -> str:
+    mark = error.problem_mark or error.context_mark
+    where = f"line {mark.line + 1}: " if mark is not None else ""
+    head = "yaml: unmarshal errors:\n  " if isinstance(error, _duplicate_key_error()) else "yaml: "
+    return f"{head}{where}{error.problem or error.context}"
+
+
+class _Expansion:
+    """Copies what anchors share, so that an object is a tree; bounded, as aliases of aliases grow without end."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+
+    def copy(self, value: Any, above: tuple[int, ...]) -> Any:
+        self.nodes += 1
+        if self.nodes > _MAX_NODES:
+            raise YamlError("yaml: document contains excessive aliasing")
+        if not isinstance(value, dict | list):
+            return value
+        if id(value) in above:
+            raise YamlError("yaml: an anchor's value contains itself")
+        above = (*above, id(value))
+        if isinstance(value, dict):
+            return {key: self.copy(inner, above) for key, inner in value.items()}
+        return [self.copy(inner, above) for inner in value]
+
+
+def _integer(text: str) -> int:
+    plain = text.replace("_", "")
+    sign = -1 if plain.startswith("-") else 1
+    digits = plain.lstrip("+-")
+    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+        return sign * int(digits, 8)
+    return sign * int(digits, 0)
+
+
+def _number(value: float) -> int | float:
+    """JSON has one kind of number: a whole float is written without a fraction."""
+    return int(value) if value.is_integer() and abs(value) < 1e21 else value
+
+
+def _key(value: Any) -> str:
+    """What a key is called in JSON."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else str(value)
+
+
+@cache
+def _duplicate_key_error() -> Any:
+    from yaml.constructor import ConstructorError
+
+    class DuplicateKeyError(ConstructorError):
+        pass
+
+    return DuplicateKeyError
+
+
+def _implicit() -> list[tuple[str, re.Pattern[str], list[str]]]:
+    """(tag, form, first characters) of the plain scalars that are not strings."""
+    digits = list("-+0123456789.")
+    return [
+        (_TAG + "bool", _BOOL, list("yYnNtTfFoO")),
+        (_TAG + "int", _INT, digits),
+        (_TAG + "float", _FLOAT, digits),
+        (_TAG + "float", _SPECIAL_FLOAT, digits),
+        (_TAG + "null", _NULL, ["~", "n", "N", ""]),
+        (_TAG + "merge", _MERGE, ["<"]),
+    ]
+
+
+@cache
+def _loader() -> Any:
+    import yaml
+    from yaml.constructor import ConstructorError
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    duplicate = _duplicate_key_error()
+
+    class Loader(base):  # type: ignore[misc]
+        yaml_implicit_resolvers: dict[str, Any] = {}
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Obj:
+            self.flatten_mapping(node)
+            mapping: Obj = {}
+            merged = getattr(node, "merged", 0)
+            own: set[str] = set()
+            for position, (key_node, value_node) in enumerate(node.value):
+                key = self.construct_object(key_node, deep=True)
+                if not isinstance(key, str | int | float):
+                    raise ConstructorError(None, None, "a key must be a string or a number", key_node.start_mark)
+                name = _key(key)
+                if name in own:
+                    raise duplicate(None, None, f'key "{name}" already set in map', key_node.start_mark)
+                if position >= merged:
+                    own.add(name)
+                mapping[name] = self.construct_object(value_node, deep=deep)
+            return mapping
+
+        def flatten_mapping(self, node: Any) -> None:
+            """Resolve `<<`; what it brings comes first and may be overridden."""
+            own = [pair for pair in node.value if pair[0].tag != _TAG + "merge"]
+            if len(own) == len(node.value):
+                return
+            super().flatten_mapping(node)
+            node.merged = len(node.value) - len(own)
+
+    def scalar(make: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
+        return lambda loader, node: make(loader.construct_scalar(node))
+
+    def floating(loader: Any, node: Any) -> int | float:
+        text = loader.construct_scalar(node)
+        if _SPECIAL_FLOAT.match(text):
+            raise ConstructorError(None, None, f"{text} has no form in JSON", node.start_mark)
+        return _number(float(text))
+
+    for tag, form, first in _implicit():
+        Loader.add_implicit_resolver(tag, form, first)
+    Loader.add_constructor(_TAG + "bool", scalar(lambda text: _BOOLEANS[text]))
+    Loader.add_constructor(_TAG + "int", scalar(_integer))
+    Loader.add_constructor(_TAG + "float", floating)
+    Loader.add_constructor(_TAG + "timestamp", scalar(str))
+    return Loader
+
+
+@cache
+def _dumper() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):  # type: ignore[misc]
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: Any, value: str) -> Any:
+        return dumper.represent_scalar(_TAG + "str", value, style="|" if "\n" in value.strip("\n") else None)
+
+    for tag, form, first in _implicit():  # beside PyYAML's own: quoted if either dialect sees more than a text
+        if tag != _TAG + "merge":
+            Dumper.add_implicit_resolver(tag, form, first)
+    Dumper.add_representer(str, text)
+    return Dumper
