@@ -1,0 +1,31 @@
+"""Revisioned stores: keys to bytes, one counter of revisions, compare-and-set, watches from any recent revision."""
+
+from haru.storage.interface import (
+    Compacted,
+    CompareFailed,
+    Delete,
+    Event,
+    FutureRevision,
+    Page,
+    Put,
+    Record,
+    Store,
+    StoreError,
+    Watch,
+)
+from haru.storage.sqlite import SqliteStore
+
+__all__ = [
+    "Compacted",
+    "CompareFailed",
+    "Delete",
+    "Event",
+    "FutureRevision",
+    "Page",
+    "Put",
+    "Record",
+    "SqliteStore",
+    "Store",
+    "StoreError",
+    "Watch",
+]

@@ -1,0 +1,196 @@
+"""The memory of a store: the newest state of each bucket, its recent history, and the cursors in it.
+
+One log per bucket and a position per watcher: publishing an event costs the same with one watcher or two hundred,
+nothing is copied per watcher, and a slow reader costs nothing but its own place (it gets `Compacted` once the log has
+been cut past it). A state of the past is the present with the younger events undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Sequence
+
+from haru.storage.interface import Compacted, Event, FutureRevision, Page, Record
+
+KEEP_SECONDS = 300.0
+KEEP_AT_LEAST = 1_000
+KEEP_AT_MOST = 20_000
+
+
+def bucket_of(key: str) -> str:
+    """The part before the first slash."""
+    return key.partition("/")[0]
+
+
+def prefix_end(prefix: str) -> str:
+    """The smallest text that is larger than all that start with `prefix` (which ends with a slash)."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+class Bucket:
+    """State and history of one resource."""
+
+    __slots__ = ("compacted", "cut", "keys", "log", "records", "waiting")
+
+    def __init__(self, compacted: int) -> None:
+        self.records: dict[str, Record] = {}
+        self.keys: list[str] = []
+        self.log: list[Event] = []
+        self.cut = 0  # events that are no longer in the log: position = cut + index
+        self.compacted = compacted
+        self.waiting: list[asyncio.Future[None]] = []
+
+    def put(self, record: Record) -> None:
+        """Set the newest version of a key."""
+        if record.key not in self.records:
+            if not self.keys or record.key > self.keys[-1]:
+                self.keys.append(record.key)
+            else:
+                insort(self.keys, record.key)
+        self.records[record.key] = record
+
+    def remove(self, key: str) -> None:
+        """Forget a key."""
+        del self.records[key]
+        del self.keys[bisect_left(self.keys, key)]
+
+    def publish(self, event: Event, at: float) -> None:
+        """Make a change visible."""
+        event.at = at
+        if event.new is not None:
+            self.put(event.new)
+        else:
+            self.remove(event.key)
+        self.log.append(event)
+        if not len(self.log) % 256:
+            self.trim(at)
+
+    def wake(self) -> None:
+        """Tell every waiting watcher that the log has grown."""
+        waiting, self.waiting = self.waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def trim(self, now: float) -> None:
+        """Cut what is older than the time kept, and whatever exceeds the count kept."""
+        surplus = len(self.log) - KEEP_AT_LEAST
+        if surplus <= 0:
+            return
+        drop = bisect_left(self.log, now - KEEP_SECONDS, hi=surplus, key=lambda e: e.at)
+        if len(self.log) - drop > KEEP_AT_MOST:
+            drop = len(self.log) - KEEP_AT_MOST * 3 // 4
+        self._drop(drop)
+
+    def compact(self, revision: int) -> None:
+        """Cut what is not younger than `revision`."""
+        self._drop(bisect_right(self.log, revision, key=lambda e: e.revision))
+        self.compacted = max(self.compacted, revision)
+
+    def _drop(self, count: int) -> None:
+        if count:
+            self.compacted = max(self.compacted, self.log[count - 1].revision)
+            del self.log[:count]
+            self.cut += count
+
+    def page(self, prefix: str, after: str, limit: int, current: int) -> Page:
+        """A part of the newest state."""
+        keys = self.keys
+        start = bisect_right(keys, after) if after else bisect_left(keys, prefix)
+        end = bisect_left(keys, prefix_end(prefix), lo=start)
+        stop = min(end, start + limit) if limit else end
+        records = self.records
+        return Page([records[key] for key in keys[start:stop]], current, end - stop)
+
+    def page_at(self, prefix: str, after: str, limit: int, revision: int, current: int) -> Page:
+        """A part of the state as it was at `revision`."""
+        if revision > current:
+            raise FutureRevision(revision, current)
+        if revision < self.compacted:
+            raise Compacted(revision, self.compacted)
+        younger = self.log[bisect_right(self.log, revision, key=lambda e: e.revision) :]
+        if not younger:
+            page = self.page(prefix, after, limit, revision)
+            return Page(page.records, revision, page.remaining)
+        past: dict[str, Record | None] = {r.key: r for r in self.page(prefix, after, 0, current).records}
+        for event in reversed(younger):
+            if event.key.startswith(prefix) and event.key > after:
+                past[event.key] = event.old
+        records = [record for _, record in sorted(past.items()) if record is not None]
+        stop = min(len(records), limit) if limit else len(records)
+        return Page(records[:stop], revision, len(records) - stop)
+
+
+class LogWatch:
+    """A position in a bucket's log."""
+
+    __slots__ = ("_bucket", "_closed", "_current", "_filter", "_future", "_on_close", "_position", "_revision")
+
+    def __init__(
+        self, bucket: Bucket, prefix: str, since: int, current: Callable[[], int], on_close: Callable[[LogWatch], None]
+    ) -> None:
+        if since < bucket.compacted:
+            raise Compacted(since, bucket.compacted)
+        self._bucket = bucket
+        self._filter = "" if prefix.index("/") == len(prefix) - 1 else prefix
+        self._position = bucket.cut + bisect_right(bucket.log, since, key=lambda e: e.revision)
+        self._current = current
+        self._revision = since
+        self._future: asyncio.Future[None] | None = None
+        self._closed = False
+        self._on_close = on_close
+
+    @property
+    def revision(self) -> int:
+        """Handed out up to here."""
+        return self._revision
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more will come."""
+        return self._closed
+
+    def pending(self) -> Sequence[Event]:
+        """The events since the last call."""
+        bucket = self._bucket
+        index = self._position - bucket.cut
+        if index < 0:
+            raise Compacted(self._revision, bucket.compacted)
+        self._revision = max(self._revision, self._current())
+        if index == len(bucket.log):
+            return ()
+        events = bucket.log[index:]
+        self._position += len(events)
+        return [e for e in events if e.key.startswith(self._filter)] if self._filter else events
+
+    async def wait(self, timeout: float) -> None:
+        """Sleep until the log grows."""
+        bucket = self._bucket
+        if self._closed or self._position - bucket.cut != len(bucket.log):
+            return
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._future = future
+        bucket.waiting.append(future)
+        timer = loop.call_later(timeout, _settle, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            self._future = None
+            if future in bucket.waiting:
+                bucket.waiting.remove(future)
+
+    def close(self) -> None:
+        """End the watch."""
+        if not self._closed:
+            self._closed = True
+            self._on_close(self)
+            if self._future is not None:
+                _settle(self._future)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,187 @@
+"""What the API server asks of a store, and the values that pass between them.
+
+A store maps keys to bytes and counts revisions: every change has its own, larger than all before it. A key is
+`<bucket>/<rest>`; a bucket holds the objects of one resource (`pods/default/web`, `nodes/gpu-1`), and lists and
+watches name a prefix inside one bucket. Reads are of the newest state or of any revision that is still in the
+history; a watch starts after any such revision. Older ones raise `Compacted`, which clients see as 410 Expired.
+
+A change is visible (to reads, to watches, to its writer) only once it is durable: what a client has seen can not be
+taken back by a crash. Source: the contract that Kubernetes has with etcd, as behaviour.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+PACK_FROM = 4096
+"""Values of at least so many bytes are kept compressed, in memory and on disk."""
+
+
+class StoreError(Exception):
+    """The store can not be opened, or could not make a change durable."""
+
+
+class CompareFailed(Exception):
+    """A transaction was not made: a key is not at the revision that it expected."""
+
+    def __init__(self, key: str, actual: Record | None) -> None:
+        super().__init__(f"{key} is at revision {actual.revision if actual else 0}, the transaction expected another")
+        self.key = key
+        self.actual = actual
+
+
+class Compacted(Exception):
+    """The revision asked for is older than the history that is kept."""
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {asked} ({oldest})")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class FutureRevision(Exception):
+    """The revision asked for does not exist yet."""
+
+    def __init__(self, asked: int, current: int) -> None:
+        super().__init__(f"Too large resource version: {asked}, current: {current}")
+        self.asked = asked
+        self.current = current
+
+
+class Record:
+    """One version of one key. `note` is room for what a reader derives from the value and wants to find again."""
+
+    __slots__ = ("_data", "_packed", "key", "note", "revision")
+
+    def __init__(self, key: str, value: bytes, revision: int, *, packed: bool = False) -> None:
+        self.key = key
+        self.revision = revision
+        self.note: Any = None
+        self._data = value
+        self._packed = packed
+
+    @property
+    def value(self) -> bytes:
+        """The bytes as they were written (with the revision in its place)."""
+        return zlib.decompress(self._data) if self._packed else self._data
+
+    def pack(self) -> None:
+        """Compress a large value where that pays; what is seen from outside stays the same."""
+        if self._packed or len(self._data) < PACK_FROM:
+            return
+        # Level 1 takes a third of the time of the default and leaves JSON a tenth larger.
+        packed = zlib.compress(self._data, 1)
+        if len(packed) * 2 < len(self._data):
+            # In this order: a reader in another thread that sees the flag must see the packed bytes. The change from
+            # plain to packed is made before the record is published, so no reader can see the state between.
+            self._data, self._packed = packed, True
+
+    @property
+    def stored(self) -> tuple[bytes, bool]:
+        """The bytes as they are kept, and whether they are compressed."""
+        return self._data, self._packed
+
+    def __repr__(self) -> str:
+        return f"Record({self.key!r}, revision={self.revision})"
+
+
+class Event:
+    """One change: `old` is None for a creation, `new` for a deletion. `at` is the store's clock, in seconds."""
+
+    __slots__ = ("at", "key", "new", "note", "old", "revision")
+
+    def __init__(self, key: str, revision: int, old: Record | None, new: Record | None) -> None:
+        self.key = key
+        self.revision = revision
+        self.old = old
+        self.new = new
+        self.at = 0.0
+        self.note: Any = None
+
+    def __repr__(self) -> str:
+        what = "created" if self.old is None else "deleted" if self.new is None else "changed"
+        return f"Event({self.key!r} {what} at {self.revision})"
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a key. `expected`: None = whatever it is, 0 = it must not exist, else the revision it must be at.
+
+    `place` is the offset in `value` at which the store writes the change's revision, in decimal: an encoded object
+    carries its own resourceVersion, and only the store knows it.
+    """
+
+    key: str
+    value: bytes
+    expected: int | None = None
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a key; `expected` as in `Put`. A key that does not exist fails the transaction."""
+
+    key: str
+    expected: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a range as it was at `revision`; `remaining` counts what follows the last record."""
+
+    records: Sequence[Record]
+    revision: int
+    remaining: int = 0
+
+
+class Watch(Protocol):
+    """A cursor in the history of one prefix. It never makes a writer wait; who falls too far behind is told so."""
+
+    def pending(self) -> Sequence[Event]:
+        """The events since the last call, in order. Raises `Compacted` when some of them are gone."""
+
+    @property
+    def revision(self) -> int:
+        """Everything up to this revision has been handed out (or does not concern the prefix)."""
+
+    async def wait(self, timeout: float) -> None:
+        """Return when there may be events, when the watch is closed, or after `timeout` seconds."""
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more will come."""
+
+    def close(self) -> None:
+        """Give the cursor back; wakes who waits."""
+
+
+class Store(Protocol):
+    """The interface of five calls: get, range, transact, watch, compact (and the life cycle around them)."""
+
+    @property
+    def revision(self) -> int:
+        """The newest visible revision."""
+
+    async def start(self) -> None:
+        """Open, load; raises `StoreError`."""
+
+    async def stop(self) -> None:
+        """Make everything acknowledged durable, and close."""
+
+    async def get(self, key: str) -> Record | None:
+        """The newest version of a key."""
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """Records under `prefix` in key order, from the key that follows `after`, as of `revision` (0 = newest)."""
+
+    async def transact(self, *operations: Put | Delete) -> Sequence[Event]:
+        """Make all changes or none; one event each. Raises `CompareFailed`, `StoreError`."""
+
+    def watch(self, prefix: str, since: int) -> Watch:
+        """Follow a prefix from the first change after `since`. Raises `Compacted`."""
+
+    async def compact(self, revision: int) -> None:
+        """Forget the history up to and including `revision`; the newest state stays."""

@@ -1,0 +1,268 @@
+"""The embedded store: SQLite in WAL mode with full synchronisation, and a writer thread that commits in groups.
+
+The state is loaded into memory at start and served from there; SQLite is the durable copy. Transactions are decided
+on the event loop and handed to the writer, which commits all that have gathered while the disk was busy with the
+commit before: one fsync for many writers. Only then are they published and acknowledged.
+
+The file is held exclusively: two servers over one file would each decide on half of the truth. It carries a schema
+number; a newer one is refused, an older one is copied aside and then migrated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from haru.storage.history import bucket_of
+from haru.storage.interface import Event, Record, StoreError
+from haru.storage.memory import MemoryStore
+
+SCHEMA = 1
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+"""From a schema number to what makes it the next one."""
+
+GROUP_AT_MOST = 500
+ROWS_A_STATEMENT = 100
+
+
+class _Superseded(Exception):
+    """A change was decided upon one that has failed since."""
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """The events of one transaction, who waits for them, and after how many failures it was decided."""
+
+    events: Sequence[Event]
+    done: asyncio.Future[None]
+    failures: int
+
+
+class SqliteStore(MemoryStore):
+    """A store in one SQLite file, or in memory only for the path `:memory:`."""
+
+    def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock=clock)
+        self._path = str(path)
+        self._writer: _Writer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._last: asyncio.Future[None] | None = None
+        self._failures = 0  # failed commits that are known here: staged changes of theirs have been taken back
+
+    async def start(self) -> None:
+        """Open the file, load the state and start the writer."""
+        if self._path == ":memory:":
+            return
+        self._loop = asyncio.get_running_loop()
+        connection = open_database(self._path)
+        try:
+            self._load(connection)
+        except sqlite3.Error as error:
+            connection.close()
+            raise StoreError(f"store {self._path} can not be read: {error}; restore it from a backup") from error
+        self._writer = _Writer(connection, self._finished_soon)
+        self._writer.start()
+
+    async def stop(self) -> None:
+        """Commit what is queued, end all watches and close the file."""
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.jobs.put(None)
+            await asyncio.to_thread(writer.join)
+            if self._last is not None and not self._last.done():
+                await asyncio.wait([self._last])
+        await super().stop()
+
+    def _load(self, connection: sqlite3.Connection) -> None:
+        for key, revision, packed, value in connection.execute(
+            "SELECT key, revision, packed, value FROM objects ORDER BY key"
+        ):
+            self._bucket(bucket_of(key)).put(Record(key, value, revision, packed=bool(packed)))
+        (revision,) = connection.execute("SELECT value FROM meta WHERE name = 'revision'").fetchone()
+        self._revision = self._assigned = self._compacted = max(1, revision)
+        for bucket in self._buckets.values():
+            bucket.compacted = self._compacted
+
+    async def _commit(self, events: Sequence[Event]) -> None:
+        if self._path == ":memory:":
+            await super()._commit(events)
+            return
+        if self._writer is None or self._loop is None:
+            for event in events:
+                self._unstage(event)
+            raise StoreError(f"store {self._path} is not open")
+        batch = _Batch(events, self._loop.create_future(), self._failures)
+        self._last = batch.done
+        self._writer.jobs.put(batch)
+        # Shielded: a caller that goes away must not make others believe that its change was not made.
+        await asyncio.shield(batch.done)
+
+    async def _settled(self, key: str) -> None:
+        while key in self._staged and self._last is not None and not self._last.done():
+            await asyncio.wait([self._last])
+
+    def _finished_soon(self, group: list[_Batch], error: Exception | None) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._finished, group, error)
+
+    def _finished(self, group: list[_Batch], error: Exception | None) -> None:
+        if error is None:
+            self._publish([event for batch in group for event in batch.events])
+            for batch in group:
+                if not batch.done.done():
+                    batch.done.set_result(None)
+            return
+        if not isinstance(error, _Superseded):
+            self._failures += 1
+        failure = StoreError(f"store {self._path} could not make a change durable: {error}; is the disk full?")
+        for batch in group:
+            for event in batch.events:
+                self._unstage(event)
+            batch.done.set_exception(failure)
+            batch.done.exception()  # retrieved: a caller that has gone away is no fault
+
+
+class _Writer(threading.Thread):
+    """Owns the connection; commits groups of batches in the order in which they were decided."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, finished: Callable[[list[_Batch], Exception | None], None]
+    ) -> None:
+        super().__init__(name="haru-store-writer", daemon=True)
+        self.jobs: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._connection = connection
+        self._finished = finished
+        self._failures = 0
+
+    def run(self) -> None:
+        """Commit until told to stop."""
+        ending = False
+        while not ending:
+            group: list[_Batch] = []
+            job = self.jobs.get()
+            while True:
+                if job is None:
+                    ending = True
+                    break
+                if group and job.failures != group[0].failures:
+                    self._write(group)
+                    group = []
+                group.append(job)
+                if len(group) >= GROUP_AT_MOST or self.jobs.empty():
+                    break
+                job = self.jobs.get()
+            if group:
+                self._write(group)
+        self._connection.close()
+
+    def _write(self, group: list[_Batch]) -> None:
+        error: Exception | None = None
+        try:
+            if group[0].failures < self._failures:
+                raise _Superseded("a change before it failed")
+            write_group(self._connection, [event for batch in group for event in batch.events])
+        except _Superseded as failure:
+            error = failure
+        except Exception as failure:
+            error = failure
+            self._failures += 1
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+        self._finished(group, error)
+
+
+def write_group(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+    """One SQLite transaction: the last version of every key, and the counter.
+
+    Rows go in few statements: each statement is a point at which this thread gives up the interpreter and has to
+    queue for it again, behind an event loop that may be busy.
+    """
+    final: dict[str, Event] = {}
+    for event in events:
+        if event.new is not None:
+            event.new.pack()
+        final[event.key] = event
+    puts = [e.new for e in final.values() if e.new is not None]
+    gone = [e.key for e in final.values() if e.new is None]
+    connection.execute("BEGIN IMMEDIATE")
+    for start in range(0, len(puts), ROWS_A_STATEMENT):
+        rows = puts[start : start + ROWS_A_STATEMENT]
+        values: list[object] = []
+        for record in rows:
+            data, packed = record.stored
+            values += (record.key, record.revision, packed, data)
+        marks = ",".join(["(?,?,?,?)"] * len(rows))
+        connection.execute(f"INSERT OR REPLACE INTO objects (key, revision, packed, value) VALUES {marks}", values)
+    for start in range(0, len(gone), ROWS_A_STATEMENT):
+        keys = gone[start : start + ROWS_A_STATEMENT]
+        connection.execute(f"DELETE FROM objects WHERE key IN ({','.join('?' * len(keys))})", keys)
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'revision'", (events[-1].revision,))
+    connection.execute("COMMIT")
+
+
+def open_database(path: str) -> sqlite3.Connection:
+    """The connection, exclusively held, with the tables of the current schema."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+    except sqlite3.Error as error:
+        raise StoreError(f"store {path} can not be opened: {error}; check that the directory can be written") from error
+    try:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which this locking mode keeps after the commit
+        connection.execute("COMMIT")
+        _prepare(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        if "locked" in str(error):
+            raise StoreError(f"store {path} is open in another process; stop that one first") from error
+        raise StoreError(f"store {path} can not be opened: {error}; is it a store of Haru's?") from error
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        connection.execute("BEGIN")
+        connection.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL)")
+        connection.execute(
+            "CREATE TABLE objects "
+            "(key TEXT PRIMARY KEY, revision INTEGER NOT NULL, packed INTEGER NOT NULL, value BLOB NOT NULL)"
+        )
+        connection.execute("INSERT INTO meta VALUES ('schema', ?), ('revision', 1)", (SCHEMA,))
+        connection.execute("COMMIT")
+        return
+    if "meta" not in tables:
+        raise StoreError(f"store {path} is a database of something else; name another file")
+    (found,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+    if found > SCHEMA:
+        raise StoreError(
+            f"store {path} has schema {found}, this version of haru knows schemas up to {SCHEMA}: "
+            "run the version that wrote it, or a newer one"
+        )
+    if found < SCHEMA:
+        _back_up(connection, f"{path}.schema-{found}.bak")
+        connection.execute("BEGIN")
+        for number in range(found, SCHEMA):
+            MIGRATIONS[number](connection)
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (SCHEMA,))
+        connection.execute("COMMIT")
+
+
+def _back_up(connection: sqlite3.Connection, path: str) -> None:
+    """Copy the database aside, whole: the copy is a file of its own that can be opened as it is."""
+    Path(path).unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(path)) as copy:
+        connection.backup(copy)

@@ -1,0 +1,218 @@
+"""What is acknowledged stays: restarts, kill -9, failing disks, schemas, two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from haru.storage import Compacted, CompareFailed, Delete, Put, SqliteStore, StoreError, sqlite
+
+WRITER = """
+import asyncio, sys
+from haru.storage import Put, SqliteStore
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    await store.start()
+    async def write(who):
+        n = 0
+        while True:
+            (event,) = await store.transact(Put(f"k/{who}-{n}", b"x" * 200))
+            print(event.revision, event.key, flush=True)
+            n += 1
+    await asyncio.gather(*(write(w) for w in range(8)))
+
+asyncio.run(main())
+"""
+
+
+async def test_state_and_revision_survive_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    await store.start()
+    await store.transact(Put("k/a", b"1"))
+    await store.transact(Put("k/b", b"y" * 10_000))
+    await store.transact(Put("k/c", b"1"))
+    await store.transact(Delete("k/c"))
+    before = store.revision
+    await store.stop()
+    again = SqliteStore(path)
+    await again.start()
+    assert again.revision == before
+    assert {r.key: (r.value, r.revision) for r in (await again.range("k/")).records} == {
+        "k/a": (b"1", 2),
+        "k/b": (b"y" * 10_000, 3),
+    }
+    with pytest.raises(Compacted):
+        again.watch("k/", before - 1)
+    again.watch("k/", before)
+    (event,) = await again.transact(Put("k/d", b"1"))
+    assert event.revision == before + 1
+    await again.stop()
+
+
+@pytest.mark.parametrize("round", range(3))
+async def test_acknowledged_writes_survive_kill_9(tmp_path: Path, round: int) -> None:
+    path = tmp_path / "store.db"
+    process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs on this loop
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    acknowledged: dict[str, int] = {}
+    deadline = time.monotonic() + 20
+    for line in process.stdout:
+        revision, key = line.split()
+        acknowledged[key] = int(revision)
+        if len(acknowledged) >= 200 + 37 * round or time.monotonic() > deadline:
+            break
+    process.send_signal(signal.SIGKILL)
+    with process:  # what had been printed before the kill counts as acknowledged
+        for line in process.stdout:
+            if line.endswith("\n") and len(line.split()) == 2:
+                acknowledged[line.split()[1]] = int(line.split()[0])
+    store = SqliteStore(path)
+    await store.start()
+    found = {r.key: r.revision for r in (await store.range("k/")).records}
+    await store.stop()
+    assert len(acknowledged) >= 200
+    assert {key: found.get(key) for key in acknowledged} == acknowledged
+    assert store.revision >= max(acknowledged.values())
+
+
+async def test_a_failed_commit_is_reported_and_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.start()
+    await store.transact(Put("k/a", b"1"))
+    real = sqlite.write_group
+
+    def failing(connection: sqlite3.Connection, events: object) -> None:
+        time.sleep(0.01)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite, "write_group", failing)
+    watch = store.watch("k/", store.revision)
+    results = await asyncio.gather(
+        store.transact(Put("k/a", b"2", 2)),
+        store.transact(Put("k/a", b"3", 3)),
+        store.transact(Put("k/b", b"1")),
+        return_exceptions=True,
+    )
+    assert [type(r) for r in results] == [StoreError] * 3
+    assert "disk is full" in str(results[0])
+    record = await store.get("k/a")
+    assert record is not None and record.value == b"1"
+    assert list(watch.pending()) == []
+    monkeypatch.setattr(sqlite, "write_group", real)
+    (event,) = await store.transact(Put("k/a", b"4", 2))
+    assert [e.revision for e in watch.pending()] == [event.revision]
+    await store.stop()
+
+
+async def test_a_loser_against_a_staged_write_learns_the_winner(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.start()
+    first, second = await asyncio.gather(
+        store.transact(Put("k/a", b"1", 0)), store.transact(Put("k/a", b"2", 0)), return_exceptions=True
+    )
+    assert not isinstance(first, BaseException)
+    assert isinstance(second, CompareFailed)
+    assert second.actual is not None and second.actual.value == b"1"
+    await store.stop()
+
+
+async def test_nothing_is_visible_before_it_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.start()
+    real = sqlite.write_group
+
+    def slow(connection: sqlite3.Connection, events: list[object]) -> None:
+        time.sleep(0.05)
+        real(connection, events)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sqlite, "write_group", slow)
+    watch = store.watch("k/", store.revision)
+    writing = asyncio.create_task(store.transact(Put("k/a", b"1")))
+    await asyncio.sleep(0.01)
+    assert (await store.get("k/a"), list(watch.pending()), store.revision) == (None, [], 1)
+    await writing
+    assert store.revision == 2 and len(watch.pending()) == 1
+    await store.stop()
+
+
+async def test_a_cancelled_writer_does_not_undo_its_write(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.start()
+    writing = asyncio.create_task(store.transact(Put("k/a", b"1")))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await writing
+    await store.transact(Put("k/b", b"1"))
+    assert await store.get("k/a") is not None
+    await store.stop()
+
+
+async def test_two_processes_can_not_hold_one_store(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.start()
+    with pytest.raises(StoreError, match="open in another process"):
+        await SqliteStore(tmp_path / "store.db").start()
+    await store.stop()
+
+
+async def test_a_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.db"
+    monkeypatch.setattr(sqlite, "SCHEMA", 7)
+    store = SqliteStore(path)
+    await store.start()
+    await store.stop()
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="schema 7"):
+        await SqliteStore(path).start()
+
+
+async def test_an_older_schema_is_backed_up_and_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    await store.start()
+    await store.transact(Put("k/a", b"old"))
+    await store.stop()
+
+    def migrate(connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE objects SET value = CAST('new' AS BLOB)")
+
+    monkeypatch.setattr(sqlite, "SCHEMA", 2)
+    monkeypatch.setitem(sqlite.MIGRATIONS, 1, migrate)
+    migrated = SqliteStore(path)
+    await migrated.start()
+    record = await migrated.get("k/a")
+    await migrated.stop()
+    assert record is not None and record.value == b"new"
+    monkeypatch.setattr(sqlite, "SCHEMA", 1)
+    backup = SqliteStore(f"{path}.schema-1.bak")
+    await backup.start()
+    record = await backup.get("k/a")
+    await backup.stop()
+    assert record is not None and record.value == b"old"
+
+
+async def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (a)")
+        connection.commit()
+    with pytest.raises(StoreError, match="something else"):
+        await SqliteStore(path).start()
+    (tmp_path / "text").write_text("this is not a database, it is a long text" * 50)
+    with pytest.raises(StoreError, match="can not be opened"):
+        await SqliteStore(tmp_path / "text").start()
+    with pytest.raises(StoreError, match="directory"):
+        await SqliteStore(tmp_path / "none" / "store.db").start()

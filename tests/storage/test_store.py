@@ -1,0 +1,185 @@
+"""The interface of five calls, the same for every store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from haru.storage import Compacted, CompareFailed, Delete, FutureRevision, Put, SqliteStore, Store
+
+
+@pytest.fixture(params=["memory", "file"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    store = SqliteStore(":memory:" if request.param == "memory" else tmp_path / "store.db")
+    await store.start()
+    yield store
+    await store.stop()
+
+
+async def put(store: Store, key: str, value: bytes = b"v", expected: int | None = None) -> int:
+    (event,) = await store.transact(Put(key, value, expected))
+    return event.revision
+
+
+async def test_a_new_store_is_at_revision_one_and_empty(store: Store) -> None:
+    assert store.revision == 1
+    assert await store.get("pods/a/b") is None
+    page = await store.range("pods/")
+    assert (list(page.records), page.revision, page.remaining) == ([], 1, 0)
+
+
+async def test_revisions_grow_by_one_and_are_seen_in_records(store: Store) -> None:
+    first, second = await put(store, "pods/a/x"), await put(store, "pods/a/y")
+    assert (first, second) == (2, 3)
+    record = await store.get("pods/a/y")
+    assert record is not None and (record.value, record.revision) == (b"v", 3)
+
+
+async def test_the_store_writes_the_revision_in_its_place(store: Store) -> None:
+    (event,) = await store.transact(Put("pods/a/x", b'{"rv":""}', 0, place=7))
+    assert event.new is not None and event.new.value == b'{"rv":"2"}'
+
+
+@pytest.mark.parametrize(
+    ("expected", "exists", "made"),
+    [(None, False, True), (None, True, True), (0, False, True), (0, True, False), (2, True, True), (9, True, False)],
+)
+async def test_compare(store: Store, expected: int | None, exists: bool, made: bool) -> None:
+    if exists:
+        await put(store, "k/x")
+    if made:
+        await put(store, "k/x", b"new", expected)
+        return
+    with pytest.raises(CompareFailed) as caught:
+        await put(store, "k/x", b"new", expected)
+    assert caught.value.actual is not None and caught.value.actual.revision == 2
+
+
+async def test_a_batch_is_made_as_a_whole_or_not_at_all(store: Store) -> None:
+    await put(store, "k/a")
+    with pytest.raises(CompareFailed):
+        await store.transact(Put("k/b", b"1", 0), Put("k/a", b"1", 7))
+    assert await store.get("k/b") is None
+    events = await store.transact(Put("k/b", b"1", 0), Delete("k/a", 2))
+    assert [e.revision for e in events] == [3, 4]
+    assert await store.get("k/a") is None
+
+
+async def test_deleting_what_is_not_there_fails(store: Store) -> None:
+    with pytest.raises(CompareFailed):
+        await store.transact(Delete("k/none"))
+
+
+async def test_ranges_are_ordered_and_stay_within_their_prefix(store: Store) -> None:
+    for key in ("pods/b/1", "pods/a/2", "pods/a/1", "pods/a-b/1", "podsx/a/1"):
+        await put(store, key)
+    assert [r.key for r in (await store.range("pods/")).records] == ["pods/a-b/1", "pods/a/1", "pods/a/2", "pods/b/1"]
+    assert [r.key for r in (await store.range("pods/a/")).records] == ["pods/a/1", "pods/a/2"]
+    page = await store.range("pods/", limit=2)
+    assert [r.key for r in page.records] == ["pods/a-b/1", "pods/a/1"] and page.remaining == 2
+    page = await store.range("pods/", after="pods/a/1", limit=2)
+    assert [r.key for r in page.records] == ["pods/a/2", "pods/b/1"] and page.remaining == 0
+
+
+async def test_the_past_can_be_read_until_it_is_compacted(store: Store) -> None:
+    a = await put(store, "k/a", b"1")
+    b = await put(store, "k/b", b"1")
+    await put(store, "k/a", b"2")
+    await store.transact(Delete("k/b"))
+    last = await put(store, "k/c", b"1")
+
+    async def at(revision: int) -> dict[str, bytes]:
+        return {r.key: r.value for r in (await store.range("k/", revision=revision)).records}
+
+    assert await at(a) == {"k/a": b"1"}
+    assert await at(b) == {"k/a": b"1", "k/b": b"1"}
+    assert await at(b + 1) == {"k/a": b"2", "k/b": b"1"}
+    assert await at(last) == {"k/a": b"2", "k/c": b"1"}
+    page = await store.range("k/", revision=b, limit=1)
+    assert page.remaining == 1
+    await store.compact(b)
+    assert await at(b) == {"k/a": b"1", "k/b": b"1"}
+    with pytest.raises(Compacted):
+        await at(a)
+    with pytest.raises(FutureRevision):
+        await at(last + 1)
+
+
+async def test_watches_start_after_a_revision_and_see_old_and_new(store: Store) -> None:
+    a = await put(store, "k/a", b"1")
+    watch = store.watch("k/", a)
+    assert list(watch.pending()) == []
+    await put(store, "k/a", b"2")
+    await put(store, "other/a", b"2")
+    await store.transact(Delete("k/a"))
+    events = watch.pending()
+    assert [(e.key, e.old and e.old.value, e.new and e.new.value) for e in events] == [
+        ("k/a", b"1", b"2"),
+        ("k/a", b"2", None),
+    ]
+    assert watch.revision == store.revision
+    assert [e.revision for e in store.watch("k/", 1).pending()] == [2, 3, 5]
+    assert len(store.watch("k/x/", 1).pending()) == 0
+
+
+async def test_a_waiting_watch_wakes_for_events_close_and_time(store: Store) -> None:
+    watch = store.watch("k/", 1)
+    await asyncio.wait_for(watch.wait(0.01), 1)
+    waiting = asyncio.create_task(watch.wait(30))
+    await asyncio.sleep(0)
+    await put(store, "k/a")
+    await asyncio.wait_for(waiting, 1)
+    assert len(watch.pending()) == 1
+    waiting = asyncio.create_task(watch.wait(30))
+    await asyncio.sleep(0)
+    watch.close()
+    await asyncio.wait_for(waiting, 1)
+    assert watch.closed
+
+
+async def test_a_watch_that_fell_behind_is_told_so(store: Store) -> None:
+    watch = store.watch("k/", 1)
+    await put(store, "k/a")
+    await store.compact(store.revision)
+    with pytest.raises(Compacted):
+        watch.pending()
+    with pytest.raises(Compacted):
+        store.watch("k/", 1)
+    assert list(store.watch("k/", store.revision).pending()) == []
+
+
+async def test_stopping_ends_all_watches(store: Store) -> None:
+    watch = store.watch("k/", 1)
+    waiting = asyncio.create_task(watch.wait(30))
+    await asyncio.sleep(0)
+    await store.stop()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_writers_of_one_key_with_compare_lose_nothing(store: Store) -> None:
+    await put(store, "k/n", b"0")
+
+    async def increment() -> None:
+        while True:
+            record = await store.get("k/n")
+            assert record is not None
+            try:
+                await put(store, "k/n", b"%d" % (int(record.value) + 1), record.revision)
+                return
+            except CompareFailed:
+                continue
+
+    await asyncio.gather(*(increment() for _ in range(50)))
+    record = await store.get("k/n")
+    assert record is not None and record.value == b"50"
+
+
+async def test_large_values_are_packed_and_read_back(store: Store) -> None:
+    value = b'{"a":"%s"}' % (b"x" * 50_000)
+    await put(store, "k/big", value)
+    record = await store.get("k/big")
+    assert record is not None and record.value == value
+    assert len(record.stored[0]) < 1_000
