@@ -1,0 +1,187 @@
+"""Server-side apply, and the ownership that every other write leaves behind.
+
+`server_side_apply` lays a configuration over the live object: its fields become the manager's, fields that the manager
+applied before and that nobody holds any more are removed, and a field whose value would change under another
+owner is a conflict. `track_update` records an ordinary write: the fields it changed become the writer's.
+Sets of other API versions of the object are compared as they are, by field name. Source: KEP-555, and
+sigs.k8s.io/structured-merge-diff `merge`, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from haru.kube.cloning import clone
+from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.patch import managers
+from haru.kube.patch.fieldset import FieldSet, path_text
+from haru.kube.patch.managers import Holding, Holdings, Owner
+from haru.kube.patch.typed import compare, field_set, merge, prune, shape_of
+from haru.kube.schema import MessageType
+
+Obj = dict[str, Any]
+
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+
+
+def reset_fields(message_type: MessageType, subresource: str) -> FieldSet:
+    """The fields that a write to this (sub)resource cannot set: status on the main one, all else on `/status`."""
+    if subresource == "status":
+        names = [name for name in message_type.fields if name not in ("apiVersion", "kind", "metadata", "status")]
+        return FieldSet.of(*(("f:" + name,) for name in names))
+    return FieldSet.of(("f:status",)) if "status" in message_type.fields else FieldSet()
+
+
+def server_side_apply(
+    live: Obj | None,
+    applied: Obj,
+    *,
+    manager: str,
+    api_version: str,
+    force: bool,
+    message_type: MessageType,
+    subresource: str,
+    now: str,
+    reset: FieldSet | None = None,
+) -> Obj:
+    """The object after applying a configuration, managedFields included; 409 on conflicts unless forced."""
+    if (applied.get("metadata") or {}).get("managedFields"):
+        raise bad_request_error("metadata.managedFields must be nil")
+    shape = shape_of(message_type)
+    ignored = reset_fields(message_type, subresource) if reset is None else reset
+    config = {key: value for key, value in applied.items() if "f:" + key not in ignored.members}
+    wanted = field_set(config, shape).without_subtrees(ignored)
+    owner = Owner(manager, "Apply", api_version, subresource)
+    base = _without_managed_fields(live) if live is not None else {}
+    holdings = _holdings_before_apply(live, base, api_version, message_type)
+    last = holdings.get(owner.identity)
+    merged: Obj = merge(base, config, shape)
+    holdings[owner.identity] = Holding(owner, last.time if last else now, wanted)
+    if last is not None:
+        merged = prune(merged, last.fields, _union(holdings), shape)
+    difference = compare(base, merged, shape)
+    changed = difference.changed.without_subtrees(ignored)
+    conflicts = _conflicts(holdings, owner, changed)
+    if conflicts and not force:
+        raise _conflict_error(conflicts)
+    _take(holdings, owner.identity, changed, difference.removed)
+    if changed or difference.removed or last is None or last.fields != wanted or last.owner != owner:
+        holdings[owner.identity] = Holding(owner, now, wanted)
+    return _with_managed_fields(clone(merged), managers.write(holdings))
+
+
+def track_update(
+    old: Obj | None,
+    new: Obj,
+    *,
+    manager: str,
+    api_version: str,
+    message_type: MessageType,
+    subresource: str,
+    now: str,
+    reset: FieldSet | None = None,
+) -> Obj:
+    """`new` with managedFields brought up to date for an ordinary create or update by `manager`."""
+    given = (new.get("metadata") or {}).get("managedFields")
+    if old is not None and not subresource and _is_reset(given):
+        return _with_managed_fields(new, [])
+    present = (old.get("metadata") or {}).get("managedFields") if old is not None else None
+    holdings = managers.read(given) if given and not subresource else {}
+    if not holdings:
+        holdings = managers.read(present)
+        if old is not None and not holdings:
+            return _with_managed_fields(new, [])
+        given = present
+    ignored = reset_fields(message_type, subresource) if reset is None else reset
+    difference = compare(_without_managed_fields(old or {}), _without_managed_fields(new), shape_of(message_type))
+    changed = difference.changed.without_subtrees(ignored) - managers.SERVER_OWNED
+    removed = difference.removed.without_subtrees(ignored) - managers.SERVER_OWNED
+    if not changed and not removed:
+        return _with_managed_fields(new, given or [])
+    owner = Owner(manager, "Update", api_version, subresource)
+    _take(holdings, owner, changed, removed)
+    mine = holdings.get(owner)
+    if mine is not None:
+        holdings[owner] = replace(mine, fields=mine.fields - removed)
+    if changed:
+        held = mine.fields - removed if mine is not None else FieldSet()
+        holdings[owner] = Holding(owner, now, held | changed)
+    return _with_managed_fields(new, managers.write(holdings))
+
+
+def _is_reset(entries: Sequence[Mapping[str, Any]] | None) -> bool:
+    """An empty list, or one empty entry, asks to forget all owners; an absent list says nothing."""
+    return entries is not None and (len(entries) == 0 or (len(entries) == 1 and not entries[0]))
+
+
+def _without_managed_fields(obj: Obj) -> Obj:
+    meta = obj.get("metadata")
+    if not meta or "managedFields" not in meta:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+
+
+def _with_managed_fields(obj: Obj, entries: Sequence[Obj]) -> Obj:
+    meta = {key: value for key, value in (obj.get("metadata") or {}).items() if key != "managedFields"}
+    if entries:
+        meta["managedFields"] = list(entries)
+    return {**obj, "metadata": meta}
+
+
+def _holdings_before_apply(live: Obj | None, base: Obj, api_version: str, message_type: MessageType) -> Holdings:
+    """Who holds what; all of an object that nobody manages yet is held by `before-first-apply`."""
+    if live is None:
+        return {}
+    holdings = managers.read((live.get("metadata") or {}).get("managedFields"))
+    if not holdings:
+        owner = Owner(BEFORE_FIRST_APPLY, "Update", api_version, "")
+        fields = compare({}, base, shape_of(message_type)).changed - managers.SERVER_OWNED
+        time = (live.get("metadata") or {}).get("creationTimestamp") or ""
+        holdings[owner] = Holding(owner, time, fields)
+    return holdings
+
+
+def _union(holdings: Holdings) -> FieldSet:
+    total = FieldSet()
+    for holding in holdings.values():
+        total = total | holding.fields
+    return total
+
+
+def _conflicts(holdings: Holdings, owner: Owner, changed: FieldSet) -> list[tuple[Owner, FieldSet]]:
+    found = []
+    for identity in sorted(holdings):
+        if identity != owner.identity and (both := holdings[identity].fields & changed):
+            found.append((holdings[identity].owner, both))
+    return found
+
+
+def _take(holdings: Holdings, taker: Owner, changed: FieldSet, removed: FieldSet) -> None:
+    """Everyone else loses what was changed or removed."""
+    for identity, holding in list(holdings.items()):
+        if identity == taker:
+            continue
+        left = holding.fields - changed - removed
+        if left:
+            holdings[identity] = replace(holding, fields=left)
+        else:
+            del holdings[identity]
+
+
+def _conflict_error(conflicts: list[tuple[Owner, FieldSet]]) -> StatusError:
+    listed = [(owner, path_text(path)) for owner, fields in conflicts for path in fields.paths()]
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {owner}", "field": path} for owner, path in listed
+    ]
+    if len(listed) == 1:
+        owner, path = listed[0]
+        message = f"Apply failed with 1 conflict: conflict with {owner}: {path}"
+    else:
+        lines = []
+        for owner, fields in conflicts:
+            lines.append(f"conflicts with {owner}:")
+            lines += [f"- {path_text(path)}" for path in fields.paths()]
+        message = f"Apply failed with {len(listed)} conflicts: " + "\n".join(lines)
+    return StatusError(409, "Conflict", message, {"causes": causes})

@@ -1,0 +1,182 @@
+"""JSON patch: a list of operations on pointers (RFC 6902, RFC 6901).
+
+A patch that cannot be read is a bad request (400), one with too many operations too large (413), and one whose
+operation fails on this object, `test` included, is unprocessable (422).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from haru.kube.cloning import clone
+from haru.kube.errors import StatusError, bad_request_error, too_large_error
+
+Obj = dict[str, Any]
+
+MAX_OPERATIONS: Final = 10000
+
+
+class _Failed(Exception):
+    """An operation cannot be applied to this object."""
+
+
+def apply_json_patch(obj: Obj, ops: list[Any]) -> Obj:
+    """The object after all operations, in order; all of them or none."""
+    if not isinstance(ops, list):
+        raise bad_request_error("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    if len(ops) > MAX_OPERATIONS:
+        raise too_large_error(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}")
+    checked = [_decode(index, op) for index, op in enumerate(ops)]
+    document: Any = clone(obj)
+    try:
+        for op in checked:
+            document = _OPERATIONS[op["op"]](document, op)
+    except _Failed as failure:
+        raise _unprocessable(str(failure)) from None
+    if not isinstance(document, dict):
+        raise _unprocessable("the patch leaves no object")
+    return document
+
+
+def _unprocessable(message: str) -> StatusError:
+    text = f"the server rejected our request due to an error in our request: {message}"
+    return StatusError(422, "Invalid", text, {"causes": [{"message": message}]})
+
+
+def _decode(index: int, op: Any) -> Obj:
+    if not isinstance(op, dict):
+        raise bad_request_error(f"json patch operation {index} is not an object")
+    name = op.get("op")
+    if name not in _OPERATIONS:
+        raise bad_request_error(f'json patch operation {index}: unexpected kind: "{name}"')
+    for field in ("path", "from") if name in ("move", "copy") else ("path",):
+        if not isinstance(op.get(field), str):
+            raise bad_request_error(f'json patch operation {index}: "{name}" needs the text member "{field}"')
+        if op[field] and not op[field].startswith("/"):
+            raise bad_request_error(f'json patch operation {index}: {field} "{op[field]}" must start with "/"')
+    if name in ("add", "replace", "test") and "value" not in op:
+        return {**op, "value": None}
+    return dict(op)
+
+
+def _tokens(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+def _index(token: str, length: int, pointer: str, action: str) -> int:
+    if not token.isascii() or not token.isdigit() or (len(token) > 1 and token[0] == "0"):
+        raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: not an index: {token}")
+    index = int(token)
+    if index >= length:
+        raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+    return index
+
+
+def _parent(document: Any, pointer: str, action: str) -> tuple[Any, str]:
+    tokens = _tokens(pointer)
+    if not tokens:
+        raise _Failed(f"{action} operation does not apply: the whole document cannot be meant here")
+    node = document
+    for token in tokens[:-1]:
+        node = _child(node, token, pointer, action)
+    if not isinstance(node, dict | list):
+        raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+    return node, tokens[-1]
+
+
+def _child(node: Any, token: str, pointer: str, action: str) -> Any:
+    if isinstance(node, list):
+        return node[_index(token, len(node), pointer, action)]
+    if isinstance(node, dict) and token in node:
+        return node[token]
+    raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+
+
+def _get(document: Any, pointer: str, action: str) -> Any:
+    node = document
+    for token in _tokens(pointer):
+        node = _child(node, token, pointer, action)
+    return node
+
+
+def _put(document: Any, pointer: str, value: Any, action: str) -> Any:
+    if pointer == "":
+        return value
+    node, token = _parent(document, pointer, action)
+    if isinstance(node, dict):
+        node[token] = value
+    else:
+        node.insert(len(node) if token == "-" else _index(token, len(node) + 1, pointer, action), value)
+    return document
+
+
+def _remove_at(document: Any, pointer: str, action: str) -> None:
+    node, token = _parent(document, pointer, action)
+    _child(node, token, pointer, action)
+    del node[int(token) if isinstance(node, list) else token]
+
+
+def _add(document: Any, op: Obj) -> Any:
+    return _put(document, op["path"], clone(op["value"]), "add")
+
+
+def _remove(document: Any, op: Obj) -> Any:
+    _remove_at(document, op["path"], "remove")
+    return document
+
+
+def _replace(document: Any, op: Obj) -> Any:
+    if op["path"] == "":
+        return clone(op["value"])
+    node, token = _parent(document, op["path"], "replace")
+    _child(node, token, op["path"], "replace")
+    node[int(token) if isinstance(node, list) else token] = clone(op["value"])
+    return document
+
+
+def _move(document: Any, op: Obj) -> Any:
+    if op["path"].startswith(op["from"] + "/"):
+        raise _Failed(f"move operation does not apply: {op['from']} cannot move into itself")
+    value = _get(document, op["from"], "move")
+    if op["path"] == op["from"]:
+        return document
+    _remove_at(document, op["from"], "move")
+    return _put(document, op["path"], value, "move")
+
+
+def _copy(document: Any, op: Obj) -> Any:
+    return _put(document, op["path"], clone(_get(document, op["from"], "copy")), "copy")
+
+
+def _test(document: Any, op: Obj) -> Any:
+    try:
+        value = _get(document, op["path"], "test")
+    except _Failed:
+        if op["value"] is None:
+            return document
+        raise
+    if not _equal(value, op["value"]):
+        raise _Failed(f"testing path {op['path']} value failed: test failed")
+    return document
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """JSON equality: `1` is not `true`, although Python says so."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_equal(value, right[key]) for key, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
+    return bool(left == right)
+
+
+_OPERATIONS: Final[dict[Any, Callable[[Any, Obj], Any]]] = {
+    "add": _add,
+    "remove": _remove,
+    "replace": _replace,
+    "move": _move,
+    "copy": _copy,
+    "test": _test,
+}

@@ -1,0 +1,155 @@
+"""`metadata.managedFields`: who set which fields, read and written.
+
+An owner is (manager, operation, apiVersion, subresource); an applier is the same owner in every version. Fields that
+the server owns (name, uid, resourceVersion, ...) belong to nobody.
+Source: k8s.io/apimachinery `util/managedfields`, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from haru.kube.patch.fieldset import EMPTY, FieldSet
+
+Obj = dict[str, Any]
+
+MAX_UPDATERS: Final = 10
+_ANCIENT: Final = "ancient-changes"
+
+SERVER_OWNED: Final = FieldSet.of(
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    *(
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+"""Fields that are never anyone's."""
+
+
+class Owner(NamedTuple):
+    """Who holds fields."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    @property
+    def identity(self) -> Owner:
+        """The owner regardless of the version it applied in last."""
+        return self._replace(api_version="") if self.operation == "Apply" else self
+
+    def __str__(self) -> str:
+        text = f'"{self.manager}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        return f"{text} using {self.api_version}" if self.operation == "Update" else text
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What an owner holds, and since when it has last changed it."""
+
+    owner: Owner
+    time: str
+    fields: FieldSet
+
+
+Holdings = dict[Owner, Holding]
+"""Owner identity -> what it holds."""
+
+
+def read(entries: Sequence[Mapping[str, Any]] | None) -> Holdings:
+    """The holdings of a managedFields list; empty if any entry makes no sense, as for an unmanaged object."""
+    found: Holdings = {}
+    try:
+        for entry in entries or ():
+            owner = Owner(
+                entry.get("manager") or "",
+                entry["operation"],
+                entry.get("apiVersion") or "",
+                entry.get("subresource") or "",
+            )
+            if owner.operation not in ("Apply", "Update") or entry.get("fieldsType", "FieldsV1") != "FieldsV1":
+                return {}
+            fields = FieldSet.from_fields_v1(entry.get("fieldsV1") or {})
+            present = found.get(owner.identity)
+            if present is not None:
+                fields = fields | present.fields
+            found[owner.identity] = Holding(owner, entry.get("time") or "", fields)
+    except (KeyError, ValueError, AttributeError, TypeError):
+        return {}
+    return found
+
+
+def write(holdings: Holdings) -> list[Obj]:
+    """The managedFields list: appliers first, then by time and name; nobody with nothing, not too many updaters."""
+    tidy = []
+    for holding in holdings.values():
+        fields = holding.fields - SERVER_OWNED
+        if fields:
+            tidy.append(Holding(holding.owner, holding.time, fields))
+    tidy = _cap(tidy)
+    tidy.sort(key=_order)
+    return [_entry(holding) for holding in tidy]
+
+
+def _order(holding: Holding) -> tuple[str, ...]:
+    owner = holding.owner
+    return owner.operation, holding.time, owner.manager, owner.api_version, owner.subresource
+
+
+def _entry(holding: Holding) -> Obj:
+    owner = holding.owner
+    entry: Obj = {
+        "manager": owner.manager,
+        "operation": owner.operation,
+        "apiVersion": owner.api_version,
+        "time": holding.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": holding.fields.to_fields_v1(),
+    }
+    if not holding.time:
+        del entry["time"]
+    if owner.subresource:
+        entry["subresource"] = owner.subresource
+    return entry
+
+
+def _cap(holdings: list[Holding]) -> list[Holding]:
+    """Of more than ten updaters the oldest become one, per version: `ancient-changes`."""
+    updaters = sorted((h for h in holdings if h.owner.operation == "Update"), key=_order)
+    surplus = len(updaters) - MAX_UPDATERS
+    if surplus <= 0:
+        return holdings
+    result = [h for h in holdings if h.owner.operation != "Update"]
+    ancient: dict[Owner, Holding] = {}
+    for position, holding in enumerate(updaters):
+        if len(updaters) - position + len(ancient) <= MAX_UPDATERS:
+            result += updaters[position:]
+            break
+        owner = Owner(_ANCIENT, "Update", holding.owner.api_version, "")
+        present = ancient.get(owner)
+        fields = holding.fields | (present.fields if present else EMPTY)
+        ancient[owner] = Holding(owner, holding.time, fields)
+    for owner, holding in ancient.items():
+        same = next((h for h in result if h.owner == owner), None)
+        if same is not None:
+            result.remove(same)
+            holding = replace(same, fields=same.fields | holding.fields)
+        result.append(holding)
+    return result

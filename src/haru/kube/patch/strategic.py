@@ -1,0 +1,281 @@
+"""Strategic merge patch: a merge patch that knows the fields' merge keys.
+
+Lists with a merge key are merged item by item, and a few directives say what a plain overlay cannot:
+`$patch: delete|replace|merge`, `$retainKeys`, `$deleteFromPrimitiveList/<field>`, `$setElementOrder/<field>`. In a
+merged list the items named by the patch stand in the patch's order and the others in the object's, interleaved by the
+latter as far as both can be kept. Source: k8s.io/apimachinery `util/strategicpatch`, as behaviour.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from haru.kube import schema
+from haru.kube.cloning import clone
+from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.schema import Field, MessageType
+
+Obj = dict[str, Any]
+
+_PATCH: Final = "$patch"
+_RETAIN: Final = "$retainKeys"
+_DELETE_FROM: Final = "$deleteFromPrimitiveList/"
+_ORDER: Final = "$setElementOrder/"
+
+
+def apply_strategic_merge_patch(obj: Obj, patch: Obj, message: MessageType) -> Obj:
+    """The object of type `message` with the patch laid over it."""
+    if not isinstance(patch, dict):
+        raise bad_request_error("a strategic merge patch must be a JSON object")
+    return _merge_map(obj, patch, message)
+
+
+def _unprocessable(message: str) -> StatusError:
+    return StatusError(422, "Invalid", message)
+
+
+def _merge_map(original: Obj, patch: Obj, message: MessageType | None) -> Obj:
+    """Lay `patch` over `original`; a directive in the patch speaks for the whole map."""
+    if _PATCH in patch:
+        return _directed_map(original, patch, message)
+    result = dict(original)
+    _retain_keys(result, patch)
+    done = {_RETAIN}
+    for key in patch:
+        if key.startswith(_ORDER):
+            done |= {key, _set_order(result, patch, key.removeprefix(_ORDER), message)}
+    for key, value in patch.items():
+        if key in done:
+            continue
+        if key.startswith(_DELETE_FROM):
+            _delete_from_primitives(result, key.removeprefix(_DELETE_FROM), value)
+        elif value is None:
+            result.pop(key, None)
+        else:
+            _merge_key(result, key, value, _field_of(message, key))
+    return result
+
+
+def _directed_map(original: Obj, patch: Obj, message: MessageType | None) -> Obj:
+    directive = patch[_PATCH]
+    rest = {key: value for key, value in patch.items() if key != _PATCH}
+    if directive == "replace":
+        return rest if not rest else _without_directives(rest)
+    if directive == "delete":
+        return {}
+    if directive == "merge":
+        return _merge_map(original, rest, message)
+    raise bad_request_error(f"unknown patch type found: {directive}")
+
+
+def _field_of(message: MessageType | None, key: str) -> Field | None:
+    return message.fields.get(key) if message is not None else None
+
+
+def _message_of(field: Field | None) -> MessageType | None:
+    if field is None or field.type in schema.SCALARS:
+        return None
+    return schema.message_type(field.type)
+
+
+def _merge_key(result: Obj, key: str, value: Any, field: Field | None) -> None:
+    present = result.get(key)
+    replace = field is not None and "replace" in field.patch_strategies
+    if isinstance(value, dict) and isinstance(present, dict) and not replace:
+        inner = _merge_value_map if field is not None and field.container == "map" else _merge_map
+        result[key] = inner(present, value, _message_of(field))
+    elif isinstance(value, list) and isinstance(present, list) and _merges(field):
+        result[key] = _merge_list(present, value, field)
+    else:
+        cleaned = _without_directives(value)
+        if cleaned is _DELETED:
+            result.pop(key, None)
+        else:
+            result[key] = cleaned
+
+
+def _merge_value_map(original: Obj, patch: Obj, message: MessageType | None) -> Obj:
+    """A map whose keys are data: its values are of type `message`, or scalars."""
+    if _PATCH in patch or message is None:
+        return _merge_map(original, patch, None)
+    result = dict(original)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(result.get(key), dict):
+            result[key] = _merge_map(result[key], value, message)
+        else:
+            result[key] = _without_directives(value)
+    return result
+
+
+def _merges(field: Field | None) -> bool:
+    return field is not None and "merge" in field.patch_strategies
+
+
+class _Deleted:
+    """What remains of a value that says of itself that it is to be deleted."""
+
+
+_DELETED: Final = _Deleted()
+
+
+def _without_directives(value: Any) -> Any:
+    """The value as it is stored where nothing was before: directives and nulls have done their work."""
+    if isinstance(value, dict):
+        if value.get(_PATCH) == "delete":
+            return _DELETED
+        kept = {}
+        for key, item in value.items():
+            if key in (_PATCH, _RETAIN) or key.startswith((_DELETE_FROM, _ORDER)) or item is None:
+                continue
+            cleaned = _without_directives(item)
+            if cleaned is not _DELETED:
+                kept[key] = cleaned
+        return kept
+    if isinstance(value, list):
+        cleaned_items = (_without_directives(item) for item in value)
+        return [item for item in cleaned_items if item is not _DELETED and item != {_PATCH: "replace"}]
+    return value
+
+
+def _retain_keys(result: Obj, patch: Obj) -> None:
+    if _RETAIN not in patch:
+        return
+    retained = patch[_RETAIN]
+    given = {key for key, value in patch.items() if not key.startswith("$") and value is not None}
+    if not isinstance(retained, list) or not given <= {key for key in retained if isinstance(key, str)}:
+        raise bad_request_error("invalid patch format of retainKeys")
+    for key in [key for key in result if key not in retained]:
+        del result[key]
+
+
+def _delete_from_primitives(result: Obj, key: str, values: Any) -> None:
+    if not isinstance(values, list):
+        raise bad_request_error("invalid patch format of primitive list")
+    present = result.get(key)
+    if isinstance(present, list):
+        result[key] = [item for item in present if item not in values]
+
+
+def _set_order(result: Obj, patch: Obj, key: str, message: MessageType | None) -> str:
+    """Merge the list `key` and bring it into the order that the patch gives; answers the key, now dealt with."""
+    order = patch[_ORDER + key]
+    if not isinstance(order, list):
+        raise bad_request_error("invalid patch format of setElementOrder list")
+    field = _field_of(message, key)
+    identity = _identity(field, order)
+    present, items = result.get(key), patch.get(key)
+    if items is not None:
+        _check_order(items, order, identity)
+    if present is None and items is None:
+        return key
+    original = present if isinstance(present, list) else []
+    if items is None:
+        merged = original
+    elif isinstance(present, list) and _merges(field):
+        merged = _merge_list(original, items, field)
+    else:
+        merged = _without_directives(items)
+    deleted = patch.get(_DELETE_FROM + key)
+    if isinstance(deleted, list):
+        merged = [item for item in merged if item not in deleted]
+    result[key] = _ordered(merged, original, [identity(item) for item in order], identity)
+    return key
+
+
+def _identity(field: Field | None, items: Sequence[Any]) -> Callable[[Any], Any]:
+    """How an item of the list is told from another: by its merge key, or by its value."""
+    key = field.patch_merge_key if field is not None else ""
+    if key and any(isinstance(item, dict) for item in items):
+        return lambda item: _hashable(item.get(key)) if isinstance(item, dict) else None
+    return _hashable
+
+
+def _hashable(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else (type(value), value)
+
+
+def _check_order(items: Any, order: list[Any], identity: Callable[[Any], Any]) -> None:
+    named = [identity(item) for item in order]
+    position = 0
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and item.get(_PATCH) in ("delete", "replace"):
+            continue
+        try:
+            position = named.index(identity(item), position) + 1
+        except ValueError:
+            raise bad_request_error(
+                f"The order in patch list:\n{items}\n doesn't match $setElementOrder list:\n{order}\n"
+            ) from None
+
+
+def _merge_list(original: list[Any], patch: list[Any], field: Field | None) -> list[Any]:
+    if not any(isinstance(item, dict) for item in (*original, *patch)):
+        merged = list(dict.fromkeys([*original, *patch]))
+        return _ordered(merged, original, [_hashable(item) for item in patch], _hashable)
+    if field is None or not field.patch_merge_key:
+        raise _unprocessable(f"cannot merge lists without merge key for {field.name if field else 'an unknown field'}")
+    key = field.patch_merge_key
+    kept, changes = _special_items(original, patch, key)
+    message = _message_of(field)
+    merged = list(kept)
+    where = {_hashable(item.get(key)): index for index, item in enumerate(merged) if isinstance(item, dict)}
+    for item in changes:
+        if not isinstance(item, dict) or key not in item:
+            raise _unprocessable(f"map: {item} does not contain declared merge key: {key}")
+        index = where.get(_hashable(item[key]))
+        if index is None:
+            where[_hashable(item[key])] = len(merged)
+            merged.append(_without_directives(item))
+        else:
+            merged[index] = _merge_map(merged[index], item, message)
+    return _ordered(merged, kept, [_hashable(item[key]) for item in changes], lambda item: _hashable(item.get(key)))
+
+
+def _special_items(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
+    """Items with a `$patch` directive act on the list: what is left of the list, and the ordinary items."""
+    kept, changes, replace = list(original), [], False
+    for item in patch:
+        directive = item.get(_PATCH) if isinstance(item, dict) else None
+        if directive is None:
+            changes.append(item)
+        elif directive == "delete":
+            if key not in item:
+                raise _unprocessable(f"map: {item} does not contain declared merge key: {key}")
+            kept = [present for present in kept if not isinstance(present, dict) or present.get(key) != item[key]]
+        elif directive == "replace":
+            replace = True
+            if len(item) > 1:
+                changes.append({name: value for name, value in item.items() if name != _PATCH})
+        elif directive == "merge":
+            changes.append({name: value for name, value in item.items() if name != _PATCH})
+        else:
+            raise bad_request_error(f"unknown patch type found: {directive}")
+    return ([] if replace else kept), changes
+
+
+def _ordered(
+    merged: list[Any], original: Sequence[Any], order: Sequence[Any], identity: Callable[[Any], Any]
+) -> list[Any]:
+    """Items in `order` first among themselves, the others placed by their position in the original list."""
+    rank = {name: index for index, name in reversed(list(enumerate(order)))}
+    place = {identity(item): index for index, item in reversed(list(enumerate(original)))}
+    named = sorted((item for item in merged if identity(item) in rank), key=lambda item: rank[identity(item)])
+    others = [item for item in merged if identity(item) not in rank]
+    others.sort(key=lambda item: place.get(identity(item), len(place)))
+    result: list[Any] = []
+    waiting = iter(others)
+    other = next(waiting, None)
+    for item in named:
+        here = place.get(identity(item))
+        while here is not None and other is not None and place.get(identity(other), here) < here:
+            result.append(other)
+            other = next(waiting, None)
+        result.append(item)
+    if other is not None:
+        result.append(other)
+        result.extend(waiting)
+    return clone(result)

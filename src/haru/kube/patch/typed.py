@@ -1,0 +1,318 @@
+"""Values read through their schema: which fields they set, how two differ, how one is laid over another.
+
+A `Shape` is what merging needs to know of a type: an atomic leaf, an object with named fields, a map, a list with keys,
+a set, or a value of no declared type. Sources: sigs.k8s.io/structured-merge-diff `typed`, KEP-555, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, Literal, NamedTuple
+
+from haru.kube import schema
+from haru.kube.errors import bad_request_error
+from haru.kube.patch.fieldset import EMPTY, FieldSet, SetBuilder, compact, element_text
+from haru.kube.schema import Field, MessageType
+
+Style = Literal["leaf", "object", "map", "keyed", "set", "any"]
+
+_NEVER_ABSENT: Final = frozenset(
+    {
+        "metadata",
+        "spec",
+        "status",
+        "template",
+        "jobTemplate",
+        "strategy",
+        "updateStrategy",
+        "resources",
+        "devices",
+        "pool",
+    }
+)
+"""Objects that the Go types embed by value: they are there, empty, as soon as their parent is."""
+
+
+class Shape:
+    """How values of one type take part in merging."""
+
+    __slots__ = ("_fields", "element", "keys", "message", "style")
+
+    def __init__(
+        self,
+        style: Style,
+        message: MessageType | None = None,
+        element: Shape | None = None,
+        keys: tuple[tuple[str, Any], ...] = (),
+    ) -> None:
+        self.style = style
+        self.message = message
+        self.element = element
+        self.keys = keys
+        """Key fields of list items, each with its default (None without)."""
+        self._fields: dict[str, Shape] = {}
+
+    def field(self, name: str) -> Shape:
+        """The shape of a named field, or of a map's values."""
+        if self.element is not None:
+            return self.element
+        found = self._fields.get(name)
+        if found is None:
+            declared = self.message.fields.get(name) if self.message is not None else None
+            found = self._fields[name] = _field_shape(declared) if declared is not None else ANY
+        return found
+
+    def names(self, name: str) -> bool:
+        """Whether the type declares this field (in maps, keys are data and not declared)."""
+        return self.style == "object" and self.message is not None and name in self.message.fields
+
+    def never_absent(self, name: str) -> bool:
+        """Whether the field exists, empty, in every value of the type."""
+        declared = self.message.fields.get(name) if self.message is not None else None
+        if declared is None:
+            return False
+        return declared.required or (name in _NEVER_ABSENT and declared.container == "one")
+
+
+LEAF: Final = Shape("leaf")
+ANY: Final = Shape("any")
+_ANY_MAP: Final = Shape("map", element=ANY)
+
+_by_message: dict[int, Shape] = {}
+
+
+def shape_of(message: MessageType) -> Shape:
+    """The shape of an object type; made once."""
+    found = _by_message.get(id(message))
+    if found is None or found.message is not message:
+        style: Style = "leaf" if message.map_type == "atomic" else "object"
+        found = _by_message[id(message)] = Shape(style, message)
+    return found
+
+
+def _element_shape(field: Field) -> Shape:
+    if field.type in ("json", "fieldsV1"):
+        return ANY
+    return LEAF if field.type in schema.SCALARS else shape_of(schema.message_type(field.type))
+
+
+def _field_shape(field: Field) -> Shape:
+    if field.container == "list":
+        if field.list_type == "set":
+            return Shape("set", element=_element_shape(field))
+        if field.list_type == "map" and field.type not in schema.SCALARS:
+            message = schema.message_type(field.type)
+            keys = tuple((key, _default_of(message, key)) for key in field.list_map_keys)
+            return Shape("keyed", element=shape_of(message), keys=keys)
+        return LEAF
+    if field.map_type == "atomic":
+        return LEAF
+    return Shape("map", element=_element_shape(field)) if field.container == "map" else _element_shape(field)
+
+
+def _default_of(message: MessageType, key: str) -> Any:
+    declared = message.fields.get(key)
+    return declared.default if declared is not None else None
+
+
+def _deduced(shape: Shape, *values: Any) -> Shape:
+    """The shape of a value whose type is not declared: maps merge, all else is a leaf."""
+    if shape.style != "any":
+        return shape
+    present = [value for value in values if value is not None]
+    return _ANY_MAP if present and all(isinstance(value, dict) for value in present) else LEAF
+
+
+def _is_merged(shape: Shape, *values: Any) -> bool:
+    """Whether the values are merged part by part; a value of the wrong JSON type is a leaf."""
+    if shape.style == "leaf":
+        return False
+    wanted = list if shape.style in ("keyed", "set") else dict
+    return all(value is None or isinstance(value, wanted) for value in values)
+
+
+def item_element(shape: Shape, item: Any) -> str:
+    """The path element of a list item: by its keys, or by its value."""
+    if shape.style == "set":
+        return "v:" + compact(item)
+    keys = {}
+    if isinstance(item, dict):
+        for key, default in shape.keys:
+            value = item.get(key, default)
+            if value is not None:
+                keys[key] = value
+    if not keys:
+        names = ", ".join(f'"{key}"' for key, _ in shape.keys)
+        raise bad_request_error(f"an item of an associative list omits its key fields ({names})")
+    return "k:" + compact(keys)
+
+
+def _items(shape: Shape, value: list[Any], path: str, strict: bool) -> dict[str, Any]:
+    """Path element -> item; of items with the same keys the first counts, or none may be when `strict`."""
+    found: dict[str, Any] = {}
+    for item in value:
+        element = item_element(shape, item)
+        if element in found and strict:
+            text = element_text(element)
+            raise bad_request_error(f"{path}: duplicate entries for key {text}")
+        found.setdefault(element, item)
+    return found
+
+
+def field_set(value: Any, shape: Shape, path: str = "") -> FieldSet:
+    """The fields that a configuration sets; lists may not name an item twice."""
+    builder = SetBuilder()
+    if shape.style in ("keyed", "set"):
+        for element, item in _items(shape, value, path, strict=True).items():
+            builder.add(element)
+            inner = _deduced(shape.element or ANY, item)
+            if inner.style != "leaf" and _is_merged(inner, item):
+                builder.below(element, field_set(item, inner, path + element_text(element)))
+        return builder.build()
+    for key, item in value.items():
+        element = "f:" + key
+        inner = _deduced(shape.field(key), item)
+        if item is None or not _is_merged(inner, item):
+            builder.add(element)
+            continue
+        if item == {} or not shape.names(key):
+            builder.add(element)
+        builder.below(element, field_set(item, inner, f"{path}.{key}"))
+    return builder.build()
+
+
+class Comparison(NamedTuple):
+    """What differs between two values: fields that were set or given another value, and fields that went."""
+
+    changed: FieldSet
+    removed: FieldSet
+
+
+def compare(old: Any, new: Any, shape: Shape) -> Comparison:
+    """How `new` differs from `old`, both of a merged shape (objects, maps, lists with keys)."""
+    changed, removed = SetBuilder(), SetBuilder()
+    if shape.style in ("keyed", "set"):
+        before = _items(shape, old or [], "", strict=False)
+        after = _items(shape, new or [], "", strict=False)
+        inner = shape.element or ANY
+        for element, item in after.items():
+            if element in before:
+                _compare_present(element, before[element], item, inner, changed, removed)
+            else:
+                _add_all(changed, element, item, inner)
+        for element, item in before.items():
+            if element not in after:
+                _add_all(removed, element, item, inner)
+        return Comparison(changed.build(), removed.build())
+    old, new = old or {}, new or {}
+    for key, item in new.items():
+        if key in old:
+            _compare_present("f:" + key, old[key], item, shape.field(key), changed, removed)
+        elif shape.never_absent(key) and _is_merged(inner := shape.field(key), item):
+            changed.below("f:" + key, compare(None, item, inner).changed)
+        else:
+            _add_all(changed, "f:" + key, item, shape.field(key))
+    for key, item in old.items():
+        if key not in new:
+            _add_all(removed, "f:" + key, item, shape.field(key))
+    return Comparison(changed.build(), removed.build())
+
+
+def _compare_present(element: str, old: Any, new: Any, shape: Shape, changed: SetBuilder, removed: SetBuilder) -> None:
+    if old is new or (old == new and type(old) is type(new)):
+        return
+    shape = _deduced(shape, old, new)
+    if _is_merged(shape, old, new):
+        inner = compare(old, new, shape)
+        changed.below(element, inner.changed)
+        removed.below(element, inner.removed)
+    else:
+        changed.add(element)
+
+
+def _add_all(builder: SetBuilder, element: str, value: Any, shape: Shape) -> None:
+    """The element and everything below it that the value sets."""
+    builder.add(element)
+    shape = _deduced(shape, value)
+    if value is None or not _is_merged(shape, value):
+        return
+    inner = SetBuilder()
+    if shape.style in ("keyed", "set"):
+        for name, item in _items(shape, value, "", strict=False).items():
+            _add_all(inner, name, item, shape.element or ANY)
+    else:
+        for key, item in value.items():
+            _add_all(inner, "f:" + key, item, shape.field(key))
+    builder.below(element, inner.build())
+
+
+def merge(live: Any, applied: Any, shape: Shape) -> Any:
+    """The live value with the applied one laid over it, as server-side apply does."""
+    shape = _deduced(shape, live, applied)
+    if applied is None or live is None or not _is_merged(shape, live, applied):
+        return applied if applied is not None else live
+    if shape.style in ("keyed", "set"):
+        return _merge_lists(live, applied, shape)
+    result = dict(live)
+    for key, item in applied.items():
+        result[key] = merge(result.get(key), item, shape.field(key))
+    return result
+
+
+def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]:
+    """Applied items in their order; live-only items stay before the live item that followed them."""
+    theirs = _items(shape, live, "", strict=False)
+    ours = _items(shape, applied, "", strict=False)
+    element = shape.element or ANY
+    result = []
+    waiting = deque(ours)
+    shared = deque(name for name in ours if name in theirs)
+    for name, item in theirs.items():
+        if name not in ours:
+            result.append(item)
+        elif shared and shared[0] == name:
+            shared.popleft()
+            following = ""
+            while following != name:
+                following = waiting.popleft()
+                result.append(merge(theirs.get(following), ours[following], element))
+    result.extend(merge(theirs.get(name), ours[name], element) for name in waiting)
+    return result
+
+
+class _Gone:
+    """Nothing is left of a value."""
+
+
+def prune(value: Any, last: FieldSet, keep: FieldSet, shape: Shape) -> Any:
+    """The value without the fields in `last` that are not in `keep`; a named field counts with what is below it."""
+    result = _prune(value, last, keep, shape)
+    return {} if result is _Gone else result
+
+
+def _prune(value: Any, last: FieldSet, keep: FieldSet, shape: Shape) -> Any:
+    shape = _deduced(shape, value)
+    if not value or not _is_merged(shape, value):
+        return value
+    if shape.style in ("keyed", "set"):
+        items = []
+        for item in value:
+            left = _prune_part(item_element(shape, item), item, last, keep, shape.element or ANY, named=False)
+            if left is not _Gone:
+                items.append(left)
+        return items or _Gone
+    result = {}
+    for key, item in value.items():
+        left = _prune_part("f:" + key, item, last, keep, shape.field(key), named=shape.names(key))
+        if left is not _Gone:
+            result[key] = left
+    return result or _Gone
+
+
+def _prune_part(element: str, value: Any, last: FieldSet, keep: FieldSet, shape: Shape, *, named: bool) -> Any:
+    below = last.children.get(element)
+    if element in last.members or (named and below is not None):
+        kept = element in keep.members or (named and element in keep.children)
+        if not kept:
+            return _Gone
+    return value if below is None else _prune(value, below, keep.children.get(element, EMPTY), shape)

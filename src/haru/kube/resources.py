@@ -1,0 +1,100 @@
+"""What a pod asks of a node: the effective request of each resource.
+
+Containers run together with the sidecars; init containers run before, one after another, beside the sidecars that
+were started earlier. The larger of both peaks counts; a pod-level request (KEP-2837) replaces the sum; overhead
+comes on top. Source: k8s.io/component-helpers `resource`, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from haru.kube.quantity import Quantity, parse_quantity
+
+Requests = dict[str, Quantity]
+
+_POD_LEVEL: Final = ("cpu", "memory")
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """Whether `spec.resources` of a pod may name this resource."""
+    return name in _POD_LEVEL or name.startswith("hugepages-")
+
+
+def parse_resource_list(values: Mapping[str, Any] | None) -> Requests:
+    """A ResourceList with its quantities parsed."""
+    return {name: parse_quantity(value) for name, value in (values or {}).items()}
+
+
+def _add(total: Requests, more: Mapping[str, Quantity]) -> None:
+    for name, quantity in more.items():
+        present = total.get(name)
+        total[name] = quantity if present is None else present + quantity
+
+
+def _raise_to(total: Requests, other: Mapping[str, Quantity]) -> None:
+    for name, quantity in other.items():
+        present = total.get(name)
+        if present is None or present < quantity:
+            total[name] = quantity
+
+
+def _statuses(pod: Mapping[str, Any], field: str) -> dict[str, Mapping[str, Any]]:
+    listed = (pod.get("status") or {}).get(field) or ()
+    return {status["name"]: status for status in listed if "name" in status}
+
+
+def _resize_is_infeasible(pod: Mapping[str, Any]) -> bool:
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodResizePending":
+            return bool(condition.get("reason") == "Infeasible")
+    return False
+
+
+def _container(container: Mapping[str, Any], status: Mapping[str, Any] | None, infeasible: bool) -> Requests:
+    """A container's request; during an in-place resize the largest of asked, allocated and actual (KEP-1287)."""
+    asked = parse_resource_list((container.get("resources") or {}).get("requests"))
+    if status is None:
+        return asked
+    actual = parse_resource_list((status.get("resources") or {}).get("requests"))
+    allocated = parse_resource_list(status.get("allocatedResources"))
+    if not actual and not allocated:
+        return asked
+    held: Requests = dict(allocated)
+    _raise_to(held, actual)
+    if infeasible:
+        return {**asked, **held}
+    _raise_to(held, asked)
+    return held
+
+
+def pod_requests(pod: Mapping[str, Any]) -> Requests:
+    """The effective request of a pod for every resource that it names (`pods` is not among them)."""
+    spec = pod.get("spec") or {}
+    infeasible = _resize_is_infeasible(pod)
+    running = _statuses(pod, "containerStatuses")
+    total: Requests = {}
+    for container in spec.get("containers") or ():
+        _add(total, _container(container, running.get(container.get("name")), infeasible))
+    init = spec.get("initContainers")
+    if init:
+        starting = _statuses(pod, "initContainerStatuses")
+        sidecars: Requests = {}
+        peak: Requests = {}
+        for container in init:
+            request = _container(container, starting.get(container.get("name")), infeasible)
+            if container.get("restartPolicy") == "Always":
+                _add(sidecars, request)
+                _raise_to(peak, sidecars)
+            else:
+                beside = dict(sidecars)
+                _add(beside, request)
+                _raise_to(peak, beside)
+        _add(total, sidecars)
+        _raise_to(total, peak)
+    for name, quantity in parse_resource_list((spec.get("resources") or {}).get("requests")).items():
+        if is_pod_level_resource(name):
+            total[name] = quantity
+    _add(total, parse_resource_list(spec.get("overhead")))
+    return total

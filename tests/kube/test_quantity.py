@@ -1,0 +1,123 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.kube.quantity import FORMAT_ERROR, SUFFIX_ERROR, Quantity, parse_quantity
+
+CANONICAL = {
+    "0": "0",
+    "0Ki": "0",
+    "0n": "0",
+    "1": "1",
+    "0.1": "100m",
+    "1000m": "1",
+    "1500m": "1500m",
+    "1.5": "1500m",
+    "100m": "100m",
+    "1Gi": "1Gi",
+    "1024Mi": "1Gi",
+    "1.5Gi": "1536Mi",
+    "0.5Gi": "512Mi",
+    "1000Ki": "1000Ki",
+    "0.5Ki": "512",
+    "1023": "1023",
+    "0.1Mi": "104857600m",
+    "0.05Mi": "52428800m",
+    "1000k": "1M",
+    "1e3": "1e3",
+    "1E3": "1e3",
+    "1e2": "100",
+    "12e6": "12e6",
+    "1e-3": "1e-3",
+    "1E": "1E",
+    "1000P": "1E",
+    "1000E": "1e21",
+    "0.1n": "1n",
+    "1.1n": "2n",
+    "-0.1n": "-1n",
+    "-1.5": "-1500m",
+    "+2": "2",
+    ".5": "500m",
+    "5.": "5",
+    "0001": "1",
+    "81559Mi": "81559Mi",
+    "9999999999Ei": "9223372036854775807",
+    "-1Ki": "-1Ki",
+}
+
+
+@pytest.mark.parametrize("text", CANONICAL)
+def test_prints_as_go_does(text: str) -> None:
+    assert str(parse_quantity(text)) == CANONICAL[text]
+
+
+@pytest.mark.parametrize("text", CANONICAL.values())
+def test_canonical_form_is_stable(text: str) -> None:
+    assert str(parse_quantity(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", " 1", "1 ", "1+1.0M", "aoeu", "1.1.1", "+", "Mi", ".", "-", "1e3.5", "one", "١"])
+def test_malformed(text: str) -> None:
+    with pytest.raises(ValueError) as error:
+        parse_quantity(text)
+    assert str(error.value) == FORMAT_ERROR
+
+
+@pytest.mark.parametrize("text", ["1i", "0.1mi", "1Mie3", "3e", "1KiKi", "1mm", "1e99999"])
+def test_unknown_suffix(text: str) -> None:
+    with pytest.raises(ValueError) as error:
+        parse_quantity(text)
+    assert str(error.value) == SUFFIX_ERROR
+
+
+def test_numbers_of_json() -> None:
+    assert parse_quantity(3) == parse_quantity("3")
+    assert parse_quantity(0.5) == parse_quantity("500m")
+    with pytest.raises(ValueError):
+        parse_quantity(True)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "milli"),
+    [("1", 1, 1000), ("1m", 1, 1), ("1n", 1, 1), ("-1m", -1, -1), ("-1500m", -2, -1500), ("1Gi", 2**30, 2**30 * 1000)],
+)
+def test_integers_round_away_from_zero(text: str, value: int, milli: int) -> None:
+    quantity = parse_quantity(text)
+    assert (quantity.value(), quantity.milli()) == (value, milli)
+
+
+def test_sum_keeps_the_notation_of_the_first() -> None:
+    assert str(parse_quantity("1Gi") + parse_quantity("1Mi")) == "1025Mi"
+    assert str(parse_quantity("0") + parse_quantity("1Gi")) == "1Gi"
+    assert str(parse_quantity("2") - parse_quantity("500m")) == "1500m"
+    assert str(parse_quantity("1Gi") * 3) == "3Gi"
+
+
+def test_equal_amounts_are_one_key() -> None:
+    assert {parse_quantity("1024Mi"), parse_quantity("1Gi")} == {parse_quantity("1Gi")}
+    assert parse_quantity("1Gi").compare(parse_quantity("1G")) == 1
+    assert parse_quantity("1") != "1"
+
+
+SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+@given(st.integers(0, 10**12), st.text("0123456789", max_size=12), st.sampled_from(sorted(SUFFIXES)))
+def test_decimal_parsing_is_exact_or_rounded_up(whole: int, fraction: str, suffix: str) -> None:
+    exact = Fraction(f"{whole}.{fraction or '0'}") * Fraction(10) ** SUFFIXES[suffix]
+    parsed = Fraction(parse_quantity(f"{whole}.{fraction}{suffix}").nano, 10**9)
+    assert exact <= parsed < exact + Fraction(1, 10**9)
+
+
+@given(st.integers(-(2**62), 2**62), st.sampled_from(["DecimalSI", "DecimalExponent"]))
+def test_text_and_back(nano: int, notation: str) -> None:
+    quantity = Quantity(nano, notation)  # type: ignore[arg-type]
+    assert parse_quantity(str(quantity)) == quantity
+
+
+@given(st.integers(-(2**60), 2**60))
+def test_binary_text_and_back(units: int) -> None:
+    quantity = Quantity(units * 10**9, "BinarySI")
+    assert parse_quantity(str(quantity)) == quantity
