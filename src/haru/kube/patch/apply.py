@@ -58,6 +58,7 @@ def server_side_apply(
     holdings = _holdings_before_apply(live, base, api_version, message_type)
     last = holdings.get(owner.identity)
     merged: Obj = merge(base, config, shape)
+    held = wanted - managers.SERVER_OWNED
     holdings[owner.identity] = Holding(owner, last.time if last else now, wanted)
     if last is not None:
         merged = prune(merged, last.fields, _union(holdings), shape)
@@ -67,7 +68,7 @@ def server_side_apply(
     if conflicts and not force:
         raise _conflict_error(conflicts)
     _take(holdings, owner.identity, changed, difference.removed)
-    if changed or difference.removed or last is None or last.fields != wanted or last.owner != owner:
+    if changed or difference.removed or last is None or last.owner != owner or last.fields != held:
         holdings[owner.identity] = Holding(owner, now, wanted)
     return _with_managed_fields(clone(merged), managers.write(holdings))
 

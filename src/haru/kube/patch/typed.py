@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from haru.kube import schema
 from haru.kube.errors import bad_request_error
-from haru.kube.patch.fieldset import EMPTY, FieldSet, SetBuilder, compact, element_text
+from haru.kube.patch.fieldset import FieldSet, SetBuilder, compact, element_text
 from haru.kube.schema import Field, MessageType
 
 Style = Literal["leaf", "object", "map", "keyed", "set", "any"]
@@ -175,7 +175,7 @@ def field_set(value: Any, shape: Shape, path: str = "") -> FieldSet:
         if item is None or not _is_merged(inner, item):
             builder.add(element)
             continue
-        if item == {} or not shape.names(key):
+        if not item or not shape.names(key):
             builder.add(element)
         builder.below(element, field_set(item, inner, f"{path}.{key}"))
     return builder.build()
@@ -315,4 +315,7 @@ def _prune_part(element: str, value: Any, last: FieldSet, keep: FieldSet, shape:
         kept = element in keep.members or (named and element in keep.children)
         if not kept:
             return _Gone
-    return value if below is None else _prune(value, below, keep.children.get(element, EMPTY), shape)
+    if below is None:
+        return value
+    left = _prune(value, below, keep.child(element), shape)
+    return type(value)() if left is _Gone and element in keep.members else left

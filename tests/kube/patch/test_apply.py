@@ -1,0 +1,409 @@
+import copy
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haru.kube.errors import StatusError
+from haru.kube.patch.apply import server_side_apply, track_update
+from haru.kube.patch.fieldset import EMPTY, FieldSet
+from haru.kube.schema import message_type
+
+POD = message_type("io.k8s.api.core.v1.Pod")
+DEPLOYMENT = message_type("io.k8s.api.apps.v1.Deployment")
+SLICE = message_type("io.k8s.api.resource.v1.ResourceSlice")
+
+
+def apply(live, config, manager="a", *, force=False, subresource="", now="t1", message=DEPLOYMENT) -> dict[str, Any]:
+    return server_side_apply(
+        live,
+        config,
+        manager=manager,
+        api_version="apps/v1",
+        force=force,
+        message_type=message,
+        subresource=subresource,
+        now=now,
+    )
+
+
+def update(old, new, manager="u", *, subresource="", now="t1", message=DEPLOYMENT) -> dict[str, Any]:
+    return track_update(
+        old, new, manager=manager, api_version="apps/v1", message_type=message, subresource=subresource, now=now
+    )
+
+
+def body(obj: dict[str, Any]) -> dict[str, Any]:
+    return {**obj, "metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"}}
+
+
+def fields_of(obj: dict[str, Any], manager: str) -> dict[str, Any] | None:
+    for entry in obj["metadata"].get("managedFields", ()):
+        if entry["manager"] == manager:
+            return entry["fieldsV1"]
+    return None
+
+
+def deployment(**spec: Any) -> dict[str, Any]:
+    obj = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "n"}}
+    return {**obj, "spec": spec} if spec else obj
+
+
+def template(*containers: dict[str, Any]) -> dict[str, Any]:
+    return {"spec": {"containers": list(containers)}}
+
+
+def test_create_by_apply() -> None:
+    config = deployment(replicas=2, template=template({"name": "c", "image": "i", "ports": [{"containerPort": 80}]}))
+    config["metadata"]["labels"] = {"app": "x"}
+    created = apply(None, config)
+    assert body(created) == config
+    [entry] = created["metadata"]["managedFields"]
+    assert entry == {
+        "manager": "a",
+        "operation": "Apply",
+        "apiVersion": "apps/v1",
+        "time": "t1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {
+            "f:metadata": {"f:labels": {"f:app": {}}},
+            "f:spec": {
+                "f:replicas": {},
+                "f:template": {
+                    "f:spec": {
+                        "f:containers": {
+                            'k:{"name":"c"}': {
+                                ".": {},
+                                "f:image": {},
+                                "f:name": {},
+                                "f:ports": {
+                                    'k:{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}
+                                },
+                            }
+                        }
+                    }
+                },
+            },
+        },
+    }
+
+
+def test_create_by_update() -> None:
+    obj = deployment(
+        replicas=1,
+        selector={"matchLabels": {"a": "b"}},
+        strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+        template=template({"name": "c", "image": "i"}),
+    )
+    obj["metadata"].update(labels={"app": "x"}, uid="u", generation=1, creationTimestamp="t")
+    created = update(None, obj)
+    assert fields_of(created, "u") == {
+        "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+        "f:spec": {
+            "f:replicas": {},
+            "f:selector": {},
+            "f:strategy": {"f:rollingUpdate": {".": {}, "f:maxSurge": {}}, "f:type": {}},
+            "f:template": {"f:spec": {"f:containers": {'k:{"name":"c"}': {".": {}, "f:image": {}, "f:name": {}}}}},
+        },
+    }
+    assert created["metadata"]["managedFields"][0]["operation"] == "Update"
+
+
+def test_conflict_with_an_updater() -> None:
+    live = update(None, deployment(replicas=1), "m")
+    with pytest.raises(StatusError) as error:
+        apply(live, deployment(replicas=2))
+    assert error.value.code == 409 and error.value.reason == "Conflict"
+    assert error.value.message == 'Apply failed with 1 conflict: conflict with "m" using apps/v1: .spec.replicas'
+    assert error.value.details["causes"] == [
+        {"reason": "FieldManagerConflict", "message": 'conflict with "m" using apps/v1', "field": ".spec.replicas"}
+    ]
+    forced = apply(live, deployment(replicas=2), force=True, now="t2")
+    assert forced["spec"]["replicas"] == 2
+    assert fields_of(forced, "m") is None and fields_of(forced, "a") == {"f:spec": {"f:replicas": {}}}
+
+
+def test_conflicts_with_appliers() -> None:
+    live = apply(None, deployment(replicas=1, paused=True), "b")
+    live = apply(live, deployment(minReadySeconds=3), "c")
+    with pytest.raises(StatusError) as error:
+        apply(live, deployment(replicas=2, paused=False, minReadySeconds=4))
+    assert error.value.message == (
+        'Apply failed with 3 conflicts: conflicts with "b":\n- .spec.paused\n- .spec.replicas\n'
+        'conflicts with "c":\n- .spec.minReadySeconds'
+    )
+
+
+def test_conflict_on_a_subresource_and_in_a_list() -> None:
+    live = {**deployment(template=template({"name": "c", "image": "i"})), "status": {}}
+    live = update(None, live, "m")
+    live = update(live, deployment(replicas=3, **live["spec"]), "hpa", subresource="scale")
+    with pytest.raises(StatusError) as error:
+        apply(live, deployment(replicas=2))
+    assert error.value.message == (
+        'Apply failed with 1 conflict: conflict with "hpa" with subresource "scale" using apps/v1: .spec.replicas'
+    )
+    with pytest.raises(StatusError) as error:
+        apply(live, deployment(template=template({"name": "c", "image": "j"})))
+    assert error.value.details["causes"][0]["field"] == '.spec.template.spec.containers[name="c"].image'
+
+
+def test_equal_values_are_owned_together() -> None:
+    live = apply(None, deployment(replicas=1), "b")
+    live = apply(live, deployment(replicas=1), "a")
+    assert fields_of(live, "a") == fields_of(live, "b")
+    without = apply(live, deployment(), "a", now="t2")
+    assert without["spec"]["replicas"] == 1
+    assert fields_of(without, "a") is None
+    assert "spec" not in apply(without, deployment(), "b")
+
+
+def test_fields_that_were_dropped_from_the_configuration_go() -> None:
+    first = deployment(
+        replicas=1, template=template({"name": "a", "image": "i"}, {"name": "b", "image": "j", "tty": True})
+    )
+    first["metadata"]["labels"] = {"x": "1", "y": "2"}
+    live = apply(None, first)
+    second = deployment(template=template({"name": "b", "image": "j"}))
+    second["metadata"]["labels"] = {"y": "2"}
+    result = apply(live, second)
+    assert body(result) == second
+    assert "labels" not in apply(result, deployment())["metadata"]
+
+
+def test_what_others_set_stays() -> None:
+    live = apply(None, deployment(template=template({"name": "a", "image": "i"})))
+    changed = copy.deepcopy(live)
+    changed["metadata"]["labels"] = {"theirs": "1"}
+    changed["spec"]["template"]["spec"]["containers"].append({"name": "side", "image": "s"})
+    live = update(live, changed, "injector")
+    result = apply(live, deployment(template=template({"name": "a", "image": "new"})))
+    assert result["metadata"]["labels"] == {"theirs": "1"}
+    assert result["spec"]["template"]["spec"]["containers"] == [
+        {"name": "a", "image": "new"},
+        {"name": "side", "image": "s"},
+    ]
+    gone = apply(result, deployment(template=template()))
+    assert [c["name"] for c in gone["spec"]["template"]["spec"]["containers"]] == ["side"]
+
+
+def test_an_unmanaged_object_belongs_to_before_first_apply() -> None:
+    live = deployment(replicas=1)
+    with pytest.raises(StatusError, match='conflict with "before-first-apply" using apps/v1'):
+        apply(live, deployment(replicas=2))
+    assert fields_of(apply(live, deployment(replicas=1)), "before-first-apply") == {"f:spec": {"f:replicas": {}}}
+
+
+@pytest.mark.parametrize(
+    ("live", "applied", "expected"),
+    [("abc", "ac", "abc"), ("abc", "ca", "bca"), ("abc", "dc", "abdc"), ("abc", "cd", "abcd"), ("ab", "zy", "abzy")],
+)
+def test_order_of_list_items(live: str, applied: str, expected: str) -> None:
+    def config(letters: str) -> dict[str, Any]:
+        return deployment(template=template(*({"name": letter} for letter in letters)))
+
+    result = apply(update(None, config(live)), config(applied))
+    assert "".join(c["name"] for c in result["spec"]["template"]["spec"]["containers"]) == expected
+
+
+def test_sets() -> None:
+    config = deployment()
+    config["metadata"]["finalizers"] = ["x/b", "x/a"]
+    live = apply(None, config)
+    assert fields_of(live, "a") == {"f:metadata": {"f:finalizers": {'v:"x/a"': {}, 'v:"x/b"': {}}}}
+    other = deployment()
+    other["metadata"]["finalizers"] = ["x/c"]
+    live = apply(live, other, "b")
+    assert live["metadata"]["finalizers"] == ["x/b", "x/a", "x/c"]
+    assert apply(live, deployment())["metadata"]["finalizers"] == ["x/c"]
+
+
+def test_a_list_may_not_name_an_item_twice() -> None:
+    with pytest.raises(StatusError) as error:
+        apply(None, deployment(template=template({"name": "a"}, {"name": "a"})))
+    assert error.value.code == 400
+    assert error.value.message == '.spec.template.spec.containers: duplicate entries for key [name="a"]'
+    with pytest.raises(StatusError, match="omits its key fields"):
+        apply(None, deployment(template=template({"image": "a"})))
+
+
+def test_managed_fields_may_not_be_applied() -> None:
+    config = deployment()
+    config["metadata"]["managedFields"] = [{"manager": "x"}]
+    with pytest.raises(StatusError, match=r"metadata\.managedFields must be nil"):
+        apply(None, config)
+
+
+def test_status_is_written_through_its_subresource_only() -> None:
+    live = apply(None, deployment(replicas=1))
+    ignored = apply(live, {**deployment(replicas=1), "status": {"replicas": 5}})
+    assert "status" not in ignored
+    written = apply(live, {**deployment(replicas=7), "status": {"replicas": 5}}, "s", subresource="status")
+    assert written["spec"] == {"replicas": 1} and written["status"] == {"replicas": 5}
+    assert fields_of(written, "s") == {"f:status": {"f:replicas": {}}}
+    assert {e.get("subresource") for e in written["metadata"]["managedFields"]} == {None, "status"}
+
+
+def test_updates_take_what_they_change() -> None:
+    live = apply(None, deployment(replicas=1, paused=True), "a", now="t1")
+    changed = copy.deepcopy(live)
+    changed["spec"]["replicas"] = 5
+    live = update(live, changed, "u", now="t2")
+    assert fields_of(live, "a") == {"f:spec": {"f:paused": {}}}
+    assert fields_of(live, "u") == {"f:spec": {"f:replicas": {}}}
+    assert {e["manager"]: e["time"] for e in live["metadata"]["managedFields"]} == {"a": "t1", "u": "t2"}
+    removed = copy.deepcopy(live)
+    del removed["spec"]["replicas"]
+    assert fields_of(update(live, removed, "v"), "u") is None
+
+
+def test_an_update_that_changes_nothing_leaves_the_list_as_it_is() -> None:
+    live = update(None, deployment(replicas=1), now="t1")
+    assert update(live, copy.deepcopy(live), "other", now="t9") == live
+    bare = body(live)
+    assert update(live, bare, "other", now="t9") == live
+    bare["metadata"]["resourceVersion"] = "7"
+    assert update(live, bare, now="t9")["metadata"]["managedFields"] == live["metadata"]["managedFields"]
+
+
+@pytest.mark.parametrize("cleared", [[], [{}]])
+def test_forgetting_all_owners(cleared: list[Any]) -> None:
+    live = update(None, deployment(replicas=1))
+    forgotten = update(live, {**live, "metadata": {**live["metadata"], "managedFields": cleared}})
+    assert "managedFields" not in forgotten["metadata"]
+    again = update(forgotten, {**forgotten, "spec": {"replicas": 2}})
+    assert "managedFields" not in again["metadata"]
+
+
+def test_owners_may_be_edited_on_the_main_resource_only() -> None:
+    live = update(None, deployment(replicas=1), "u")
+    edited = copy.deepcopy(live)
+    edited["metadata"]["managedFields"][0]["manager"] = "renamed"
+    assert fields_of(update(live, edited), "renamed") is not None
+    assert fields_of(update(live, edited, subresource="status"), "renamed") is None
+
+
+def test_nonsense_in_managed_fields_is_forgotten() -> None:
+    live = update(None, deployment(replicas=1), "u")
+    broken = copy.deepcopy(live)
+    broken["metadata"]["managedFields"][0]["fieldsV1"] = {"zzz": {}}
+    assert fields_of(update(live, broken), "u") is not None
+
+
+def test_status_updates_belong_to_the_subresource() -> None:
+    live = update(None, deployment(replicas=1), "u")
+    new = {**live, "status": {"replicas": 1}}
+    assert fields_of(update(live, new, "c"), "c") is None
+    tracked = update(live, new, "c", subresource="status")
+    assert fields_of(tracked, "c") == {"f:status": {"f:replicas": {}}}
+
+
+def test_old_updaters_become_one() -> None:
+    live = update(None, deployment(replicas=0))
+    for number in range(15):
+        new = copy.deepcopy(live)
+        new["metadata"].setdefault("annotations", {})[f"k{number}"] = "v"
+        live = update(live, new, f"m{number:02}", now=f"t{number:02}")
+    managers = [e["manager"] for e in live["metadata"]["managedFields"]]
+    assert len(managers) == 10 and "ancient-changes" in managers and "m14" in managers and "m01" not in managers
+
+
+def test_atomic_lists_are_one_field_and_quick() -> None:
+    device = {
+        "name": "gpu-0",
+        "attributes": {f"a{i}": {"string": "x"} for i in range(15)},
+        "capacity": {"memory": {"value": "1Gi"}},
+    }
+    spec = {
+        "driver": "d",
+        "pool": {"name": "p", "generation": 1},
+        "devices": [{**device, "name": f"gpu-{i}"} for i in range(26)],
+    }
+    old = update(None, {"metadata": {"name": "s"}, "spec": spec}, message=SLICE)
+    assert fields_of(old, "u") == {
+        "f:spec": {"f:devices": {}, "f:driver": {}, "f:pool": {"f:generation": {}, "f:name": {}}}
+    }
+    new = {**old, "spec": {**spec, "devices": [dict(d) for d in spec["devices"]][:-1]}}
+    best = 1.0
+    for _ in range(20):
+        start = time.perf_counter()
+        update(old, new, "v", message=SLICE)
+        best = min(best, time.perf_counter() - start)
+    assert best < 0.0003
+
+
+ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"n":"x"}', 'v:"y"'])
+PATHS = st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple)
+SETS = st.lists(PATHS, max_size=8).map(lambda paths: FieldSet.of(*paths))
+
+
+@given(SETS, SETS, SETS)
+def test_set_algebra(a: FieldSet, b: FieldSet, c: FieldSet) -> None:
+    pa, pb = set(a.paths()), set(b.paths())
+    assert set((a | b).paths()) == pa | pb
+    assert set((a & b).paths()) == pa & pb
+    assert set((a - b).paths()) == pa - pb
+    assert a | b == b | a and a & b == b & a
+    assert (a | b) & c == (a & c) | (b & c)
+    assert (a - b) | (a & b) == a
+    assert a - a == EMPTY and not (a - a)
+    assert set(a.without_subtrees(b).paths()) == {p for p in pa if not any(p[: len(q)] == q for q in pb)}
+
+
+@given(SETS)
+def test_json_form_and_back(a: FieldSet) -> None:
+    assert FieldSet.from_fields_v1(a.to_fields_v1()) == a
+    assert len(list(a.paths())) == len(set(a.paths()))
+
+
+TEXT = st.sampled_from(["x", "y"])
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("abc")}, optional={"image": TEXT, "command": st.lists(TEXT, max_size=2)}
+    ),
+    max_size=3,
+    unique_by=lambda c: c["name"],
+)
+CONFIGS = st.builds(
+    lambda labels, finalizers, containers, optional: {
+        "metadata": {"name": "d", "labels": labels, "finalizers": finalizers},
+        "spec": {**optional, "template": {"spec": {"containers": containers}}},
+    },
+    st.dictionaries(TEXT, TEXT, max_size=2),
+    st.lists(TEXT, unique=True, max_size=2),
+    CONTAINERS,
+    st.fixed_dictionaries({}, optional={"replicas": st.integers(0, 2), "paused": st.booleans()}),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from("abu"), CONFIGS), min_size=1, max_size=4), CONFIGS)
+def test_applying_twice_is_applying_once(history: list[tuple[str, dict[str, Any]]], config: dict[str, Any]) -> None:
+    live: dict[str, Any] | None = None
+    for manager, obj in history:
+        live = update(live, obj, manager) if manager == "u" else apply(live, obj, manager, force=True)
+    before = copy.deepcopy(live)
+    once = apply(live, config, "z", force=True, now="t2")
+    assert apply(once, config, "z", now="t3") == once
+    assert live == before
+    untouched = apply(once, config, "y", now="t4")
+    assert body(untouched) == body(once)
+
+
+@settings(max_examples=60)
+@given(CONFIGS, CONFIGS)
+def test_a_sole_applier_gets_what_it_asks_for(first: dict[str, Any], second: dict[str, Any]) -> None:
+    result = body(apply(apply(None, first), second, now="t2"))
+
+    def tidy(value: Any) -> Any:
+        """Without what is empty: an emptied list or map may stay or go."""
+        if isinstance(value, dict):
+            return {k: t for k, v in value.items() if (t := tidy(v)) not in ({}, [])}
+        return value
+
+    for listed in (result, second):
+        listed["metadata"].get("finalizers", []).sort()
+        listed.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []).sort(key=lambda c: c["name"])
+    assert tidy(result) == tidy(second)

@@ -1,0 +1,99 @@
+import pytest
+
+from haru.kube.errors import StatusError
+from haru.kube.patch.json_patch import apply_json_patch
+from haru.kube.patch.merge_patch import apply_merge_patch
+
+DOC = {"a": {"b": [1, 2, 3], "x/y": "s", "t~u": 1}, "n": None, "flag": True}
+
+
+@pytest.mark.parametrize(
+    ("ops", "expected"),
+    [
+        ([{"op": "add", "path": "/c", "value": {"d": 1}}], {**DOC, "c": {"d": 1}}),
+        ([{"op": "add", "path": "/a/b/-", "value": 4}], {**DOC, "a": {**DOC["a"], "b": [1, 2, 3, 4]}}),
+        ([{"op": "add", "path": "/a/b/1", "value": 9}], {**DOC, "a": {**DOC["a"], "b": [1, 9, 2, 3]}}),
+        ([{"op": "add", "path": "/a/b/3", "value": 9}], {**DOC, "a": {**DOC["a"], "b": [1, 2, 3, 9]}}),
+        ([{"op": "remove", "path": "/a"}], {"n": None, "flag": True}),
+        ([{"op": "replace", "path": "/a/x~1y", "value": "z"}], {**DOC, "a": {**DOC["a"], "x/y": "z"}}),
+        ([{"op": "replace", "path": "/a/t~0u", "value": 2}], {**DOC, "a": {**DOC["a"], "t~u": 2}}),
+        ([{"op": "move", "from": "/n", "path": "/m"}], {"a": DOC["a"], "flag": True, "m": None}),
+        ([{"op": "copy", "from": "/a/b/0", "path": "/one"}], {**DOC, "one": 1}),
+        ([{"op": "test", "path": "/a/b", "value": [1, 2, 3]}], DOC),
+        ([{"op": "test", "path": "/absent", "value": None}], DOC),
+        ([{"op": "replace", "path": "", "value": {"k": 1}}], {"k": 1}),
+        ([], DOC),
+    ],
+)
+def test_operations(ops, expected) -> None:
+    assert apply_json_patch(DOC, ops) == expected
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        {"op": "remove", "path": "/absent"},
+        {"op": "replace", "path": "/absent", "value": 1},
+        {"op": "add", "path": "/a/b/4", "value": 1},
+        {"op": "add", "path": "/a/b/01", "value": 1},
+        {"op": "add", "path": "/a/b/-1", "value": 1},
+        {"op": "add", "path": "/absent/x", "value": 1},
+        {"op": "add", "path": "/flag/x", "value": 1},
+        {"op": "test", "path": "/flag", "value": 1},
+        {"op": "test", "path": "/a/b", "value": [1]},
+        {"op": "move", "from": "/a", "path": "/a/b/c"},
+        {"op": "replace", "path": "", "value": [1]},
+        {"op": "remove", "path": ""},
+    ],
+)
+def test_what_does_not_apply_is_unprocessable(op) -> None:
+    with pytest.raises(StatusError) as error:
+        apply_json_patch(DOC, [{"op": "add", "path": "/first", "value": 1}, op])
+    assert error.value.code == 422
+    assert "first" not in DOC
+
+
+@pytest.mark.parametrize("ops", [{"op": "add"}, ["x"], [{"op": "twist", "path": "/a"}], [{"op": "add", "path": "a"}],
+                                 [{"op": "move", "path": "/a"}], [{"path": "/a"}]])  # fmt: skip
+def test_what_cannot_be_read_is_a_bad_request(ops) -> None:
+    with pytest.raises(StatusError) as error:
+        apply_json_patch(DOC, ops)
+    assert error.value.code == 400
+
+
+def test_too_many_operations() -> None:
+    with pytest.raises(StatusError) as error:
+        apply_json_patch(DOC, [{"op": "test", "path": "/flag", "value": True}] * 10001)
+    assert error.value.code == 413
+    assert error.value.message == "The allowed maximum operations in a JSON patch is 10000, got 10001"
+
+
+def test_the_patch_and_the_object_are_left_alone() -> None:
+    value = {"d": [1]}
+    patched = apply_json_patch(
+        DOC, [{"op": "add", "path": "/c", "value": value}, {"op": "add", "path": "/c/d/-", "value": 2}]
+    )
+    assert patched["c"] == {"d": [1, 2]} and value == {"d": [1]} and "c" not in DOC
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "expected"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+        ({"a": "b"}, {"a": {"c": 1}}, {"a": {"c": 1}}),
+    ],
+)
+def test_merge_patch(target, patch, expected) -> None:
+    assert apply_merge_patch(target, patch) == expected
+
+
+def test_merge_patch_must_be_an_object() -> None:
+    with pytest.raises(StatusError):
+        apply_merge_patch({}, [])  # type: ignore[arg-type]
