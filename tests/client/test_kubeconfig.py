@@ -1,6 +1,5 @@
 import base64
 import datetime
-import os
 from pathlib import Path
 
 import pytest
@@ -129,7 +128,7 @@ def test_in_cluster(tmp_path: Path):
     assert v6.server == "https://[fd00::1]:443"
 
 
-async def test_certificates_are_loaded_and_leave_no_files(tmp_path: Path, monkeypatch):
+def test_certificates_are_loaded_and_leave_no_files(tmp_path: Path, monkeypatch):
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
     begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -144,10 +143,10 @@ async def test_certificates_are_loaded_and_leave_no_files(tmp_path: Path, monkey
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert tls_context(cert, (cert, key_pem)).check_hostname
     assert not tls_context(insecure=True).check_hostname
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
     path = tmp_path / "config"
     path.write_text(
         config(cluster=f"server: https://x\n    certificate-authority-data: {base64.b64encode(cert).decode()}")
     )
-    async with ApiClient.from_kubeconfig(path) as client:
-        assert (client.server, client.namespace) == ("https://x", "default")
+    client = ApiClient.from_kubeconfig(path)
+    assert (client.server, client.namespace) == ("https://x", "default")

@@ -1,0 +1,88 @@
+"""What a server serves: its resources as `Kind`s, custom resources included.
+
+Source: the legacy discovery documents (`/api/v1`, `/apis`, `/apis/<group>/<version>`), which every server has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from haru.client.api import ApiClient, Obj
+from haru.kube import kinds
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+
+
+async def _document(client: ApiClient, path: str) -> Obj | None:
+    status, _, body = await client.raw("GET", path)
+    if status == 404:
+        return None
+    if status != 200:
+        raise StatusError(status, "Unknown", f"discovery: GET {path}: the server answered {status}")
+    document: Obj = orjson.loads(body)
+    return document
+
+
+async def served_group_versions(client: ApiClient) -> list[tuple[str, str]]:
+    """Every (group, version) that is served, the preferred version of a group first."""
+    found = [("", "v1")]
+    groups = await _document(client, "/apis") or {}
+    for group in groups.get("groups") or ():
+        preferred = (group.get("preferredVersion") or {}).get("version")
+        versions = [entry["version"] for entry in group.get("versions") or ()]
+        versions.sort(key=lambda version: version != preferred)
+        found += [(group["name"], version) for version in versions]
+    return found
+
+
+async def resources_of(client: ApiClient, group: str, version: str) -> list[Kind]:
+    """The resources of one group and version; nothing where it is not served."""
+    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    document = await _document(client, path) or {}
+    entries = document.get("resources") or []
+    plain = [entry for entry in entries if "/" not in entry["name"]]
+    below: dict[str, list[str]] = {}
+    for entry in entries:
+        name, slash, subresource = entry["name"].partition("/")
+        if slash:
+            below.setdefault(name, []).append(subresource)
+    return [_kind(group, version, entry, below.get(entry["name"], [])) for entry in plain]
+
+
+def _kind(group: str, version: str, entry: Mapping[str, Any], subresources: list[str]) -> Kind:
+    known = kinds.lookup(group, version, entry["name"])
+    if known is not None:
+        return known
+    verbs = tuple(entry.get("verbs") or ())
+    return Kind(
+        group=group,
+        version=version,
+        kind=entry["kind"],
+        plural=entry["name"],
+        singular=entry.get("singularName") or entry["kind"].lower(),
+        namespaced=bool(entry.get("namespaced")),
+        short_names=tuple(entry.get("shortNames") or ()),
+        categories=tuple(entry.get("categories") or ()),
+        verbs=verbs,
+        subresources=tuple(subresources),
+        storage_version=version,
+        type_name="",
+        virtual=verbs == ("create",),
+    )
+
+
+async def served_kinds(client: ApiClient) -> list[Kind]:
+    """Each resource once, in the preferred version of its group (else the first version that has it)."""
+    found: dict[tuple[str, str], Kind] = {}
+    for group, version in await served_group_versions(client):
+        for kind in await resources_of(client, group, version):
+            found.setdefault((kind.group, kind.plural), kind)
+    return list(found.values())
+
+
+async def is_served(client: ApiClient, kind: Kind) -> bool:
+    """Whether the server has this resource in this very version."""
+    return any(found.plural == kind.plural for found in await resources_of(client, kind.group, kind.version))

@@ -1,0 +1,202 @@
+"""What controllers have in common: informers, a work queue, and writes that are seen at once.
+
+A controller declares which kinds it `needs`, asks for informers when it is made, lets their handlers note keys, and
+brings one key at a time into line in `sync`. It keeps nothing that it could not learn again from the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ClassVar, TypeVar
+
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.client.informer import Informer, SharedInformers
+from haru.client.workqueue import WorkQueue
+from haru.controllers.objects import Obj
+from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import Kind
+from haru.kube.meta import name_of, namespace_of, uid_of
+from haru.kube.names import format_time
+
+log = logging.getLogger("haru.controllers")
+T = TypeVar("T")
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Context:
+    """What every controller of one manager shares."""
+
+    client: ApiClient
+    informers: SharedInformers
+    gates: FeatureGates
+    now: Callable[[], datetime] = _utc_now
+    served: frozenset[tuple[str, str, str]] | None = None
+    """(group, version, plural) of what the server has; None: everything."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def serves(self, kind: Kind) -> bool:
+        """Whether the server has the kind."""
+        return self.served is None or (kind.group, kind.version, kind.plural) in self.served
+
+
+class Controller:
+    """One control loop."""
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[Kind, ...]] = ()
+    workers: ClassVar[int] = 5
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.client = context.client
+        self.gates = context.gates
+        self.now = context.now
+        self.queue: WorkQueue[str] = WorkQueue(self.name)
+        self.events = EventRecorder(context.client, self.name, now=context.now)
+        self._used: list[Informer] = []
+
+    @classmethod
+    def enabled(cls, context: Context) -> bool:
+        """Whether the gates and the server allow this controller to run."""
+        return all(context.serves(kind) for kind in cls.needs)
+
+    def informer(self, kind: Kind) -> Informer:
+        """The shared informer of a kind; `run` waits for its first list."""
+        informer = self.context.informers.get(kind)
+        self._used.append(informer)
+        return informer
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        for informer in self._used:
+            await informer.wait_synced()
+        log.info("%s: started", self.name)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in self.background():
+                    group.create_task(task(), name=f"{self.name} background")
+                group.create_task(self.queue.run(self.sync, self.workers), name=self.name)
+        finally:
+            await self.events.close()
+
+    def background(self) -> Iterable[Callable[[], Any]]:
+        """Coroutine functions that run beside the queue's workers."""
+        return ()
+
+    async def sync(self, key: str) -> float | None:
+        """Bring one key into line; answers after how many seconds it wants to look again."""
+        raise NotImplementedError
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def timestamp(self) -> str:
+        """Now, as metav1.Time."""
+        return format_time(self.now())
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    async def create(self, informer: Informer, obj: Obj) -> Obj:
+        """Create; the informer knows it when this returns."""
+        created = await self.client.create(informer.kind, obj)
+        informer.observe(created)
+        return created
+
+    async def update(self, informer: Informer, obj: Obj, subresource: str = "") -> Obj:
+        """Replace if nobody wrote in between; the informer knows the result when this returns."""
+        updated = await self.client.update(informer.kind, obj, subresource)
+        informer.observe(updated)
+        return updated
+
+    async def update_status(self, informer: Informer, obj: Obj, status: Obj) -> Obj:
+        """Replace the status, unless it stands so already."""
+        if (obj.get("status") or {}) == status:
+            return obj
+        return await self.update(informer, {**obj, "status": status}, "status")
+
+    async def patch(self, informer: Informer, obj: Obj, patch: Obj, **options: Any) -> Obj:
+        """Patch this very object (by uid)."""
+        metadata = {**(patch.get("metadata") or {}), "uid": uid_of(obj)}
+        body = {**patch, "metadata": metadata}
+        patched = await self.client.patch(informer.kind, name_of(obj), body, namespace_of(obj), **options)
+        informer.observe(patched)
+        return patched
+
+    async def delete(self, informer: Informer, obj: Obj, **options: Any) -> bool:
+        """Delete this very object; False if it was gone already."""
+        try:
+            answer = await self.client.delete(
+                informer.kind, name_of(obj), namespace_of(obj), uid=uid_of(obj), **options
+            )
+        except StatusError as error:
+            if error.code == 404 or (error.code == 409 and error.reason == "Conflict"):
+                # Not there, or another object of that name: this one is gone.
+                informer.observe_deleted(obj)
+                return False
+            raise
+        informer.observe_deleted(obj, answer)
+        return True
+
+    async def remove_finalizer(self, informer: Informer, obj: Obj, finalizer: str) -> None:
+        """Take one finalizer off this very object; gone objects are fine."""
+        finalizers = (obj["metadata"].get("finalizers") or []).copy()
+        if finalizer not in finalizers:
+            return
+        finalizers.remove(finalizer)
+        metadata = {"finalizers": finalizers or None, "resourceVersion": obj["metadata"].get("resourceVersion")}
+        try:
+            await self.patch(informer, obj, {"metadata": metadata})
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            informer.observe_deleted(obj)
+
+    async def live(self, kind: Kind, name: str, namespace: str = "") -> Obj | None:
+        """The object as the server has it now, past any cache."""
+        try:
+            return await self.client.get(kind, name, namespace)
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
+
+async def slow_start(count: int, action: Callable[[int], Awaitable[None]], first: int = 1) -> int:
+    """Call `action(i)` for each i below `count`, in batches that double while all succeed; how many succeeded.
+
+    After a batch with a failure nothing more is begun and the first failure is raised: a quota that refuses all pods
+    costs one request, not a thousand.
+    """
+    done, batch = 0, first
+    while done < count:
+        size = min(batch, count - done)
+        results = await asyncio.gather(*(action(done + i) for i in range(size)), return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        done += size - len(failures)
+        if failures:
+            raise failures[0]
+        batch *= 2
+    return done
+
+
+async def bounded(items: Iterable[T], action: Callable[[T], Awaitable[Any]], limit: int = 20) -> None:
+    """Call `action` for each item, at most `limit` at a time; the first failure is raised after all have ended."""
+    semaphore = asyncio.Semaphore(limit)
+
+    async def one(item: T) -> None:
+        async with semaphore:
+            await action(item)
+
+    results = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

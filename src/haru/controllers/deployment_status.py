@@ -1,0 +1,145 @@
+"""The status of a Deployment: counts, and the conditions that `kubectl rollout status` reads (pure).
+
+Source: apps/v1 Deployment, conditions Available, Progressing and ReplicaFailure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from haru.controllers.rollout import Limits, status_of, total
+from haru.kube.meta import get_condition, name_of
+from haru.kube.names import format_time, parse_time
+
+Obj = dict[str, Any]
+
+_NO_DEADLINE = 2**31 - 1
+
+
+def counts(deployment: Mapping[str, Any], new: Obj | None, replica_sets: Sequence[Obj]) -> Obj:
+    """The status without its conditions."""
+    available, replicas = total(replica_sets, "availableReplicas"), total(replica_sets, "replicas")
+    wanted = total(replica_sets)
+    numbers = {
+        "observedGeneration": deployment["metadata"].get("generation", 0),
+        "replicas": replicas,
+        "updatedReplicas": status_of(new, "replicas") if new else 0,
+        "readyReplicas": total(replica_sets, "readyReplicas"),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, wanted - available),
+    }
+    status: Obj = {key: number for key, number in numbers.items() if number}
+    collisions = (deployment.get("status") or {}).get("collisionCount")
+    if collisions is not None:
+        status["collisionCount"] = collisions
+    return status
+
+
+def with_condition(conditions: Sequence[Obj], type: str, status: str, reason: str, message: str, now: str) -> list[Obj]:
+    """The conditions with one set; times move only when something did."""
+    old = get_condition(conditions, type)
+    if old is not None and (old["status"], old.get("reason"), old.get("message")) == (status, reason, message):
+        return list(conditions)
+    since = old["lastTransitionTime"] if old is not None and old["status"] == status else now
+    new = {
+        "type": type,
+        "status": status,
+        "lastUpdateTime": now,
+        "lastTransitionTime": since,
+        "reason": reason,
+        "message": message,
+    }
+    return [*(c for c in conditions if c["type"] != type), new]
+
+
+def is_complete(deployment: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """All wanted pods are of the new template and available, and no other pod is left."""
+    wanted = deployment["spec"].get("replicas", 1)
+    fields = ("updatedReplicas", "replicas", "availableReplicas")
+    return all(status.get(field, 0) == wanted for field in fields)
+
+
+def has_progressed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Something moved towards completion since the last status."""
+
+    def outdated(status: Mapping[str, Any]) -> int:
+        return int(status.get("replicas", 0)) - int(status.get("updatedReplicas", 0))
+
+    grown = any(
+        new.get(field, 0) > old.get(field, 0) for field in ("updatedReplicas", "readyReplicas", "availableReplicas")
+    )
+    return grown or outdated(new) < outdated(old)
+
+
+def conditions(
+    deployment: Mapping[str, Any],
+    status: Mapping[str, Any],
+    new: Obj | None,
+    replica_sets: Sequence[Obj],
+    now: datetime,
+) -> tuple[list[Obj], float | None]:
+    """The conditions that go with `status`, and in how many seconds the progress deadline strikes."""
+    old_status = deployment.get("status") or {}
+    stamp = format_time(now)
+    result = list(old_status.get("conditions") or ())
+    available = status.get("availableReplicas", 0) >= Limits.of(deployment).min_available
+    result = with_condition(
+        result,
+        "Available",
+        "True" if available else "False",
+        "MinimumReplicasAvailable" if available else "MinimumReplicasUnavailable",
+        f"Deployment {'has' if available else 'does not have'} minimum availability.",
+        stamp,
+    )
+    result, due = _progressing(deployment, status, new, result, now)
+    failures = [get_condition(rs, "ReplicaFailure") for rs in replica_sets]
+    failure = next((f for f in failures if f is not None and f["status"] == "True"), None)
+    if failure is None:
+        result = [c for c in result if c["type"] != "ReplicaFailure"]
+    else:
+        result = with_condition(
+            result, "ReplicaFailure", "True", failure.get("reason", ""), failure.get("message", ""), stamp
+        )
+    return result, due
+
+
+def _progressing(
+    deployment: Mapping[str, Any], status: Mapping[str, Any], new: Obj | None, result: list[Obj], now: datetime
+) -> tuple[list[Obj], float | None]:
+    deadline = deployment["spec"].get("progressDeadlineSeconds")
+    stamp = format_time(now)
+    old_status = deployment.get("status") or {}
+    current = get_condition(result, "Progressing")
+    if deadline is None or deadline == _NO_DEADLINE:
+        return [c for c in result if c["type"] != "Progressing"], None
+    if deployment["spec"].get("paused"):
+        return with_condition(result, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", stamp), None
+    what = f'ReplicaSet "{name_of(new)}"' if new else f'Deployment "{name_of(deployment)}"'
+    if current is not None and current.get("reason") == "DeploymentPaused":
+        result = with_condition(result, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", stamp)
+        current = get_condition(result, "Progressing")
+    was_complete = current is not None and current.get("reason") == "NewReplicaSetAvailable"
+    if is_complete(deployment, status) and new is not None:
+        message = f"{what} has successfully progressed."
+        return with_condition(result, "Progressing", "True", "NewReplicaSetAvailable", message, stamp), None
+    if was_complete and status.get("updatedReplicas") == old_status.get("updatedReplicas"):
+        return result, None  # a finished rollout that lost a pod has not begun anew
+    if current is None or has_progressed(old_status, status):
+        if current is None and new is not None:
+            reason, message = "NewReplicaSetCreated", f'Created new replica set "{name_of(new)}"'
+        else:
+            reason, message = "ReplicaSetUpdated", f"{what} is progressing."
+        result = _refreshed(with_condition(result, "Progressing", "True", reason, message, stamp), stamp)
+        return result, float(deadline)
+    since = parse_time(current.get("lastUpdateTime") or current["lastTransitionTime"])
+    remaining = (since + timedelta(seconds=deadline) - now).total_seconds()
+    if remaining > 0:
+        return result, remaining
+    message = f"{what} has timed out progressing."
+    return with_condition(result, "Progressing", "False", "ProgressDeadlineExceeded", message, stamp), None
+
+
+def _refreshed(conditions: list[Obj], stamp: str) -> list[Obj]:
+    return [{**c, "lastUpdateTime": stamp} if c["type"] == "Progressing" else c for c in conditions]

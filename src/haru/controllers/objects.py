@@ -1,0 +1,93 @@
+"""The kinds that controllers work on, and what they ask of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from haru.kube import kinds
+from haru.kube.kinds import Kind
+from haru.kube.meta import controller_of, get_condition, is_being_deleted, namespace_of
+from haru.kube.names import parse_time
+
+Obj = dict[str, Any]
+
+
+def _kind(group: str, version: str, plural: str) -> Kind:
+    kind = kinds.lookup(group, version, plural)
+    if kind is None:
+        raise LookupError(f"the table of kinds lacks {plural} of {group or 'core'}/{version}")
+    return kind
+
+
+PODS = _kind("", "v1", "pods")
+NODES = _kind("", "v1", "nodes")
+NAMESPACES = _kind("", "v1", "namespaces")
+SERVICE_ACCOUNTS = _kind("", "v1", "serviceaccounts")
+LEASES = _kind("coordination.k8s.io", "v1", "leases")
+DEPLOYMENTS = _kind("apps", "v1", "deployments")
+REPLICA_SETS = _kind("apps", "v1", "replicasets")
+STATEFUL_SETS = _kind("apps", "v1", "statefulsets")
+JOBS = _kind("batch", "v1", "jobs")
+DISRUPTION_BUDGETS = _kind("policy", "v1", "poddisruptionbudgets")
+CLAIMS = _kind("resource.k8s.io", "v1", "resourceclaims")
+CLAIM_TEMPLATES = _kind("resource.k8s.io", "v1", "resourceclaimtemplates")
+SLICES = _kind("resource.k8s.io", "v1", "resourceslices")
+TAINT_RULES = _kind("resource.k8s.io", "v1beta2", "devicetaintrules")
+WORKLOADS = _kind("scheduling.k8s.io", "v1alpha2", "workloads")
+POD_GROUPS = _kind("scheduling.k8s.io", "v1alpha2", "podgroups")
+
+
+def phase_of(pod: Mapping[str, Any]) -> str:
+    """`status.phase`; a pod without one is Pending."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def is_terminal(pod: Mapping[str, Any]) -> bool:
+    """The pod has Succeeded or Failed: it never runs again."""
+    return phase_of(pod) in ("Succeeded", "Failed")
+
+
+def is_active(pod: Mapping[str, Any]) -> bool:
+    """The pod runs or will run: neither terminal nor being deleted."""
+    return not is_terminal(pod) and not is_being_deleted(pod)
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """The pod's Ready condition is True."""
+    condition = get_condition(pod, "Ready")
+    return condition is not None and condition.get("status") == "True"
+
+
+def available_in(pod: Mapping[str, Any], min_ready_seconds: int, now: datetime) -> float | None:
+    """Seconds until a ready pod counts as available: 0 if it does, None if it is not ready."""
+    condition = get_condition(pod, "Ready")
+    if condition is None or condition.get("status") != "True":
+        return None
+    since = condition.get("lastTransitionTime")
+    if not min_ready_seconds or not since:
+        return 0.0
+    return max(0.0, (parse_time(since) + timedelta(seconds=min_ready_seconds) - now).total_seconds())
+
+
+def node_of(pod: Mapping[str, Any]) -> str:
+    """The node that the pod is bound to, or an empty text."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def by_controller(obj: Mapping[str, Any]) -> Iterable[str]:
+    """An informer's index `controller`: the uid of the managing owner."""
+    owner = controller_of(obj)
+    return [owner["uid"]] if owner else []
+
+
+def by_orphan_namespace(obj: Mapping[str, Any]) -> Iterable[str]:
+    """An informer's index `orphan`: the namespace of an object that nobody manages."""
+    return [] if controller_of(obj) or is_being_deleted(obj) else [namespace_of(obj)]
+
+
+def by_node(pod: Mapping[str, Any]) -> Iterable[str]:
+    """An informer's index `node`: where the pod is bound to."""
+    node = node_of(pod)
+    return [node] if node else []

@@ -1,0 +1,200 @@
+"""replicaset-controller: as many running pods as wanted, made from the template.
+
+Pods that match and belong to nobody are adopted. Missing pods are created in growing batches; surplus ones are deleted,
+those first that are missed least.
+Source: apps/v1 ReplicaSet; the order of deletion follows its documentation (and KEP-2255, pod deletion cost).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from haru.client.informer import object_key
+from haru.controllers.base import Context, Controller, bounded, slow_start
+from haru.controllers.objects import (
+    PODS,
+    REPLICA_SETS,
+    Obj,
+    available_in,
+    is_active,
+    is_ready,
+    is_terminal,
+    node_of,
+    phase_of,
+)
+from haru.controllers.ownership import add_ownership_indexes, claim
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.kube.meta import (
+    annotations_of,
+    controller_of,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_reference,
+    set_condition,
+)
+from haru.kube.selectors import label_selector_from
+
+BURST = 500
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+def pod_from_template(owner: Obj, kind: Kind, template: Mapping[str, Any]) -> Obj:
+    """A pod to create for a workload object, named after it."""
+    given = template.get("metadata") or {}
+    metadata: Obj = {
+        "generateName": f"{name_of(owner)}-",
+        "namespace": namespace_of(owner),
+        "ownerReferences": [owner_reference(owner, kind)],
+    }
+    for part in ("labels", "annotations", "finalizers"):
+        if given.get(part):
+            metadata[part] = copy.deepcopy(given[part])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy.deepcopy(template.get("spec") or {})}
+
+
+def _deletion_cost(pod: Mapping[str, Any]) -> int:
+    try:
+        return int(annotations_of(pod).get(_DELETION_COST, "0"))
+    except ValueError:
+        return 0
+
+
+def _restarts(pod: Mapping[str, Any]) -> int:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return sum(status.get("restartCount", 0) for status in statuses)
+
+
+def deletion_order(pods: Sequence[Obj]) -> list[Obj]:
+    """The pods, those first whose loss matters least."""
+    on_node = Counter(node_of(pod) for pod in pods)
+    # Newest first; sorting is stable, so this decides only between equals.
+    newest = sorted(pods, key=lambda pod: pod["metadata"].get("creationTimestamp") or "", reverse=True)
+
+    def rank(pod: Obj) -> tuple[Any, ...]:
+        phases = {"Pending": 0, "Unknown": 1}
+        return (
+            bool(node_of(pod)),
+            phases.get(phase_of(pod), 2),
+            is_ready(pod),
+            _deletion_cost(pod),
+            -on_node[node_of(pod)],
+            -_restarts(pod),
+        )
+
+    return sorted(newest, key=rank)
+
+
+class ReplicaSetController(Controller):
+    """Keeps the number of pods of each ReplicaSet."""
+
+    name: ClassVar[str] = "replicaset-controller"
+    needs: ClassVar[tuple[Kind, ...]] = (REPLICA_SETS,)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.sets = self.informer(REPLICA_SETS)
+        self.pods = self.informer(PODS)
+        add_ownership_indexes(self.pods)
+        self.sets.add_index("namespace", lambda obj: [namespace_of(obj)])
+        self.sets.add_handler(self._changed, lambda _, new: self._changed(new))
+        self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
+
+    def _changed(self, replica_set: Obj) -> None:
+        self.queue.add(object_key(replica_set))
+
+    def _pod_changed(self, pod: Obj) -> None:
+        owner = controller_of(pod)
+        if owner is not None:
+            if owner.get("kind") == REPLICA_SETS.kind:
+                self.queue.add(f"{namespace_of(pod)}/{owner['name']}")
+            return
+        for replica_set in self.sets.by_index("namespace", namespace_of(pod)):
+            selector = label_selector_from(replica_set["spec"].get("selector"))
+            if not selector.empty and selector.matches(labels_of(pod)):
+                self._changed(replica_set)
+
+    def _pod_updated(self, old: Obj, new: Obj) -> None:
+        if controller_of(old) != controller_of(new):
+            self._pod_changed(old)
+        self._pod_changed(new)
+
+    async def sync(self, key: str) -> float | None:
+        """Bring one ReplicaSet into line."""
+        namespace, _, name = key.partition("/")
+        replica_set = self.sets.get(name, namespace)
+        if replica_set is None:
+            return None
+        selector = label_selector_from(replica_set["spec"].get("selector"))
+        if selector.empty:
+            return None
+        pods = await claim(self, self.sets, replica_set, self.pods, selector)
+        failure: Exception | None = None
+        if not is_being_deleted(replica_set):
+            try:
+                await self._manage(replica_set, [pod for pod in pods if is_active(pod)])
+            except (StatusError, OSError) as error:
+                failure = error
+        pods = self.pods.by_index("controller", replica_set["metadata"]["uid"])
+        replica_set = self.sets.get(name, namespace) or replica_set
+        again = await self._write_status(replica_set, [pod for pod in pods if not is_terminal(pod)], failure)
+        if failure is not None:
+            raise failure
+        return again
+
+    async def _manage(self, replica_set: Obj, active: Sequence[Obj]) -> None:
+        wanted = replica_set["spec"].get("replicas", 1)
+        if len(active) < wanted:
+            body = pod_from_template(replica_set, REPLICA_SETS, replica_set["spec"]["template"])
+
+            async def create(_: int) -> None:
+                await self._create(replica_set, body)
+
+            await slow_start(min(wanted - len(active), BURST), create)
+        elif len(active) > wanted:
+            surplus = deletion_order(active)[: min(len(active) - wanted, BURST)]
+            await bounded(surplus, lambda pod: self._delete(replica_set, pod))
+
+    async def _create(self, replica_set: Obj, body: Obj) -> None:
+        try:
+            created = await self.create(self.pods, body)
+        except StatusError as error:
+            self.events.event(replica_set, "Warning", "FailedCreate", f"Error creating: {error}")
+            raise
+        self.events.event(replica_set, "Normal", "SuccessfulCreate", f"Created pod: {name_of(created)}")
+
+    async def _delete(self, replica_set: Obj, pod: Obj) -> None:
+        if await self.delete(self.pods, pod):
+            self.events.event(replica_set, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+
+    async def _write_status(self, replica_set: Obj, pods: Sequence[Obj], failure: Exception | None) -> float | None:
+        spec = replica_set["spec"]
+        template_labels = ((spec["template"].get("metadata") or {}).get("labels") or {}).items()
+        min_ready, now = spec.get("minReadySeconds") or 0, self.now()
+        active = [pod for pod in pods if is_active(pod)]
+        until_available = [available_in(pod, min_ready, now) for pod in active]
+        waits = [wait for wait in until_available if wait]
+        counts = {
+            "fullyLabeledReplicas": sum(template_labels <= labels_of(pod).items() for pod in active),
+            "readyReplicas": sum(wait is not None for wait in until_available),
+            "availableReplicas": sum(wait == 0 for wait in until_available),
+            "observedGeneration": replica_set["metadata"].get("generation", 0),
+        }
+        old = replica_set.get("status") or {}
+        status: Obj = {"replicas": len(active), **{k: v for k, v in counts.items() if v}}
+        conditions = [c for c in old.get("conditions") or () if c["type"] != "ReplicaFailure"]
+        if failure is not None:
+            reason = "FailedCreate" if len(active) < spec.get("replicas", 1) else "FailedDelete"
+            new = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": str(failure)}
+            conditions = set_condition(old.get("conditions"), new, self.timestamp())
+        if conditions:
+            status["conditions"] = conditions
+        if "terminatingReplicas" in old:
+            status["terminatingReplicas"] = len(pods) - len(active)
+        await self.update_status(self.sets, replica_set, status)
+        return min(waits) if waits else None
