@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -12,20 +11,6 @@ from haru.engine.groups import Options
 from haru.kube.gates import FeatureGates
 from haru.scheduler.loop import SchedulerConfig
 
-# The optional behaviours of the allocator by the gate that switches each; what is not named here is `DRA` + name.
-_GATE_OF = {"device_binding_and_status": ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")}
-
-
-def engine_features(gates: FeatureGates) -> Features:
-    """The allocator's features as the gates have them."""
-    values: dict[str, bool] = {}
-    for field in dataclasses.fields(Features):
-        camel = "".join(part.capitalize() for part in field.name.split("_"))
-        names = _GATE_OF.get(field.name) or (f"DRA{camel}",)
-        values[field.name] = all(gates.enabled(name) for name in names)
-    return Features(**values)
-
-
 def scheduler_config(
     gates: FeatureGates,
     scheduler_names: Iterable[str],
@@ -34,7 +19,7 @@ def scheduler_config(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> SchedulerConfig:
     """A scheduler for these names. The n-th decision breaks ties with `seed` + n."""
-    features = engine_features(gates)
+    features = Features.from_gates(gates.all())
 
     def options(number: int) -> Options:
         return Options(

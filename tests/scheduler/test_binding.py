@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from haru.engine.decision import ClaimAllocation, MemberDecision, PodKey, Reservation
+from haru.kube.errors import StatusError, conflict_error, not_found_error
+from haru.scheduler.binding import (
+    FINALIZER,
+    Binder,
+    BindingError,
+    OutcomeUnknownError,
+    PodGoneError,
+    claim_writes,
+    reserved_claim,
+)
+
+Obj = dict[str, Any]
+ALLOCATION: Obj = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "n1", "device": "gpu-0"}]}}
+OTHER: Obj = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "n1", "device": "gpu-1"}]}}
+
+
+def consumer(name: str) -> Obj:
+    return {"resource": "pods", "name": name, "uid": f"uid-{name}"}
+
+
+def member(name: str, claim: str = "c", allocation: Obj | None = ALLOCATION) -> MemberDecision:
+    key = PodKey("ns", name, f"uid-{name}")
+    if allocation is None:
+        reservation = Reservation("ns", claim, f"uid-{claim}", consumer(name))
+        return MemberDecision(key, "scheduled", "n1", reservations=(reservation,))
+    made = ClaimAllocation("ns", claim, f"uid-{claim}", allocation, consumer(name))
+    return MemberDecision(key, "scheduled", "n1", allocations=(made,))
+
+
+def claim(name: str = "c", **status: Any) -> Obj:
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1"},
+        "status": status,
+    }
+
+
+class FakeApi:
+    """Objects with revisions; `faults` are raised, one a call, by the verbs they name."""
+
+    def __init__(self, *claims: Obj, pods: tuple[Obj, ...] = ()) -> None:
+        self.claims = {c["metadata"]["name"]: c for c in claims}
+        self.pods = {p["metadata"]["name"]: p for p in pods}
+        self.faults: dict[str, list[Exception]] = {}
+        self.bound: dict[str, str] = {}
+        self.calls: list[str] = []
+
+    def _fault(self, verb: str) -> None:
+        self.calls.append(verb)
+        if self.faults.get(verb):
+            raise self.faults[verb].pop(0)
+
+    async def get(self, kind: Any, name: str, namespace: str = "") -> Obj:
+        self._fault("get")
+        known = self.pods if kind.plural == "pods" else self.claims
+        if name not in known:
+            raise not_found_error(kind.group, kind.plural, name)
+        return copy.deepcopy(known[name])
+
+    async def update(self, kind: Any, obj: Obj, subresource: str = "") -> Obj:
+        self._fault("update")
+        return self._store(obj, "metadata")
+
+    async def update_status(self, kind: Any, obj: Obj) -> Obj:
+        self._fault("update_status")
+        return self._store(obj, "status")
+
+    def _store(self, obj: Obj, part: str) -> Obj:
+        known = self.claims[obj["metadata"]["name"]]
+        if known["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
+            raise conflict_error("resource.k8s.io", "resourceclaims", obj["metadata"]["name"])
+        known = copy.deepcopy(known)
+        known[part] = copy.deepcopy(obj[part])
+        known["metadata"]["resourceVersion"] = str(int(obj["metadata"]["resourceVersion"]) + 1)
+        self.claims[obj["metadata"]["name"]] = known
+        return copy.deepcopy(known)
+
+    async def create_subresource(self, kind: Any, name: str, subresource: str, obj: Obj, namespace: str = "") -> Obj:
+        self._fault("bind")
+        self.bound[name] = obj["target"]["name"]
+        return {}
+
+    async def patch(self, kind: Any, name: str, patch: Obj, *_: Any) -> Obj:
+        self._fault("patch")
+        return {}
+
+
+async def no_sleep(_: float) -> None:
+    return None
+
+
+def binder(api: FakeApi, cached: Obj | None = None) -> Binder:
+    return Binder(api, lambda path: cached, lambda: "2026-11-20T10:00:00Z", no_sleep)  # type: ignore[arg-type]
+
+
+def test_one_write_per_claim_with_every_consumer() -> None:
+    writes = claim_writes([member("a"), member("b", allocation=None), member("c", claim="other")])
+    assert set(writes) == {"ns/c", "ns/other"}
+    assert [c["name"] for c in writes["ns/c"].consumers] == ["a", "b"]
+    assert writes["ns/c"].allocation is ALLOCATION
+
+
+async def test_a_claim_is_protected_allocated_and_reserved() -> None:
+    api = FakeApi(claim())
+    assert await binder(api, claim()).reserve([member("a")], nominate=False) == {}
+    stored = api.claims["c"]
+    assert stored["metadata"]["finalizers"] == [FINALIZER]
+    assert stored["status"]["allocation"]["devices"] == ALLOCATION["devices"]
+    assert stored["status"]["allocation"]["allocationTimestamp"] == "2026-11-20T10:00:00Z"
+    assert stored["status"]["reservedFor"] == [consumer("a")]
+    assert api.calls == ["update", "update_status"]
+
+
+async def test_a_stale_cache_is_a_conflict_that_is_cleared_up_by_reading() -> None:
+    newer = claim()
+    newer["metadata"]["resourceVersion"] = "7"
+    api = FakeApi(newer)
+    assert await binder(api, claim()).reserve([member("a")], nominate=False) == {}
+    assert api.calls == ["update", "get", "update", "update_status"]
+
+
+async def test_writing_again_what_is_there_costs_nothing() -> None:
+    api = FakeApi(claim())
+    await binder(api).reserve([member("a")], nominate=False)
+    api.calls.clear()
+    assert await binder(api).reserve([member("a")], nominate=False) == {}
+    assert api.calls == ["get"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "problem"),
+    [
+        (claim(allocation=OTHER), "got allocated elsewhere"),
+        ({**claim(), "metadata": {**claim()["metadata"], "uid": "another"}}, "was replaced"),
+        ({**claim(), "metadata": {**claim()["metadata"], "deletionTimestamp": "x"}}, "got deleted"),
+        (None, "got deleted in the meantime"),
+    ],
+)
+async def test_a_claim_that_cannot_be_had_fails_its_pods_only(stored: Obj | None, problem: str) -> None:
+    api = FakeApi(*([stored] if stored else []), claim("fine"))
+    failures = await binder(api).reserve([member("a"), member("b", "fine")], nominate=False)
+    assert [key.name for key in failures] == ["a"]
+    assert problem in str(next(iter(failures.values())))
+
+
+def test_joining_a_claim_that_lost_its_allocation_is_refused() -> None:
+    [write] = claim_writes([member("a", allocation=None)]).values()
+    with pytest.raises(BindingError, match="lost its allocation"):
+        reserved_claim(claim(), write, None)
+
+
+async def test_release_frees_what_this_decision_allocated_and_leaves_others_reservations() -> None:
+    api = FakeApi(claim())
+    await binder(api).reserve([member("a")], nominate=False)
+    await binder(api).release([member("a")])
+    assert api.claims["c"]["status"] == {}
+    assert api.claims["c"]["metadata"]["finalizers"] == []
+    shared = FakeApi(claim(allocation=ALLOCATION, reservedFor=[consumer("x"), consumer("a")]))
+    await binder(shared).release([member("a", allocation=None)])
+    assert shared.claims["c"]["status"] == {"allocation": ALLOCATION, "reservedFor": [consumer("x")]}
+
+
+def pod(name: str, node: str = "", **metadata: Any) -> Obj:
+    spec = {"nodeName": node} if node else {}
+    return {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata}, "spec": spec}
+
+
+async def test_binding_sends_the_uid_and_the_node() -> None:
+    api = FakeApi()
+    await binder(api).bind(member("a"))
+    assert api.bound == {"a": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "pods", "expected"),
+    [
+        (StatusError(409, "Conflict", "already assigned"), (pod("a", "n1"),), None),
+        (StatusError(409, "Conflict", "already assigned"), (pod("a", "n2"),), PodGoneError),
+        (StatusError(409, "Conflict", "other uid"), (pod("a", uid="another"),), PodGoneError),
+        (not_found_error("", "pods", "a"), (), PodGoneError),
+        (StatusError(403, "Forbidden", "no"), (pod("a"),), BindingError),
+        (TimeoutError(), (pod("a", "n1"),), None),
+        (TimeoutError(), (pod("a"),), None),
+        (StatusError(500, "InternalError", "x"), (pod("a", deletionTimestamp="x"),), PodGoneError),
+    ],
+)
+async def test_unclear_answers_are_cleared_up(
+    fault: Exception, pods: tuple[Obj, ...], expected: type[Exception] | None
+) -> None:
+    api = FakeApi(pods=pods)
+    api.faults["bind"] = [fault]
+    if expected is None:
+        await binder(api).bind(member("a"))
+        return
+    with pytest.raises(expected):
+        await binder(api).bind(member("a"))
+
+
+async def test_after_bounded_attempts_the_outcome_is_unknown() -> None:
+    api = FakeApi(pods=(pod("a"),))
+    api.faults["bind"] = [TimeoutError() for _ in range(10)]
+    with pytest.raises(OutcomeUnknownError):
+        await binder(api).bind(member("a"))
+    assert api.calls.count("bind") == 4
+
+
+async def test_nominations_are_written_for_a_gang_and_a_gone_pod_fails_alone() -> None:
+    api = FakeApi(claim("a"), claim("b"))
+    api.faults["patch"] = [not_found_error("", "pods", "a")]
+    failures = await binder(api).reserve([member("a", "a"), member("b", "b")], nominate=True)
+    assert [key.name for key in failures] == ["a"]

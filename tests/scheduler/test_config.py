@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from haru.kube.gates import FeatureGates
+from haru.scheduler.config import scheduler_config
+
+
+def test_gates_reach_the_engine() -> None:
+    up = scheduler_config(FeatureGates.accelerator_defaults(), {"default-scheduler"}, seed=7).options(3)
+    plain = scheduler_config(FeatureGates.parse("DRADeviceTaints=false"), {"haru"}).options(1)
+    assert (up.seed, up.gang_scheduling, up.workload_claims, up.features.ListTypeAttributes) == (10, True, True, True)
+    assert (plain.gang_scheduling, plain.workload_claims, plain.features.DeviceTaints) == (False, False, False)
+    assert up.new_share_id() != up.new_share_id()
+
+
+def test_without_the_workload_api_every_pod_is_a_unit_of_its_own() -> None:
+    assert not scheduler_config(FeatureGates(), {"haru"}).groups
+    assert scheduler_config(FeatureGates.accelerator_defaults(), {"haru"}).groups
