@@ -13,13 +13,10 @@ from collections.abc import Sequence
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Decision, GroupKey, Obj, Reason
 from haru.engine.groups import result
+from haru.engine.groups.attempt import attempt_on
 from haru.engine.groups.options import Options
-from haru.engine.groups.placing import Placed, Placer, Refused
 from haru.engine.groups.quorum import group_hold, min_count
-from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
-
-Outcome = Placed | Refused
 
 
 def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, options: Options) -> Decision:
@@ -88,15 +85,11 @@ def _decide(
     needed: int,
     options: Options,
 ) -> Decision:
-    overlay = Overlay(snapshot)
-    placer = Placer(overlay, group, options, snapshot.node_names)
-    outcomes: list[Outcome] = []
-    for pod in members:
-        outcome = placer.place(pod)
-        outcomes.append(outcome)
-        if isinstance(outcome, Refused) and outcome.failed:
-            return result.group_error(key, outcomes, members, snapshot.version)
-    fit = sum(isinstance(outcome, Placed) for outcome in outcomes)
-    if fit >= needed:
-        return result.scheduled(key, outcomes, snapshot.version)
-    return result.unschedulable(key, outcomes, needed, fit, snapshot.version)
+    attempt = attempt_on(snapshot, members, group, needed, options, snapshot.node_names)
+    if attempt.fit >= needed and not attempt.broken:
+        return result.scheduled(key, attempt.outcomes, snapshot.version)
+    if attempt.broken:
+        return result.group_error(key, attempt.outcomes, members, snapshot.version)
+    if attempt.gave_up is not None:
+        return result.failed(key, members, attempt.gave_up, snapshot.version)
+    return result.unschedulable(key, attempt.outcomes, needed, attempt.fit, snapshot.version)

@@ -16,14 +16,17 @@ def _no_share_id() -> str:
 class Options:
     """How to decide.
 
-    `seed` breaks ties. `step_budget` bounds the device search of one node and, separately, the search for the places
-    of a gang: beyond it the answer is "gave up", an error, never "does not fit". `new_share_id` makes identifiers of
-    shares, and is asked only for devices that several claims may share. The switches are the gates GangScheduling and
-    DRAWorkloadResourceClaims.
+    `seed` breaks ties. `step_budget` bounds the device search of one node, `placement_budget` the questions to nodes
+    that the search for a group's places may ask: beyond them the answer is "gave up", an error, never "does not fit".
+    `extras_budget` is what a group that has its quorum may spend on places for more members. `new_share_id` makes
+    identifiers of shares, and is asked only for devices that several claims may share. The switches are the gates
+    GangScheduling and DRAWorkloadResourceClaims.
     """
 
     seed: int = 0
     step_budget: int = 1_000_000
+    placement_budget: int = 20_000
+    extras_budget: int = 500
     features: Features = field(default_factory=Features)
     new_share_id: Callable[[], str] = _no_share_id
     gang_scheduling: bool = True

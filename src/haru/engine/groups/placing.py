@@ -31,6 +31,7 @@ class Placed:
     """A pod's tentative place: the node, the claims allocated for it, and those it joins."""
 
     pod: PodInfo
+    demand: Demand
     node: str
     allocations: tuple[tuple[ClaimUse, Obj], ...]
     joined: tuple[ClaimUse, ...]
@@ -104,4 +105,4 @@ def occupy(
         if not use.is_reserved:
             overlay.reserve(use.path)
     joined = tuple(use for use in demand.uses if use.path not in fresh and not use.is_reserved)
-    return Placed(pod, node, allocations, joined)
+    return Placed(pod, demand, node, allocations, joined)

@@ -22,7 +22,9 @@ def node(name: str, cpu: str = "8", labels: Obj | None = None, taints: list[Obj]
     }
 
 
-def pod(name: str, cpu: str = "1", group: str = "", node: str = "", claims: list[Any] | None = None, **spec: Any) -> Obj:
+def pod(
+    name: str, cpu: str = "1", group: str = "", node: str = "", claims: list[Any] | None = None, **spec: Any
+) -> Obj:
     """`claims`: names of claims, or (entry, template, generated claim)."""
     obj: Obj = {
         "apiVersion": "v1",

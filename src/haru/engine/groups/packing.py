@@ -1,0 +1,219 @@
+"""How many members nodes can take together, exactly, when nodes can be judged apart from each other.
+
+Members are counted by class: equal pods with equal claims. For every kind of node the largest combinations of classes
+that fit on it are found, devices allocated jointly, so that an early member never takes the device that a later one
+cannot do without. Combinations are then added up over the nodes; of sums that are worse in every class only the best
+is kept. For one class this is the sum of what each node takes, and its answer no is a proof.
+Source: our own; KEP-4671 promises a placement for homogeneous groups only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate
+from haru.engine.groups.board import decoded_claims
+from haru.engine.groups.budget import Budget
+from haru.engine.groups.demand import Demand
+from haru.engine.groups.options import Options
+from haru.engine.groups.placing import Placed, occupy
+from haru.engine.groups.signature import DeviceLens
+from haru.engine.nodeinfo import NodeInfo
+from haru.engine.nodes.plan import NodePlan
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+
+Vector = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class MemberClass:
+    """Members that are alike: same shape, same demand."""
+
+    plan: NodePlan
+    demand: Demand
+    members: list[tuple[int, PodInfo, Demand]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PackedSum:
+    """Members placed, by class, and how: the combination taken on each node."""
+
+    vector: Vector
+    taken: tuple[tuple[str, Vector], ...]
+
+
+class Packing:
+    """The packing of classes of members onto nodes, over what the overlay holds already."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        options: Options,
+        budget: Budget,
+        classes: Sequence[MemberClass],
+        nodes: Sequence[str],
+    ) -> None:
+        self._overlay = overlay
+        self._options = options
+        self._budget = budget
+        self._classes = classes
+        self._nodes = nodes
+        self._claims = [
+            [decoded_claims(overlay, options, demand.pending) for _, _, demand in c.members] for c in classes
+        ]
+        self._lens = DeviceLens(
+            (claim for per_class in self._claims for claims in per_class[:1] for claim in claims), options.features
+        )
+        self._known: dict[Hashable, tuple[Vector, ...]] = {}
+
+    def confined(self) -> bool:
+        """Whether nodes can be judged apart: no device that members want is seen by two of them."""
+        views = [_view(self._overlay.node(name)) for name in self._nodes]
+        return self._lens.confined(self._overlay.snapshot.devices, views)
+
+    def best(self, enough: int) -> PackedSum:
+        """The sum with the most members (the earlier ones first); stops early once `enough` are placed."""
+        zero = tuple(0 for _ in self._classes)
+        sums = [PackedSum(zero, ())]
+        limits = tuple(len(c.members) for c in self._classes)
+        for name in self._nodes:
+            additions = self._combinations(name)
+            if additions:
+                sums = self._extended(sums, name, additions, limits)
+            if any(sum(s.vector) >= enough for s in sums):
+                break
+        return min(sums, key=lambda s: (-sum(s.vector), self._places(s.vector)))
+
+    def realise(self, chosen: PackedSum) -> list[tuple[int, Placed]]:
+        """Take the places of a sum in the overlay; answers with members by their number."""
+        queues = [list(c.members) for c in self._classes]
+        placed: list[tuple[int, Placed]] = []
+        for name, vector in chosen.taken:
+            here = [queues[i].pop(0) for i, count in enumerate(vector) for _ in range(count)]
+            here.sort(key=lambda entry: entry[0])
+            placed += self._realise_node(name, here)
+        return sorted(placed, key=lambda entry: entry[0])
+
+    def _realise_node(self, name: str, here: Sequence[tuple[int, PodInfo, Demand]]) -> list[tuple[int, Placed]]:
+        uses = [use for _, _, demand in here for use in demand.pending]
+        claims = decoded_claims(self._overlay, self._options, uses)
+        answer = self._allocate(self._overlay.node(name), claims)
+        if answer is None:
+            raise AssertionError(f"node {name} took a combination of members and now refuses it")
+        results = dict(zip((use.path for use in uses), answer, strict=True))
+        return [
+            (number, occupy(self._overlay, pod, demand, name, tuple((u, results[u.path]) for u in demand.pending)))
+            for number, pod, demand in here
+        ]
+
+    def _places(self, vector: Vector) -> list[int]:
+        return sorted(c.members[i][0] for c, count in zip(self._classes, vector, strict=True) for i in range(count))
+
+    def _extended(
+        self, sums: Sequence[PackedSum], name: str, additions: Sequence[Vector], limits: Vector
+    ) -> list[PackedSum]:
+        found: dict[Vector, PackedSum] = {s.vector: s for s in sums}
+        for base in sums:
+            for addition in additions:
+                added = tuple(min(a, m - b) for a, b, m in zip(addition, base.vector, limits, strict=True))
+                vector = tuple(a + b for a, b in zip(added, base.vector, strict=True))
+                if vector not in found:
+                    self._budget.spend()
+                    found[vector] = PackedSum(vector, (*base.taken, (name, added)))
+        return _undominated(list(found.values()))
+
+    def _combinations(self, name: str) -> tuple[Vector, ...]:
+        """The largest combinations of classes that a node takes."""
+        node = self._overlay.node(name)
+        open_to = tuple(not (c.plan.check(node) or c.demand.tied_elsewhere(node)) for c in self._classes)
+        if not any(open_to):
+            return ()
+        # Labels, taints and volumes are settled by `open_to`; what changes as members are added is in the node's load.
+        key = (node.load, open_to, self._device_signature(node))
+        if key not in self._known:
+            caps = tuple(self._cap(node, i) if is_open else 0 for i, is_open in enumerate(open_to))
+            self._known[key] = self._maximal(node, caps) if any(caps) else ()
+        return self._known[key]
+
+    def _device_signature(self, node: NodeInfo) -> Hashable:
+        if not any(c.demand.pending for c in self._classes):
+            return ()
+        return self._lens.signature(self._overlay.snapshot.devices, self._overlay.allocated, _view(node))
+
+    def _cap(self, node: NodeInfo, index: int) -> int:
+        """How many of one class the node takes."""
+        count = 0
+        while count < len(self._classes[index].members):
+            vector = tuple(count + 1 if i == index else 0 for i in range(len(self._classes)))
+            if not self._fits(node, vector):
+                break
+            count += 1
+        return count
+
+    def _maximal(self, node: NodeInfo, caps: Vector) -> tuple[Vector, ...]:
+        if sum(1 for cap in caps if cap) == 1:
+            return (caps,)
+        found: list[Vector] = []
+        seen: set[Vector] = set()
+        level = [caps]
+        while level:
+            following: list[Vector] = []
+            for vector in level:
+                if any(_covers(other, vector) for other in found):
+                    continue
+                if self._fits(node, vector):
+                    found.append(vector)
+                    continue
+                for i, count in enumerate(vector):
+                    smaller = (*vector[:i], count - 1, *vector[i + 1 :])
+                    if count and smaller not in seen:
+                        seen.add(smaller)
+                        following.append(smaller)
+            level = following
+        return tuple(v for v in found if any(v))
+
+    def _fits(self, node: NodeInfo, vector: Vector) -> bool:
+        self._budget.spend()
+        claims: list[Claim] = []
+        for index, count in enumerate(vector):
+            chosen = self._classes[index]
+            for i in range(count):
+                if chosen.plan.check(node):
+                    return False
+                node = node.with_pod(chosen.members[i][1].bound_to(node.name))
+                claims.extend(self._claims[index][i])
+        return not claims or self._allocate(node, claims) is not None
+
+    def _allocate(self, node: NodeInfo, claims: Sequence[Claim]) -> Sequence[dict[str, object]] | None:
+        try:
+            answer = allocate(
+                self._overlay.snapshot.devices,
+                self._overlay.allocated,
+                _view(node),
+                claims,
+                self._options.features,
+                new_share_id=self._options.new_share_id,
+                step_budget=self._options.step_budget,
+            )
+        except GaveUp:
+            self._budget.missed = True
+            return None
+        return None if isinstance(answer, DoesNotFit) else answer.results
+
+
+def _view(node: NodeInfo) -> NodeView:
+    return NodeView(node.name, node.labels)
+
+
+def _covers(larger: Vector, smaller: Vector) -> bool:
+    return all(a >= b for a, b in zip(larger, smaller, strict=True))
+
+
+def _undominated(sums: Sequence[PackedSum]) -> list[PackedSum]:
+    kept: list[PackedSum] = []
+    for candidate in sorted(sums, key=lambda s: -sum(s.vector)):
+        if not any(_covers(other.vector, candidate.vector) for other in kept):
+            kept.append(candidate)
+    return kept

@@ -1,0 +1,192 @@
+"""When the greedy walk leaves members without a place: other placements of the whole group.
+
+Claims that several members share come first: every way to allocate them opens a smaller problem, in which members are
+tied to where the claim can be used. Each of those is packed exactly, or walked through where packing does not apply.
+Source: our own; 1.36 has no search across members.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Obj, Reason
+from haru.engine.devices import AllocationError
+from haru.engine.groups.alternatives import alternatives
+from haru.engine.groups.board import decoded_claims
+from haru.engine.groups.budget import Budget, OutOfBudgetError
+from haru.engine.groups.claims import ClaimUse
+from haru.engine.groups.demand import demand_of
+from haru.engine.groups.options import Options
+from haru.engine.groups.packing import MemberClass, Packing
+from haru.engine.groups.placing import Placed
+from haru.engine.groups.walk import Walk
+from haru.engine.nodes.interpod import inter_pod_rules
+from haru.engine.nodes.plan import make_plan
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best that a search found, by member number, and whether nothing better exists.
+
+    `problem` is what made an allocation fail for good on the way (a selector that cannot be evaluated on a device).
+    """
+
+    placed: tuple[tuple[int, Placed], ...]
+    complete: bool
+    problem: str = ""
+
+
+def search(
+    snapshot: Snapshot,
+    members: Sequence[PodInfo],
+    group: Obj | None,
+    needed: int,
+    options: Options,
+    nodes: Sequence[str],
+    questions: int,
+) -> Found:
+    """Look for places for as many members as possible. Ends early when all have one; never says no without proof."""
+    attempt = _Search(Overlay(snapshot), list(enumerate(members)), group, needed, options, nodes, Budget(questions))
+    try:
+        attempt.run()
+        complete = not attempt.budget.missed
+    except OutOfBudgetError:
+        complete = False
+    except AllocationError as error:
+        return Found(tuple(attempt.best), False, str(error))
+    return Found(tuple(attempt.best), complete)
+
+
+class _Search:
+    def __init__(
+        self,
+        overlay: Overlay,
+        members: list[tuple[int, PodInfo]],
+        group: Obj | None,
+        needed: int,
+        options: Options,
+        nodes: Sequence[str],
+        budget: Budget,
+    ) -> None:
+        self._overlay = overlay
+        self._members = members
+        self._group = group
+        self._needed = needed
+        self._options = options
+        self._nodes = nodes
+        self.budget = budget
+        self.best: list[tuple[int, Placed]] = []
+
+    def run(self) -> None:
+        pods = [pod for _, pod in self._members]
+        if any(pod.inter_pod or inter_pod_rules(self._overlay, pod) is not None for pod in pods):
+            self._walk(self._members, ordered=True)
+        else:
+            self._branch(list(_shared_claims(self._uses())), self._members)
+
+    @property
+    def _done(self) -> bool:
+        return len(self.best) == len(self._members)
+
+    def _uses(self) -> Iterator[ClaimUse]:
+        for _, pod in self._members:
+            demand = demand_of(self._overlay, pod, self._group, self._options)
+            if not isinstance(demand, Reason):
+                yield from demand.pending
+
+    def _branch(self, shared: Sequence[ClaimUse], members: list[tuple[int, PodInfo]]) -> None:
+        """Allocate the first of the shared claims in every way that differs, then the others, then pack."""
+        if not shared:
+            self._pack(members)
+            return
+        first, rest = shared[0], shared[1:]
+        claims = decoded_claims(self._overlay, self._options, [first])
+        tried: set[Hashable] = set()
+        for name in self._nodes:
+            for results in alternatives(self._overlay, self._options, self.budget, self._overlay.node(name), claims):
+                key = _devices(results[0])
+                if key in tried:
+                    continue
+                tried.add(key)
+                mark = self._overlay.mark()
+                self._overlay.allocate(first.path, results[0])
+                self._branch(rest, members)
+                self._overlay.rollback(mark)
+                if self._done:
+                    return
+        without = [entry for entry in members if not self._wants(entry[1], first.path)]
+        if len(without) > len(self.best):
+            self._branch([use for use in rest if any(self._wants(p, use.path) for _, p in without)], without)
+
+    def _wants(self, pod: PodInfo, path: str) -> bool:
+        demand = demand_of(self._overlay, pod, self._group, self._options)
+        return not isinstance(demand, Reason) and any(use.path == path for use in demand.uses)
+
+    def _pack(self, members: list[tuple[int, PodInfo]]) -> None:
+        packing = Packing(self._overlay, self._options, self.budget, self._classes(members), self._nodes)
+        if not packing.confined():
+            self._walk(members, ordered=False)
+            return
+        chosen = packing.best(len(members))
+        if sum(chosen.vector) > len(self.best):
+            mark = self._overlay.mark()
+            self._keep(packing.realise(chosen))
+            self._overlay.rollback(mark)
+
+    def _walk(self, members: list[tuple[int, PodInfo]], *, ordered: bool) -> None:
+        walk = Walk(self._overlay, self._group, self._options, self.budget, self._nodes, ordered=ordered)
+        try:
+            walk.run(members, self._needed)
+        finally:
+            if len(walk.best) > len(self.best):
+                self._keep(walk.best)
+
+    def _classes(self, members: Sequence[tuple[int, PodInfo]]) -> list[MemberClass]:
+        classes: dict[Hashable, MemberClass] = {}
+        for number, pod in members:
+            demand = demand_of(self._overlay, pod, self._group, self._options)
+            if isinstance(demand, Reason):
+                continue
+            key = (pod.shape, demand.shape)
+            if key not in classes:
+                plan = make_plan(self._overlay.snapshot, pod)
+                if plan.rejection is not None:
+                    continue
+                classes[key] = MemberClass(plan, demand)
+            classes[key].members.append((number, pod, demand))
+        return list(classes.values())
+
+    def _keep(self, placed: Sequence[tuple[int, Placed]]) -> None:
+        """Remember a better answer. Claims that were allocated ahead of their users go to the first user."""
+        given: set[str] = {use.path for _, outcome in placed for use, _ in outcome.allocations}
+        kept: list[tuple[int, Placed]] = []
+        for number, outcome in placed:
+            ahead = [u for u in outcome.joined if u.path not in given and self._overlay.allocation(u.path)]
+            if ahead:
+                given |= {use.path for use in ahead}
+                added = tuple((use, self._overlay.allocation(use.path) or {}) for use in ahead)
+                joined = tuple(use for use in outcome.joined if use not in ahead)
+                outcome = replace(outcome, allocations=(*outcome.allocations, *added), joined=joined)
+            kept.append((number, outcome))
+        self.best = kept
+
+
+def _shared_claims(uses: Iterator[ClaimUse]) -> Iterator[ClaimUse]:
+    found = list(uses)
+    counts = Counter(use.path for use in found)
+    seen: set[str] = set()
+    for use in found:
+        if counts[use.path] > 1 and use.path not in seen:
+            seen.add(use.path)
+            yield use
+
+
+def _devices(allocation: Obj) -> Hashable:
+    results = (allocation.get("devices") or {}).get("results") or ()
+    chosen = tuple((r["request"], r["driver"], r["pool"], r["device"]) for r in results)
+    return chosen, repr(allocation.get("nodeSelector"))

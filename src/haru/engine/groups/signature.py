@@ -1,0 +1,79 @@
+"""When two nodes give the same answer about devices: same inventory and same occupation, as far as some asks can tell.
+
+Names of nodes, pools and devices do not matter, nor do attributes that no selector tells apart and no constraint
+compares; compared values are numbered in order of appearance, because only their equality counts. It holds as long as
+the devices in question are seen by one node only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from haru.engine.devices import AllocatedState, Claim, DeviceSnapshot, Features, NodeView
+from haru.engine.devices.claims import Ask
+from haru.engine.devices.placement import matches_node
+from haru.engine.devices.pools import PoolView
+from haru.engine.devices.selection import Selection
+
+
+class DeviceLens:
+    """Looks at devices through the asks and constraints of some claims."""
+
+    def __init__(self, claims: Iterable[Claim], features: Features) -> None:
+        found = list(claims)
+        self._features = features
+        self._selections = _distinct(ask.selection for ask in _asks(found))
+        self._attributes = _distinct(c.attribute for claim in found for c in claim.constraints)
+
+    def selects(self, view: PoolView) -> bool:
+        """Whether any ask is interested in any device of the view (or fails on one)."""
+        return any(verdict is not False for s in self._selections for verdict in s.column(view))
+
+    def confined(self, devices: DeviceSnapshot, nodes: Sequence[NodeView]) -> bool:
+        """Whether every device of interest is seen by one node only, so that nodes can be judged apart."""
+        wide = [pool for pool in devices.pools.values() if len({s.placement.node_name for s in pool.slices}) > 1]
+        wide += [devices.pools[key] for key in devices.everywhere]
+        for pool in wide:
+            for node in nodes:
+                view = pool.view(node, self._features.PartitionableDevices)
+                if view is not None and self.selects(view):
+                    return False
+        return True
+
+    def signature(self, devices: DeviceSnapshot, allocated: AllocatedState, node: NodeView) -> Hashable:
+        """Equal for nodes that answer alike."""
+        numbers: dict[Hashable, int] = {}
+        parts: list[Hashable] = []
+        for view in devices.views(node, self._features.PartitionableDevices):
+            if view.status != "ok":
+                parts.append((view.status, str(view.key)))
+            elif self.selects(view):
+                parts.append(self._view(view, allocated, node, numbers))
+        return tuple(parts)
+
+    def _view(
+        self, view: PoolView, allocated: AllocatedState, node: NodeView, numbers: dict[Hashable, int]
+    ) -> Hashable:
+        use = allocated.use(view.key)
+        columns = [selection.column(view) for selection in self._selections]
+        devices: list[Hashable] = []
+        for index, device in enumerate(view.devices):
+            verdicts = tuple(column[index] for column in columns)
+            compared = tuple(
+                numbers.setdefault((attribute, device.shape.attribute(attribute)), len(numbers))
+                for attribute in self._attributes
+            )
+            here = device.placement is None or matches_node(device.placement, node)
+            consumed = tuple(sorted(use.consumed(device.name).items())) if device.name in use.shares else ()
+            charge = view.charges[index] if view.totals else ()
+            inner = (device.shape.shareable, device.shape.capacity, device.taints, device.binding)
+            devices.append((verdicts, compared, here, device.name in use.devices, consumed, charge, inner))
+        return view.key.driver, tuple(devices), view.counters_left(use)
+
+
+def _asks(claims: Iterable[Claim]) -> list[Ask]:
+    return [ask for claim in claims for request in claim.requests for ask in request.asks]
+
+
+def _distinct(values: Iterable[Selection] | Iterable[str]) -> list:  # type: ignore[type-arg]
+    return list(dict.fromkeys(values))

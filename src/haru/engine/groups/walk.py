@@ -1,0 +1,101 @@
+"""The general search: member by member, node by node, one way to allocate after the other, going back when stuck.
+
+It takes what the packing cannot: rules between pods, where every placement changes what the others may do, and devices
+that several nodes see. It tries members in every order where order matters. Complete, but exponential, hence bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from haru.engine.decision import Obj, Reason
+from haru.engine.groups.alternatives import alternatives
+from haru.engine.groups.board import Boards, decoded_claims, totals
+from haru.engine.groups.budget import Budget
+from haru.engine.groups.demand import Demand, demand_of
+from haru.engine.groups.options import Options
+from haru.engine.groups.placing import Placed, occupy
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+
+Member = tuple[int, PodInfo]
+
+
+class Walk:
+    """One search over an overlay, which is left as it was found; `best` holds the placements that it came upon."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        group: Obj | None,
+        options: Options,
+        budget: Budget,
+        nodes: Sequence[str],
+        *,
+        ordered: bool,
+    ) -> None:
+        self._overlay = overlay
+        self._group = group
+        self._options = options
+        self._budget = budget
+        self._boards = Boards(overlay, options, nodes)
+        self._ordered = ordered
+        self.best: list[tuple[int, Placed]] = []
+
+    def run(self, members: Sequence[Member], needed: int) -> None:
+        """Search until `needed` members have places, or everything was tried. Raises OutOfBudgetError."""
+        self._step(list(members), [], needed)
+
+    def _step(self, remaining: list[Member], placed: list[tuple[int, Placed]], needed: int) -> bool:
+        if len(placed) > len(self.best):
+            self.best = list(placed)
+        if len(self.best) >= needed:
+            return True
+        while remaining and len(placed) + len(remaining) > len(self.best):
+            for member in self._next(remaining):
+                if self._try(member, remaining, placed, needed):
+                    return True
+            if self._ordered:
+                return False
+            # Without rules between pods the order does not matter: leave the first kind of member out and go on.
+            kind = self._kind(remaining[0][1])
+            remaining = [member for member in remaining if self._kind(member[1]) != kind]
+        return False
+
+    def _next(self, remaining: Sequence[Member]) -> list[Member]:
+        """The members that may come next: one of each kind where the order matters, else the first."""
+        if not self._ordered:
+            return [remaining[0]]
+        kinds: dict[object, Member] = {}
+        for member in remaining:
+            kinds.setdefault(self._kind(member[1]), member)
+        return list(kinds.values())
+
+    def _kind(self, pod: PodInfo) -> object:
+        demand = demand_of(self._overlay, pod, self._group, self._options)
+        labels = tuple(sorted(pod.labels.items())) if self._ordered else ()
+        return pod.shape, labels, demand.shape if isinstance(demand, Demand) else pod.key
+
+    def _try(self, member: Member, remaining: list[Member], placed: list[tuple[int, Placed]], needed: int) -> bool:
+        number, pod = member
+        demand = demand_of(self._overlay, pod, self._group, self._options)
+        if isinstance(demand, Reason):
+            return False
+        board = self._boards.board(pod, demand)
+        if board.undecided:
+            self._budget.missed = True
+        ranked = totals(board.candidates)
+        rest = [other for other in remaining if other is not member]
+        for name in sorted(ranked, key=lambda n: (-ranked[n], n)):
+            node = self._overlay.node(name)
+            claims = decoded_claims(self._overlay, self._options, demand.pending)
+            self._budget.spend()
+            for results in alternatives(self._overlay, self._options, self._budget, node, claims):
+                mark = self._overlay.mark()
+                given = tuple(zip(demand.pending, results, strict=True))
+                outcome = occupy(self._overlay, pod, demand, name, given)
+                done = self._step(rest, [*placed, (number, outcome)], needed)
+                self._overlay.rollback(mark)
+                if done:
+                    return True
+        return False
