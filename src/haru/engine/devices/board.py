@@ -29,7 +29,7 @@ MAX_RESULTS = 32
 
 @dataclass(slots=True)
 class Plan:
-    """An ask on this node. `candidates` ascend; for mode All they are exactly the devices that are needed.
+    """An ask on this node, numbered from 1 on. `candidates` ascend; for mode All they are exactly what is needed.
 
     `errors` are the candidates that abort the attempt when they are reached. `constraints` are those of the claim that
     apply, by index.
@@ -73,7 +73,7 @@ class Board:
             self.devices.extend(view.devices)
             self.view_of.extend([number] * len(view.devices))
         self.plans: list[list[list[Plan]]] = []
-        self._count = 0
+        self._count = 1
         for claim in claims:
             self.plans.append(self._plan_claim(claim))
 
@@ -136,9 +136,18 @@ class Board:
     def usable(self, position: int, ask: Ask) -> bool:
         """Whether nothing that stays as it is keeps the device from the ask: gates, taints."""
         device = self.devices[position]
-        if device.consumes and not self.features.PartitionableDevices:
+        if device.consumes and not self._counters_usable(position):
             return False
         return not (self.features.DeviceTaints and device.taints and untolerated(device.taints, ask.tolerations))
+
+    def _counters_usable(self, position: int) -> bool:
+        """Nothing that consumes is given out with the gate off, or while the pool has less than nothing of a counter.
+
+        A shareable device that is in use has been charged already.
+        """
+        if not self.features.PartitionableDevices:
+            return False
+        return self.view_of[position] not in self.overdrawn or (self.shareable(position) and position in self.consumed)
 
     def fits_capacity(self, position: int, ask: Ask) -> bool:
         """Whether the capacity asked for is there beside what shares consume already."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from haru.engine.devices.board import Board
 from haru.engine.devices.claims import Ask, Claim
 from haru.engine.devices.errors import AllocationError
+from haru.engine.devices.ledger import Pick
 from haru.engine.devices.model import Obj
 from haru.engine.devices.placement import result_selector
-from haru.engine.devices.search import Pick
 
 
 def build(

@@ -1,0 +1,235 @@
+"""Cheap necessary conditions: counts which show that the rest of the walk cannot be had, without walking it.
+
+For the current request from its place on, and for the requests after it:
+
+    enough free devices, group by group as far as counters let a group give them out
+    of one value, where devices must match; of enough values, where they must differ
+    counters of one name, summed over all groups, suffice for the least that all requests take together
+
+A request that may end the attempt with an error (a faulty selector, all devices under a constraint) must be reached
+if the walk reaches it, so nothing is said about it or about what follows it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import product
+
+from haru.engine.devices.board import MAX_RESULTS, Board, Plan
+from haru.engine.devices.constraints import Values
+from haru.engine.devices.ledger import Ledger
+
+Request = tuple[Plan, ...]
+Value = tuple[str, object]
+
+
+class Common:
+    """What the requests under one constraint allow together: values to agree on, or enough of them to differ."""
+
+    def __init__(self) -> None:
+        self._agree: dict[tuple[int, int], set[Value]] = {}
+        self._differ: dict[tuple[int, int], set[Value]] = {}
+        self._wanted: Counter[tuple[int, int]] = Counter()
+
+    def agree(self, claim: int, constraint: int, values: set[Value]) -> None:
+        """A request can have all its devices with one of these values."""
+        key = (claim, constraint)
+        self._agree[key] = self._agree[key] & values if key in self._agree else values
+
+    def differ(self, claim: int, constraint: int, values: set[Value], need: int) -> None:
+        """A request needs so many devices with different ones of these values."""
+        key = (claim, constraint)
+        self._differ.setdefault(key, set()).update(values)
+        self._wanted[key] += need
+
+    def contradictory(self) -> bool:
+        """Whether some constraint cannot hold for all of its requests together."""
+        return any(not values for values in self._agree.values()) or any(
+            len(values) < self._wanted[key] for key, values in self._differ.items()
+        )
+
+
+class Bounds:
+    """Answers `hopeless` for a place of the walk, given what has been taken."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._values: dict[tuple[int, str], Values | None] = {}
+        self._rest, barriers = _rests(board)
+        self._applicable = not barriers or not _may_exceed_limit(board)
+
+    def hopeless(
+        self, ledger: Ledger, claim: int, request: int, plan: Plan | None, done: int = 0, start: int = 0
+    ) -> bool:
+        """Whether a count shows that nothing can come of this place. False says nothing."""
+        plans: Request = (plan,) if plan is not None else tuple(self._board.plans[claim][request])
+        if not self._applicable or any(_barrier(p) for p in plans):
+            return False
+        demands = [(claim, plans, done, start)]
+        demands += [(c, later, 0, 0) for c, later in self._rest[claim][request]]
+        least: Counter[str] = Counter()
+        common = Common()
+        for number, alternatives, have, begin in demands:
+            options = [self._option(ledger, number, p, have, begin, common) for p in alternatives]
+            found = [option for option in options if option is not None]
+            if not found:
+                return True
+            for name in set.intersection(*(set(option) for option in found)):
+                least[name] += min(option[name] for option in found)
+        if least and not self._counters_suffice(ledger, least):
+            return True
+        return common.contradictory()
+
+    def _option(
+        self,
+        ledger: Ledger,
+        claim: int,
+        plan: Plan,
+        done: int,
+        start: int,
+        common: Common,
+    ) -> dict[str, int] | None:
+        """The least a plan takes of each counter name; None if it cannot be had on its own."""
+        need = plan.needed - done
+        if plan.takes_all:
+            return {} if self._all_free(ledger, claim, plan, done) else None
+        free = [p for p in plan.candidates if p >= start and self._free(ledger, claim, plan, p)]
+        if len(free) < need or (plan.constraints and not self._constraints_allow(claim, plan, free, need, common)):
+            return None
+        return self._least_taken(ledger, free, need)
+
+    def _free(self, ledger: Ledger, claim: int, plan: Plan, position: int) -> bool:
+        return (
+            not ledger.in_use(claim, plan, position)
+            and ledger.share_fits(plan, position)
+            and (position in ledger.used or ledger.counters_fit(position))
+            and (not plan.constraints or ledger.constrained(claim, plan, position) is not None)
+        )
+
+    def _all_free(self, ledger: Ledger, claim: int, plan: Plan, done: int) -> bool:
+        return all(not ledger.in_use(claim, plan, p) for p in plan.candidates[done:]) and bool(plan.candidates)
+
+    def _constraints_allow(
+        self,
+        claim: int,
+        plan: Plan,
+        free: list[int],
+        need: int,
+        common: Common,
+    ) -> bool:
+        constraints = self._board.claims[claim].constraints
+        matched = [i for i in plan.constraints if constraints[i].match]
+        alone = not _has_alternatives(self._board, claim)
+        for index in plan.constraints:
+            if not constraints[index].match:
+                values = set(self._all_values(free, constraints[index].attribute))
+                if len(values) < need:
+                    return False
+                if alone:
+                    common.differ(claim, index, values, need)
+        if not matched:
+            return True
+        tuples: Counter[tuple[Value, ...]] = Counter()
+        for position in free:
+            tuples.update(product(*(self._of(position, constraints[i].attribute) for i in matched)))
+        possible = [t for t, count in tuples.items() if count >= need]
+        if alone:
+            for place, index in enumerate(matched):
+                common.agree(claim, index, {t[place] for t in possible})
+        return bool(possible)
+
+    def _least_taken(self, ledger: Ledger, free: list[int], need: int) -> dict[str, int] | None:
+        """What `need` of these devices take at least of each counter name; None if counters cannot give that many."""
+        board = self._board
+        groups: dict[int, list[int]] = {}
+        plain = 0
+        for position in free:
+            # Shares of one device are charged once, so a shareable device may cost nothing more.
+            if board.charge(position) and not board.shareable(position):
+                groups.setdefault(board.view_of[position], []).append(position)
+            else:
+                plain += 1
+        if plain >= need:
+            return {}
+        able = plain + sum(self._capacity(ledger, view, found) for view, found in groups.items())
+        if able < need:
+            return None
+        least: dict[str, int] = {}
+        for number, position in enumerate(p for found in groups.values() for p in found):
+            taken = self._by_name(position)
+            if number == 0:
+                least = dict(taken)
+            else:
+                least = {name: min(least[name], taken[name]) for name in least.keys() & taken.keys()}
+        return {name: amount * (need - plain) for name, amount in least.items() if amount > 0}
+
+    def _capacity(self, ledger: Ledger, view: int, free: list[int]) -> int:
+        """How many of these devices of one view its counters can give out at most."""
+        board, left = self._board, ledger.left[view]
+        members: dict[int, list[int]] = {}
+        for position in free:
+            members.setdefault(board.charge(position)[0][0], []).append(position)
+        total = 0
+        for found in members.values():
+            charges = [dict(board.charge(p)) for p in found]
+            common = set.intersection(*(set(c) for c in charges))
+            limits = [left[c] // least for c in common if (least := min(charge[c] for charge in charges)) > 0]
+            total += min([len(found), *limits])
+        return total
+
+    def _by_name(self, position: int) -> dict[str, int]:
+        names = self._board.views[self._board.view_of[position]].counter_names
+        taken: dict[str, int] = {}
+        for counter, amount in self._board.charge(position):
+            name = names[counter][1]
+            taken[name] = taken.get(name, 0) + amount
+        return taken
+
+    def _counters_suffice(self, ledger: Ledger, least: Counter[str]) -> bool:
+        total: Counter[str] = Counter()
+        for view, left in zip(self._board.views, ledger.left, strict=True):
+            for (_, name), amount in zip(view.counter_names, left, strict=True):
+                if name in least:
+                    total[name] += max(amount, 0)
+        return all(total[name] >= amount for name, amount in least.items())
+
+    def _all_values(self, positions: Iterable[int], attribute: str) -> Iterator[Value]:
+        for position in positions:
+            yield from self._of(position, attribute)
+
+    def _of(self, position: int, attribute: str) -> list[Value]:
+        key = (position, attribute)
+        if key not in self._values:
+            self._values[key] = self._board.constraint_values(position, attribute)
+        values = self._values[key]
+        return [(values[0], value) for value in values[1]] if values is not None else []
+
+
+def _barrier(plan: Plan) -> bool:
+    return bool(plan.errors) or (plan.takes_all and bool(plan.constraints))
+
+
+def _has_alternatives(board: Board, claim: int) -> bool:
+    return any(request.prioritized for request in board.claims[claim].requests)
+
+
+def _rests(board: Board) -> tuple[list[list[list[tuple[int, Request]]]], bool]:
+    """Per claim and request, the requests that follow it up to the first that may end in an error."""
+    rests: list[list[list[tuple[int, Request]]]] = []
+    following: list[tuple[int, Request]] = []
+    barriers = False
+    for claim in range(len(board.plans) - 1, -1, -1):
+        found: list[list[tuple[int, Request]]] = []
+        for plans in reversed(board.plans[claim]):
+            found.append(following)
+            if any(_barrier(p) for p in plans):
+                following, barriers = [], True
+            else:
+                following = [(claim, tuple(plans)), *following]
+        rests.append(found[::-1])
+    return rests[::-1], barriers
+
+
+def _may_exceed_limit(board: Board) -> bool:
+    return any(sum(max(p.needed for p in plans) for plans in claim) > MAX_RESULTS for claim in board.plans)
