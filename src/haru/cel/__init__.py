@@ -1,0 +1,1 @@
+"""The Common Expression Language with Kubernetes' libraries."""

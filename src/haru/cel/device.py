@@ -1,0 +1,215 @@
+"""Device selectors: CEL as DRA's `selectors[].cel.expression` has it (KEP-4381, Kubernetes 1.36).
+
+An expression sees one variable, `device`, with `driver`, `attributes`, `capacity` and, where the feature is on,
+`allowMultipleAllocations`. Attributes and capacities are maps by domain of maps by id; a name without a domain
+belongs to the driver's. An unknown domain is an empty map, an unknown id an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from haru.cel.environment import Environment, Library, member
+from haru.cel.errors import CompileError, EvaluationError
+from haru.cel.libraries.kubernetes import BASE
+from haru.cel.libraries.quantity import QUANTITY
+from haru.cel.libraries.semver import parse_semver
+from haru.cel.program import Program, parse_and_check
+from haru.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
+from haru.cel.values import Value, equals, type_name
+from haru.kube.quantity import parse_quantity
+
+__all__ = ["CompileError", "DeviceSelector", "DeviceView", "EvaluationError", "compile_device_selector"]
+
+MAX_LIST_LENGTH = 48
+COST_LIMIT = 1_000_000
+DEVICE = struct("kubernetes.DRADevice")
+
+Obj = dict[str, Any]
+_EMPTY: Obj = {}
+
+
+class _Domains(dict[str, Obj]):
+    """Maps by domain, of which every domain has one."""
+
+    __slots__ = ()
+
+    def __missing__(self, key: str) -> Obj:
+        return _EMPTY
+
+    def find(self, key: Value) -> Obj:
+        """The map of a domain that is not there."""
+        return _EMPTY
+
+
+class DeviceView:
+    """What a selector can see of a device, in the form of resource.k8s.io/v1. Not to be changed afterwards."""
+
+    __slots__ = ("_values", "allow_multiple_allocations", "attributes", "capacity", "driver")
+
+    def __init__(
+        self,
+        driver: str,
+        attributes: Mapping[str, Obj],
+        capacity: Mapping[str, Obj],
+        allow_multiple_allocations: bool = False,
+    ) -> None:
+        self.driver = driver
+        self.attributes = attributes
+        self.capacity = capacity
+        self.allow_multiple_allocations = allow_multiple_allocations
+        self._values: dict[bool, Obj | EvaluationError] = {}
+
+    def value(self, list_attributes: bool) -> Obj:
+        """The device as a CEL value. Raises EvaluationError for attributes without a usable value."""
+        found = self._values.get(list_attributes)
+        if found is None:
+            try:
+                found = self._build(list_attributes)
+            except EvaluationError as error:
+                found = error
+            self._values[list_attributes] = found
+        if isinstance(found, EvaluationError):
+            raise EvaluationError(str(found))
+        return found
+
+    def _build(self, list_attributes: bool) -> Obj:
+        attributes, capacity = _Domains(), _Domains()
+        for name, attribute in self.attributes.items():
+            try:
+                value = _attribute_value(attribute, list_attributes)
+            except ValueError as error:
+                raise EvaluationError(f"attribute {name}: {error}") from None
+            _file(attributes, name, self.driver, value)
+        for name, entry in self.capacity.items():
+            try:
+                amount = parse_quantity(entry["value"])
+            except ValueError as error:
+                raise EvaluationError(f"capacity {name}: {error}") from None
+            _file(capacity, name, self.driver, amount)
+        return {
+            "driver": self.driver,
+            "attributes": attributes,
+            "capacity": capacity,
+            "allowMultipleAllocations": bool(self.allow_multiple_allocations),
+        }
+
+
+def _file(domains: _Domains, name: str, driver: str, value: Value) -> None:
+    domain, slash, id = name.partition("/")
+    if not slash:
+        domain, id = driver, name
+    domains.setdefault(domain, {})[id] = value
+
+
+def _version(text: str) -> Value:
+    try:
+        return parse_semver(text)
+    except ValueError as error:
+        raise ValueError(f"parse semantic version: {error}") from None
+
+
+def _attribute_value(attribute: Obj, list_attributes: bool) -> Value:
+    if list_attributes:
+        for member_name in ("ints", "bools", "strings"):
+            values = attribute.get(member_name)
+            if values is not None:
+                return list(values)
+        versions = attribute.get("versions")
+        if versions is not None:
+            return [_version(text) for text in versions]
+    for member_name in ("int", "bool", "string"):
+        value = attribute.get(member_name)
+        if value is not None:
+            return value
+    version = attribute.get("version")
+    if version is not None:
+        return _version(version)
+    raise ValueError("unsupported attribute value")
+
+
+def _includes(target: Value, wanted: Value) -> bool:
+    if not isinstance(target, list | tuple):
+        return _same(target, wanted)
+    if any(_same(item, wanted) for item in target[:MAX_LIST_LENGTH]):
+        return True
+    if len(target) > MAX_LIST_LENGTH:
+        raise EvaluationError(f"'includes' function cannot be applied to lists longer than {MAX_LIST_LENGTH} values")
+    return False
+
+
+def _same(left: Value, right: Value) -> bool:
+    try:
+        return equals(left, right)
+    except EvaluationError:
+        return False
+
+
+_INCLUDES = Library("dra.includes", {"includes": (member("dra_includes_dyn_dyn", (DYN, DYN), BOOL, _includes),)})
+
+
+@lru_cache(maxsize=8)
+def environment(consumable_capacity: bool, list_attributes: bool, new: bool) -> Environment:
+    """The declarations that a device selector may use."""
+    attribute: Type = DYN if list_attributes else ANY
+    fields = {
+        "driver": STRING,
+        "attributes": map_of(STRING, map_of(STRING, attribute)),
+        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+    }
+    if consumable_capacity or not new:
+        fields["allowMultipleAllocations"] = BOOL
+    libraries = [*BASE, _INCLUDES] if list_attributes or not new else list(BASE)
+    return Environment(libraries, {"device": DEVICE}, {DEVICE.name: fields}, homogeneous=True)
+
+
+class DeviceSelector:
+    """A compiled selector. `max_cost` is what an evaluation may cost at worst."""
+
+    __slots__ = ("_list_attributes", "_program", "expression", "max_cost")
+
+    def __init__(self, expression: str, program: Program, list_attributes: bool, max_cost: int) -> None:
+        self.expression = expression
+        self.max_cost = max_cost
+        self._program = program
+        self._list_attributes = list_attributes
+
+    def matches(self, device: DeviceView) -> bool:
+        """Whether the device is selected. Raises EvaluationError: the attempt fails, it is not a mere "no"."""
+        result = self._program.evaluate(device.value(self._list_attributes))
+        if result is True or result is False:
+            return result
+        raise EvaluationError(_not_bool(result))
+
+
+def _not_bool(value: Value) -> str:
+    name = type_name(value)
+    if isinstance(value, str):
+        reason = "unsupported native conversion from string to 'bool'"
+    elif isinstance(value, list | dict):
+        reason = f"type conversion error from {name} to 'bool'"
+    else:
+        reason = f"type conversion error from '{name}' to 'bool'"
+    return f"CEL result of type {name} could not be converted to bool: {reason}"
+
+
+@lru_cache(maxsize=1024)
+def compile_device_selector(
+    expression: str, *, consumable_capacity: bool = True, list_attributes: bool = False, new: bool = True
+) -> DeviceSelector:
+    """Compile a selector. Raises CompileError.
+
+    `consumable_capacity` and `list_attributes` are the feature gates. `new` is for an expression that a user is
+    storing just now: what belongs to a feature that is off is unknown then, while an expression stored before may use
+    it.
+    """
+    declared = environment(consumable_capacity, list_attributes, new)
+    try:
+        root = parse_and_check(expression, declared)
+    except CompileError as error:
+        raise CompileError(f"compilation failed: {error}", error.line, error.column) from None
+    if root.type not in (BOOL, ANY, DYN):
+        raise CompileError(f"must evaluate to bool or the unknown type, not {root.type}")
+    return DeviceSelector(expression, Program(root, declared, ("device",)), list_attributes, COST_LIMIT)

@@ -1,0 +1,141 @@
+"""What an expression may speak of: variables, functions, macros and types.
+
+An `Environment` is a value: declarations plus libraries. The device environment and the admission environments are
+the same compiler over different environments. Names are resolved in a container (`a.b` is tried before `a`), as CEL
+demands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from haru.cel.macros import STANDARD, MacroTable
+from haru.cel.types import Type, type_of_type
+
+Implementation = Callable[..., Any]
+
+
+class Overload:
+    """One signature of a function. `impl` takes the operands' values, the target first."""
+
+    __slots__ = ("id", "impl", "member", "params", "result")
+
+    def __init__(self, id: str, params: Sequence[Type], result: Type, impl: Implementation, member: bool) -> None:
+        self.id = id
+        self.params = tuple(params)
+        self.result = result
+        self.impl = impl
+        self.member = member
+
+    def type_params(self) -> set[str]:
+        """The names of the type parameters in the signature."""
+        found: set[str] = set()
+        pending = [*self.params, self.result]
+        while pending:
+            value = pending.pop()
+            if value.kind == "param":
+                found.add(value.name)
+            pending.extend(value.params)
+        return found
+
+
+def function(id: str, params: Sequence[Type], result: Type, impl: Implementation) -> Overload:
+    """An overload that is called as `f(a, b)`."""
+    return Overload(id, params, result, impl, member=False)
+
+
+def member(id: str, params: Sequence[Type], result: Type, impl: Implementation) -> Overload:
+    """An overload that is called as `a.f(b)`; the first parameter is the target."""
+    return Overload(id, params, result, impl, member=True)
+
+
+class Library:
+    """Functions, macros and type names that belong together."""
+
+    __slots__ = ("functions", "macros", "name", "types")
+
+    def __init__(
+        self,
+        name: str,
+        functions: Mapping[str, Sequence[Overload]],
+        macros: MacroTable | None = None,
+        types: Sequence[Type] = (),
+    ) -> None:
+        self.name = name
+        self.functions = functions
+        self.macros: MacroTable = macros or {}
+        self.types = types
+
+
+class Environment:
+    """Declarations, ready for the checker.
+
+    `structs` gives the fields of message types; a type without an entry there has no fields that an expression can
+    name. `homogeneous` demands elements of one type in list and map literals, as Kubernetes does.
+    """
+
+    def __init__(
+        self,
+        libraries: Sequence[Library],
+        variables: Mapping[str, Type] | None = None,
+        structs: Mapping[str, Mapping[str, Type]] | None = None,
+        *,
+        container: str = "",
+        homogeneous: bool = False,
+        quoted_fields: bool = False,
+        use_macros: bool = True,
+    ) -> None:
+        self.variables: dict[str, Type] = dict(variables or {})
+        self.structs = dict(structs or {})
+        self.container = container
+        self.homogeneous = homogeneous
+        self.quoted_fields = quoted_fields
+        self.functions: dict[str, tuple[Overload, ...]] = {}
+        self.constants: dict[str, Type] = {}
+        self.macros: dict[tuple[str, int, bool], Any] = dict(STANDARD) if use_macros else {}
+        for library in libraries:
+            for name, overloads in library.functions.items():
+                self.functions[name] = self.functions.get(name, ()) + tuple(overloads)
+            if use_macros:
+                self.macros.update(library.macros)
+            for declared in library.types:
+                self.constants[declared.name] = declared
+
+    def candidates(self, name: str) -> Iterator[str]:
+        """The full names that a name may stand for, most specific first. A leading dot allows only the name itself."""
+        if name.startswith("."):
+            yield name[1:]
+            return
+        container = self.container
+        while container:
+            yield f"{container}.{name}"
+            container = container.rpartition(".")[0]
+        yield name
+
+    def find_variable(self, name: str) -> tuple[str, Type, Type | None] | None:
+        """Full name, type, and for the name of a type that type itself."""
+        for candidate in self.candidates(name):
+            declared = self.variables.get(candidate)
+            if declared is not None:
+                return candidate, declared, None
+            constant = self.constants.get(candidate)
+            if constant is not None:
+                return candidate, type_of_type(constant), constant
+        return None
+
+    def find_function(self, name: str) -> tuple[str, tuple[Overload, ...]] | None:
+        """Full name and overloads."""
+        for candidate in self.candidates(name):
+            overloads = self.functions.get(candidate)
+            if overloads is not None:
+                return candidate, overloads
+        return None
+
+    def find_struct(self, name: str) -> tuple[str, Mapping[str, Type]] | None:
+        """Full name and fields of a message type."""
+        for candidate in self.candidates(name):
+            fields = self.structs.get(candidate)
+            if fields is not None:
+                return candidate, fields
+        return None

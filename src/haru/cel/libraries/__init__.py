@@ -1,0 +1,1 @@
+"""The function libraries. Each module declares one `Library`; environments choose among them."""

@@ -1,0 +1,206 @@
+"""Conversions between types: `int('3')`, `string(1.5)`, `type(x)` and the rest."""
+
+from __future__ import annotations
+
+import math
+
+from haru.cel.environment import Overload, function
+from haru.cel.errors import EvaluationError
+from haru.cel.libraries.arithmetic import TIMESTAMP_MAX, TIMESTAMP_MIN
+from haru.cel.libraries.timestamps import format_duration, format_timestamp, parse_duration, parse_timestamp
+from haru.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    param,
+    type_of_type,
+)
+from haru.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
+
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _string_to_bool(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise EvaluationError(f"type conversion error from 'string' to 'bool': {text}")
+
+
+def _decimal(text: str, signed: bool) -> int | None:
+    digits = text[1:] if signed and text[:1] in ("+", "-") else text
+    if not digits or len(digits) > 40 or not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(text)
+
+
+def _string_to_int(text: str) -> int:
+    value = _decimal(text, signed=True)
+    if value is None or not INT_MIN <= value <= INT_MAX:
+        raise EvaluationError(f"type conversion error from 'string' to 'int': {text}")
+    return value
+
+
+def _string_to_uint(text: str) -> Uint:
+    value = _decimal(text, signed=False)
+    if value is None or value > UINT_MAX:
+        raise EvaluationError(f"type conversion error from 'string' to 'uint': {text}")
+    return Uint(value)
+
+
+def _string_to_double(text: str) -> float:
+    # Python reads more spellings than Go ("1_0", surrounding space); Go reads more than CEL's literals.
+    if text.strip() != text or "_" in text:
+        raise EvaluationError(f"type conversion error from 'string' to 'double': {text}")
+    try:
+        return float(text)
+    except ValueError:
+        raise EvaluationError(f"type conversion error from 'string' to 'double': {text}") from None
+
+
+def _uint_to_int(value: int) -> int:
+    if value > INT_MAX:
+        raise EvaluationError("integer overflow")
+    return int(value)
+
+
+def _double_to_int(value: float) -> int:
+    if not math.isfinite(value) or not -(2.0**63) < value < 2.0**63:
+        raise EvaluationError("integer overflow")
+    return int(value)
+
+
+def _double_to_uint(value: float) -> Uint:
+    if not math.isfinite(value) or not 0 <= value < 2.0**64:
+        raise EvaluationError("unsigned integer overflow")
+    return Uint(int(value))
+
+
+def _int_to_uint(value: int) -> Uint:
+    if value < 0:
+        raise EvaluationError("unsigned integer overflow")
+    return Uint(value)
+
+
+def _bytes_to_string(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise EvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
+
+
+def format_double(value: float) -> str:
+    """A double as Go's shortest form: `1`, `1.5`, `1e+06`, `+Inf`."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    digits, power = _digits_and_power(mantissa, int(exponent or "0"))
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if digits == "0":
+        return f"{sign}0"
+    if power < -4 or power >= 21:
+        tail = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{sign}{digits[0]}{tail}e{'-' if power < 0 else '+'}{abs(power):02d}"
+    if power < 0:
+        return f"{sign}0.{'0' * (-power - 1)}{digits}"
+    if len(digits) <= power + 1:
+        return sign + digits + "0" * (power + 1 - len(digits))
+    return f"{sign}{digits[: power + 1]}.{digits[power + 1 :]}"
+
+
+def _digits_and_power(mantissa: str, exponent: int) -> tuple[str, int]:
+    """Significant digits, and the power of ten of the first one."""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    digits = (whole + fraction).lstrip("0")
+    power = len(whole) - 1 + exponent
+    if not whole.strip("0"):
+        power = exponent - (len(fraction) - len(fraction.lstrip("0")) + 1)
+    return digits.rstrip("0") or "0", power
+
+
+def _duration_to_int(value: Duration) -> int:
+    return value.ns
+
+
+def _timestamp_to_int(value: Timestamp) -> int:
+    return value.ns // 10**9
+
+
+def _int_to_timestamp(seconds: int) -> Timestamp:
+    if not TIMESTAMP_MIN <= seconds * 10**9 <= TIMESTAMP_MAX:
+        raise EvaluationError("timestamp overflow")
+    return Timestamp(seconds * 10**9)
+
+
+def _int_to_duration(value: int) -> Duration:
+    return Duration(value)
+
+
+_T = param("T")
+
+FUNCTIONS: dict[str, tuple[Overload, ...]] = {
+    "bool": (
+        function("bool_to_bool", (BOOL,), BOOL, _same),
+        function("string_to_bool", (STRING,), BOOL, _string_to_bool),
+    ),
+    "bytes": (
+        function("bytes_to_bytes", (BYTES,), BYTES, _same),
+        function("string_to_bytes", (STRING,), BYTES, lambda text: text.encode("utf-8", "replace")),
+    ),
+    "double": (
+        function("double_to_double", (DOUBLE,), DOUBLE, _same),
+        function("int64_to_double", (INT,), DOUBLE, float),
+        function("string_to_double", (STRING,), DOUBLE, _string_to_double),
+        function("uint64_to_double", (UINT,), DOUBLE, float),
+    ),
+    "duration": (
+        function("duration_to_duration", (DURATION,), DURATION, _same),
+        function("int64_to_duration", (INT,), DURATION, _int_to_duration),
+        function("string_to_duration", (STRING,), DURATION, parse_duration),
+    ),
+    "dyn": (function("to_dyn", (_T,), DYN, _same),),
+    "int": (
+        function("int64_to_int64", (INT,), INT, _same),
+        function("double_to_int64", (DOUBLE,), INT, _double_to_int),
+        function("duration_to_int64", (DURATION,), INT, _duration_to_int),
+        function("string_to_int64", (STRING,), INT, _string_to_int),
+        function("timestamp_to_int64", (TIMESTAMP,), INT, _timestamp_to_int),
+        function("uint64_to_int64", (UINT,), INT, _uint_to_int),
+    ),
+    "string": (
+        function("string_to_string", (STRING,), STRING, _same),
+        function("bool_to_string", (BOOL,), STRING, lambda value: "true" if value else "false"),
+        function("bytes_to_string", (BYTES,), STRING, _bytes_to_string),
+        function("double_to_string", (DOUBLE,), STRING, format_double),
+        function("duration_to_string", (DURATION,), STRING, format_duration),
+        function("int64_to_string", (INT,), STRING, str),
+        function("timestamp_to_string", (TIMESTAMP,), STRING, format_timestamp),
+        function("uint64_to_string", (UINT,), STRING, lambda value: str(int(value))),
+    ),
+    "timestamp": (
+        function("timestamp_to_timestamp", (TIMESTAMP,), TIMESTAMP, _same),
+        function("int64_to_timestamp", (INT,), TIMESTAMP, _int_to_timestamp),
+        function("string_to_timestamp", (STRING,), TIMESTAMP, parse_timestamp),
+    ),
+    "type": (function("type", (_T,), type_of_type(_T), type_of),),
+    "uint": (
+        function("uint64_to_uint64", (UINT,), UINT, _same),
+        function("double_to_uint64", (DOUBLE,), UINT, _double_to_uint),
+        function("int64_to_uint64", (INT,), UINT, _int_to_uint),
+        function("string_to_uint64", (STRING,), UINT, _string_to_uint),
+    ),
+}

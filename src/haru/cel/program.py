@@ -1,0 +1,81 @@
+"""From text to something that runs: parse, check, look at the literals, compile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from haru.cel.ast import Call, Literal, Node
+from haru.cel.checker import check
+from haru.cel.compiler import Compiler
+from haru.cel.environment import Environment
+from haru.cel.errors import CompileError, EvaluationError, Issue, Source, compile_error
+from haru.cel.libraries.regex import PatternError, compile_pattern
+from haru.cel.libraries.timestamps import parse_duration, parse_timestamp
+from haru.cel.operations import Frame, Run
+from haru.cel.parser import MAX_TREE_DEPTH, parse
+
+
+def parse_and_check(expression: str, environment: Environment) -> Node:
+    """The typed tree of an expression. Raises CompileError with every fault that was found."""
+    source = Source(expression)
+    try:
+        root = parse(source, environment.macros, quoted_fields=environment.quoted_fields)
+        issues = check(root, environment) or _validate(root)
+    except RecursionError:
+        raise CompileError(f"expression recursion limit exceeded: {MAX_TREE_DEPTH}") from None
+    if issues:
+        raise compile_error(source, issues)
+    return root
+
+
+def _validate(root: Node) -> list[Issue]:
+    """Literal arguments that can never be good."""
+    issues: list[Issue] = []
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending.extend(node.children())
+        if not isinstance(node, Call):
+            continue
+        operands = node.operands()
+        position = 1 if node.function == "matches" and len(operands) == 2 else 0
+        if node.function not in ("matches", "duration", "timestamp") or position >= len(operands):
+            continue
+        argument = operands[position]
+        if isinstance(argument, Literal) and isinstance(argument.value, str) and not _is_valid(node.function, argument):
+            issues.append(Issue(argument.offset, f"invalid {node.function} argument"))
+    return issues
+
+
+def _is_valid(function: str, argument: Literal) -> bool:
+    try:
+        if function == "matches":
+            compile_pattern(argument.value)
+        elif function == "duration":
+            parse_duration(argument.value)
+        else:
+            parse_timestamp(argument.value)
+    except (PatternError, EvaluationError):
+        return False
+    return True
+
+
+class Program:
+    """A compiled expression without cost accounting. Variables are given in the order of `variables`."""
+
+    __slots__ = ("_run", "_spare", "root", "variables")
+
+    def __init__(self, root: Node, environment: Environment, variables: Sequence[str]) -> None:
+        compiler = Compiler(environment, variables)
+        self.root = root
+        self.variables = tuple(variables)
+        self._run: Run = compiler.compile(root).run
+        self._spare: Frame = [None] * (compiler.size - len(variables) - 1)
+
+    def evaluate(self, *values: Any) -> Any:
+        """The expression's value. Raises EvaluationError."""
+        try:
+            return self._run([None, *values, *self._spare])
+        except RecursionError:
+            raise EvaluationError("expression is nested too deeply to evaluate") from None
