@@ -109,12 +109,6 @@ def type_of(kind: Kind) -> MessageType:
     return message_type(kind.type_name)
 
 
-def has_type(name: str) -> bool:
-    """Whether `message_type` knows the name."""
-    package, _, short = name.rpartition(".")
-    return short in _table(_stem(package))
-
-
 def _stem(package: str) -> str:
     """`io.k8s.api.core.v1` -> `core.v1`, the table's file name."""
     return package.removeprefix(_API).removeprefix(_META)

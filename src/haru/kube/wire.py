@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from haru.kube import kinds
-from haru.kube.errors import StatusError, bad_request_error
-from haru.kube.schema import Field, MessageType, has_type, message_type
+from haru.kube.errors import bad_request_error
+from haru.kube.kinds import by_kind
+from haru.kube.schema import Field, MessageType, message_type
 
 Obj = dict[str, Any]
 Wire = tuple[int, int | bytes]  # wire type, value
@@ -57,14 +57,16 @@ def decode_protobuf(data: bytes) -> Obj:
     obj: Obj = {"kind": kind, "apiVersion": api_version}
     try:
         if content_type == "application/json":
-            obj = {**_raw_json(raw), **obj}
+            given = _raw_json(raw)
+            if not isinstance(given, dict):
+                raise _MalformedError("the JSON in the envelope is not an object")
+            obj = {**given, **obj}
         else:
             _message(raw, target, obj)
     except (_MalformedError, RecursionError) as error:
         version = api_version.rpartition("/")[2]
-        raise bad_request_error(
-            f'{kind} in version "{version}" cannot be handled as a {kind}: {error or "nested too deeply"}'
-        ) from None
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise bad_request_error(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}') from None
     return obj
 
 
@@ -91,18 +93,10 @@ def _target(api_version: str, kind: str) -> MessageType:
     if not api_version or not kind:
         missing = "kind" if api_version else "apiVersion"
         raise bad_request_error(f"Object '{missing}' is missing in the protobuf envelope")
-    known = kinds.by_kind(api_version, kind)
-    if known is not None:
-        return message_type(known.type_name)
-    group, _, version = api_version.rpartition("/")
-    name = f"io.k8s.api.{group.split('.', 1)[0] or 'core'}.{version}.{kind}"
-    if has_type(name):
-        return message_type(name)
-    raise _not_registered(api_version, kind)
-
-
-def _not_registered(api_version: str, kind: str) -> StatusError:
-    return bad_request_error(f'no kind "{kind}" is registered for version "{api_version}" in the served API')
+    known = by_kind(api_version, kind)
+    if known is None:
+        raise bad_request_error(f'no kind "{kind}" is registered for version "{api_version}" in the served API')
+    return message_type(known.type_name)
 
 
 # --- the wire format -------------------------------------------------------------------------------------------------
