@@ -137,8 +137,12 @@ class PythonClient:
         for obj in load_all((HERE / file).read_text()):
             kind = kinds.by_kind(obj["apiVersion"], obj["kind"])
             name = obj["metadata"]["name"]
-            options = {"type": "apply", "field_manager": "demo", "force": True}
-            self._call(lambda c, k=kind, n=name, o=obj: c.patch(k, n, o, "default" if k.namespaced else "", **options))
+            namespace = "default" if kind is not None and kind.namespaced else ""
+            self._call(
+                lambda c, k=kind, n=name, o=obj, ns=namespace: c.patch(
+                    k, n, o, ns, type="apply", field_manager="demo", force=True
+                )
+            )
             print(indent(f"{obj['kind'].lower()}/{name} applied"))
 
     def items(self, resource: str) -> list[Obj]:
