@@ -1,0 +1,263 @@
+"""What the API server does to an object of a kind between decoding and validation.
+
+Status belongs to `/status`, everything else to the main resource; a Pod starts Pending with its QoS class; a Job gets
+the selector and labels that tie its pods to it. Nothing here needs other objects, that is admission. All functions
+return new objects. Source: the registry strategies of each API group, as behaviour; KEP 4381, 4671, 3521, 5055.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from haru.kube.disabled import drop_disabled_fields
+from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.validation.common import same
+
+if TYPE_CHECKING:
+    from haru.kube.gates import FeatureGates
+    from haru.kube.kinds import Kind
+
+Obj = dict[str, Any]
+
+_RESOURCE = "resource.k8s.io"
+# Metadata that a write to /status does not change.
+_METADATA = ("deletionGracePeriodSeconds", "deletionTimestamp", "generation")
+_ALL_METADATA = (*_METADATA, "labels", "annotations", "finalizers", "ownerReferences")
+# Kinds whose status writes leave all of it alone; the older kinds let labels and annotations through.
+_STATUS_ONLY_GROUPS = frozenset({_RESOURCE, "scheduling.k8s.io", "apiextensions.k8s.io", "certificates.k8s.io"})
+_STATUS_KEEPS = {"Pod": (*_METADATA, "ownerReferences"), "Deployment": (*_METADATA, "labels")}
+
+
+def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> Obj:
+    """An object as it is created: without status, without disabled fields, with what the server adds.
+
+    The object has been defaulted and has its name and uid; `now` (RFC 3339) dates the first conditions.
+    """
+    obj = drop_disabled_fields(obj, None, kind, gates)
+    if "status" in kind.subresources and "status" in obj and kind.kind != "Node":
+        obj = {name: value for name, value in obj.items() if name != "status"}
+    key = (kind.group, kind.kind)
+    if key == ("", "Pod"):
+        return {**obj, "status": _first_pod_status(obj.get("spec") or {}, now)}
+    if key == ("", "Namespace"):
+        return _first_namespace(obj)
+    if key == ("batch", "Job"):
+        return _generated_job(obj)
+    if key in (("", "PersistentVolumeClaim"), ("", "PersistentVolume")):
+        return {**obj, "status": {"phase": "Pending"}}
+    return obj
+
+
+def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> Obj:
+    """A write to the main resource: status comes from the stored object, disabled fields that are not in use go."""
+    if "status" in kind.subresources:
+        new = _with(new, "status", old.get("status"))
+    if kind.kind == "Namespace":
+        new = _with_namespace_finalizers(new, old)
+    if (kind.group, kind.kind) == (_RESOURCE, "DeviceTaintRule"):
+        new = _taint_time(new, old, now)
+    return drop_disabled_fields(new, old, kind, gates)
+
+
+def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) -> Obj:
+    """A write to `/status`: everything but status comes from the stored object, and most of its metadata too."""
+    metadata = dict(new.get("metadata") or {})
+    before = old.get("metadata") or {}
+    everything = kind.group in _STATUS_ONLY_GROUPS
+    for name in _ALL_METADATA if everything else _STATUS_KEEPS.get(kind.kind, _METADATA):
+        if name in before:
+            metadata[name] = before[name]
+        else:
+            metadata.pop(name, None)
+    kept = {name: value for name, value in old.items() if name not in ("metadata", "status")}
+    prepared = {**kept, "metadata": metadata}
+    if "status" in new:
+        prepared["status"] = new["status"]
+    if (kind.group, kind.kind) == (_RESOURCE, "ResourceClaim"):
+        prepared = _without_deallocated(prepared, old)
+    return drop_disabled_fields(prepared, old, kind, gates)
+
+
+def has_generation(kind: Kind) -> bool:
+    """Whether the kind counts changes of its spec in `metadata.generation`."""
+    return (kind.group, kind.kind) in _GENERATION
+
+
+def spec_changed(new: Obj, old: Obj, kind: Kind) -> bool:
+    """Whether an update changes what `metadata.generation` counts: everything but metadata and status."""
+    names = (new.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"}
+    return any(not same(new.get(name), old.get(name)) for name in names)
+
+
+_GENERATION = frozenset(
+    {
+        ("", "Pod"),
+        ("", "ReplicationController"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("apps", "DaemonSet"),
+        ("apps", "Deployment"),
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("batch", "CronJob"),
+        ("batch", "Job"),
+        ("discovery.k8s.io", "EndpointSlice"),
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+        ("networking.k8s.io", "Ingress"),
+        ("networking.k8s.io", "IngressClass"),
+        ("networking.k8s.io", "NetworkPolicy"),
+        ("policy", "PodDisruptionBudget"),
+        (_RESOURCE, "DeviceClass"),
+        (_RESOURCE, "DeviceTaintRule"),
+        (_RESOURCE, "ResourceSlice"),
+        ("scheduling.k8s.io", "PodGroup"),
+        ("scheduling.k8s.io", "PriorityClass"),
+        ("scheduling.k8s.io", "Workload"),
+    }
+)
+
+
+def _with(obj: Obj, name: str, value: Any) -> Obj:
+    """`obj` with the field set, or without it when the value is None."""
+    if value is not None:
+        return {**obj, name: value}
+    return {key: item for key, item in obj.items() if key != name} if name in obj else obj
+
+
+# --- pods ----------------------------------------------------------------------------------------------------------
+
+
+def _first_pod_status(spec: Obj, now: str) -> Obj:
+    status: Obj = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": None,
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+    return status
+
+
+def qos_class(spec: Obj) -> str:
+    """Guaranteed, Burstable or BestEffort, by the cpu and memory of the containers (or of the pod, KEP 2837)."""
+    pod_level = spec.get("resources") or {}
+    if pod_level.get("requests") or pod_level.get("limits"):
+        holders = [pod_level]
+    else:
+        holders = [
+            c.get("resources") or {} for c in (*_containers(spec, "containers"), *_containers(spec, "initContainers"))
+        ]
+    sides = [(_amounts(holder.get("requests")), _amounts(holder.get("limits"))) for holder in holders]
+    if not any(requests or limits for requests, limits in sides):
+        return "BestEffort"
+    guaranteed = all(
+        limits.keys() == {"cpu", "memory"} and (requests or limits) == limits for requests, limits in sides
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _containers(spec: Obj, name: str) -> list[Obj]:
+    return spec.get(name) or []
+
+
+def _amounts(resources: Mapping[str, Any] | None) -> dict[str, Quantity]:
+    """The cpu and memory amounts that are more than zero; malformed ones are validation's business."""
+    found: dict[str, Quantity] = {}
+    for name in ("cpu", "memory"):
+        value = (resources or {}).get(name)
+        if value is None:
+            continue
+        try:
+            amount = parse_quantity(value)
+        except ValueError:
+            continue
+        if amount > Quantity(0):
+            found[name] = amount
+    return found
+
+
+# --- namespaces, jobs, devices -------------------------------------------------------------------------------------
+
+
+def _first_namespace(namespace: Obj) -> Obj:
+    spec = dict(namespace.get("spec") or {})
+    finalizers = list(spec.get("finalizers") or [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+    return {**namespace, "spec": {**spec, "finalizers": finalizers}, "status": {"phase": "Active"}}
+
+
+def _with_namespace_finalizers(new: Obj, old: Obj) -> Obj:
+    """A namespace's finalizers are cleared through `/finalize` only."""
+    finalizers = (old.get("spec") or {}).get("finalizers")
+    return {**new, "spec": {**(new.get("spec") or {}), "finalizers": finalizers or []}}
+
+
+def _generated_job(job: Obj) -> Obj:
+    """A job's selector and its pods' labels, unless the user keeps them by hand."""
+    spec = job.get("spec") or {}
+    if spec.get("manualSelector"):
+        return job
+    metadata, template = job.get("metadata") or {}, spec.get("template") or {}
+    uid, name = metadata.get("uid") or "", metadata.get("name") or ""
+    template_metadata = template.get("metadata") or {}
+    labels = {
+        **(template_metadata.get("labels") or {}),
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    selector = dict(spec.get("selector") or {})
+    wanted = {**(selector.get("matchLabels") or {}), "batch.kubernetes.io/controller-uid": uid}
+    new_template = {**template, "metadata": {**template_metadata, "labels": labels}}
+    new_spec = {**spec, "selector": {**selector, "matchLabels": wanted}, "template": new_template}
+    return {**job, "spec": new_spec}
+
+
+def _taint_time(new: Obj, old: Obj, now: str) -> Obj:
+    """A rule whose effect changes takes effect now, unless the writer set another time (KEP 5055)."""
+    spec, before = new.get("spec") or {}, (old.get("spec") or {}).get("taint") or {}
+    taint = spec.get("taint") or {}
+    submitted = taint.get("timeAdded")
+    if taint.get("effect") == before.get("effect"):
+        time = submitted or before.get("timeAdded")
+    elif submitted and submitted != before.get("timeAdded"):
+        time = submitted
+    else:
+        time = now
+    if not time or time == submitted:
+        return new
+    return {**new, "spec": {**spec, "taint": {**taint, "timeAdded": time}}}
+
+
+def _without_deallocated(new: Obj, old: Obj) -> Obj:
+    """Device statuses of devices that this very update deallocates go with them."""
+    status = new.get("status") or {}
+    devices = status.get("devices")
+    gone = _allocated_devices(old) - _allocated_devices(new)
+    if not devices or not gone:
+        return new
+    kept = [device for device in devices if _device_id(device) not in gone]
+    return {**new, "status": _with(status, "devices", kept or None)}
+
+
+def _allocated_devices(claim: Obj) -> set[Hashable]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return {_device_id(result) for result in (allocation.get("devices") or {}).get("results") or ()}
+
+
+def _device_id(device: Obj) -> Hashable:
+    return device.get("driver"), device.get("pool"), device.get("device")

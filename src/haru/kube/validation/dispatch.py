@@ -1,0 +1,144 @@
+"""Which rules judge which kind: on create, on update, on a status write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from haru.kube.errors import FieldError
+from haru.kube.validation import (
+    claim_status,
+    claims,
+    classes,
+    core,
+    jobs,
+    pods,
+    policies,
+    scheduling,
+    slices,
+    workloads,
+)
+from haru.kube.validation.types import Rules
+
+if TYPE_CHECKING:
+    from haru.kube.kinds import Kind
+
+Obj = dict[str, Any]
+Create = Callable[[Obj, "Kind", Rules], list[FieldError]]
+Update = Callable[[Obj, Obj, "Kind", Rules], list[FieldError]]
+"""Called with the new object, then the old one."""
+Status = Callable[[Obj, Obj], list[FieldError]]
+_Alone = Callable[[Obj], list[FieldError]]
+_WithRules = Callable[[Obj, Rules], list[FieldError]]
+_Pair = Callable[[Obj, Obj], list[FieldError]]
+
+
+def _alone(check: _Alone) -> Create:
+    return lambda obj, kind, rules: check(obj)
+
+
+def _with_rules(check: _WithRules) -> Create:
+    return lambda obj, kind, rules: check(obj, rules)
+
+
+def _again(check: _Alone, fixed: _Pair | None = None) -> Update:
+    """An update is judged as a creation, and by what may not change."""
+    return lambda new, old, kind, rules: check(new) + (fixed(new, old) if fixed is not None else [])
+
+
+def _again_with_rules(check: _WithRules, fixed: _Pair | None = None) -> Update:
+    return lambda new, old, kind, rules: check(new, rules) + (fixed(new, old) if fixed is not None else [])
+
+
+def _pair(check: _Pair) -> Update:
+    return lambda new, old, kind, rules: check(new, old)
+
+
+_RESOURCE = "resource.k8s.io"
+_SCHEDULING = "scheduling.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+
+CREATE: Mapping[tuple[str, str], Create] = {
+    (_RESOURCE, "ResourceClaim"): lambda obj, kind, rules: claims.validate_claim(obj, kind.version, rules),
+    (_RESOURCE, "ResourceClaimTemplate"): lambda obj, kind, rules: claims.validate_claim_template(
+        obj, kind.version, rules
+    ),
+    (_RESOURCE, "ResourceSlice"): lambda obj, kind, rules: slices.validate_slice(obj, kind.version),
+    (_RESOURCE, "DeviceClass"): _with_rules(classes.validate_class),
+    (_RESOURCE, "DeviceTaintRule"): _alone(classes.validate_taint_rule),
+    (_RESOURCE, "ResourcePoolStatusRequest"): _alone(classes.validate_pool_status_request),
+    (_SCHEDULING, "PriorityClass"): _alone(scheduling.validate_priority_class),
+    (_SCHEDULING, "Workload"): _with_rules(scheduling.validate_workload),
+    (_SCHEDULING, "PodGroup"): _with_rules(scheduling.validate_pod_group),
+    ("", "Pod"): _with_rules(pods.validate_pod),
+    ("", "PodTemplate"): _with_rules(workloads.validate_pod_template_object),
+    ("", "ReplicationController"): _with_rules(workloads.validate_replication_controller),
+    ("", "Namespace"): _alone(core.validate_namespace),
+    ("", "Node"): _alone(core.validate_node),
+    ("", "ConfigMap"): _alone(core.validate_config_map),
+    ("", "Secret"): _alone(core.validate_secret),
+    ("", "Service"): _alone(core.validate_service),
+    ("", "ResourceQuota"): _alone(core.validate_resource_quota),
+    ("", "PersistentVolumeClaim"): _alone(core.validate_volume_claim),
+    ("", "Event"): _alone(core.validate_event),
+    ("events.k8s.io", "Event"): _alone(core.validate_event),
+    ("apps", "Deployment"): _with_rules(workloads.validate_deployment),
+    ("apps", "ReplicaSet"): _with_rules(workloads.validate_replica_set),
+    ("apps", "StatefulSet"): _with_rules(workloads.validate_stateful_set),
+    ("apps", "DaemonSet"): _with_rules(workloads.validate_daemon_set),
+    ("batch", "Job"): _with_rules(jobs.validate_job),
+    ("batch", "CronJob"): _with_rules(jobs.validate_cron_job),
+    (_RBAC, "Role"): _alone(policies.validate_role),
+    (_RBAC, "ClusterRole"): _alone(policies.validate_role),
+    (_RBAC, "RoleBinding"): _alone(policies.validate_role_binding),
+    (_RBAC, "ClusterRoleBinding"): _alone(policies.validate_role_binding),
+    ("policy", "PodDisruptionBudget"): _alone(policies.validate_disruption_budget),
+    ("coordination.k8s.io", "Lease"): _alone(policies.validate_lease),
+    ("autoscaling", "HorizontalPodAutoscaler"): _alone(policies.validate_autoscaler),
+}
+
+UPDATE: Mapping[tuple[str, str], Update] = {
+    (_RESOURCE, "ResourceClaim"): _pair(claims.validate_claim_update),
+    (_RESOURCE, "ResourceClaimTemplate"): _pair(claims.validate_claim_update),
+    (_RESOURCE, "ResourceSlice"): lambda new, old, kind, rules: slices.validate_slice_update(new, old, kind.version),
+    (_RESOURCE, "DeviceClass"): lambda new, old, kind, rules: classes.validate_class_update(new, old, rules),
+    (_RESOURCE, "DeviceTaintRule"): _pair(classes.validate_taint_rule),
+    (_RESOURCE, "ResourcePoolStatusRequest"): _pair(classes.validate_pool_status_request_update),
+    (_SCHEDULING, "PriorityClass"): _pair(scheduling.validate_priority_class_update),
+    (_SCHEDULING, "Workload"): _pair(scheduling.validate_workload_update),
+    (_SCHEDULING, "PodGroup"): _pair(scheduling.validate_pod_group_update),
+    ("", "Pod"): lambda new, old, kind, rules: pods.validate_pod_update(new, old, rules),
+    ("", "PodTemplate"): _again_with_rules(workloads.validate_pod_template_object),
+    ("", "ReplicationController"): _again_with_rules(workloads.validate_replication_controller),
+    ("", "Namespace"): _again(core.validate_namespace),
+    ("", "Node"): _pair(core.validate_node_update),
+    ("", "ConfigMap"): _again(core.validate_config_map, core.validate_config_update),
+    ("", "Secret"): _again(core.validate_secret, core.validate_config_update),
+    ("", "Service"): _pair(core.validate_service_update),
+    ("", "ResourceQuota"): _again(core.validate_resource_quota),
+    ("", "PersistentVolumeClaim"): _again(core.validate_volume_claim, core.validate_volume_claim_update),
+    ("", "Event"): _again(core.validate_event),
+    ("events.k8s.io", "Event"): _again(core.validate_event),
+    ("apps", "Deployment"): _again_with_rules(workloads.validate_deployment, workloads.validate_selector_unchanged),
+    ("apps", "ReplicaSet"): _again_with_rules(workloads.validate_replica_set, workloads.validate_selector_unchanged),
+    ("apps", "StatefulSet"): _again_with_rules(workloads.validate_stateful_set, workloads.validate_stateful_set_update),
+    ("apps", "DaemonSet"): _again_with_rules(workloads.validate_daemon_set, workloads.validate_selector_unchanged),
+    ("batch", "Job"): lambda new, old, kind, rules: jobs.validate_job_update(new, old, rules),
+    ("batch", "CronJob"): _again_with_rules(jobs.validate_cron_job),
+    (_RBAC, "Role"): _again(policies.validate_role),
+    (_RBAC, "ClusterRole"): _again(policies.validate_role),
+    (_RBAC, "RoleBinding"): _pair(policies.validate_role_binding_update),
+    (_RBAC, "ClusterRoleBinding"): _pair(policies.validate_role_binding_update),
+    ("policy", "PodDisruptionBudget"): _again(policies.validate_disruption_budget),
+    ("coordination.k8s.io", "Lease"): _again(policies.validate_lease),
+    ("autoscaling", "HorizontalPodAutoscaler"): _again(policies.validate_autoscaler),
+}
+
+STATUS: Mapping[tuple[str, str], Status] = {
+    (_RESOURCE, "ResourceClaim"): claim_status.validate_claim_status,
+    (_RESOURCE, "DeviceTaintRule"): lambda new, old: classes.validate_taint_rule_status(new),
+    (_RESOURCE, "ResourcePoolStatusRequest"): classes.validate_pool_status,
+    (_SCHEDULING, "PodGroup"): lambda new, old: scheduling.validate_pod_group_status(new),
+    ("", "Pod"): pods.validate_pod_status,
+    ("", "Node"): lambda new, old: core.validate_node_status(new),
+}

@@ -1,0 +1,211 @@
+"""Pods: what may be created, what an update may change, what a status write may say (core/v1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from haru.kube import names
+from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required
+from haru.kube.validation.common import each_message, immutable, items, label_key, part, same
+from haru.kube.validation.pod_specs import validate_pod_spec, validate_tolerations
+from haru.kube.validation.types import Rules
+
+Obj = dict[str, Any]
+
+_MIRROR = "kubernetes.io/config.mirror"
+_MAX_INT32 = 2**31 - 1
+_UPDATABLE = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+    "`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
+
+
+def validate_pod(pod: Obj, rules: Rules) -> list[FieldError]:
+    """A Pod when it is created."""
+    spec = part(pod, "spec")
+    found = validate_pod_spec("spec", spec, rules, is_pod=True)
+    if items(spec, "ephemeralContainers"):
+        found.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and items(spec, "schedulingGates"):
+        found.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    if _MIRROR in part(part(pod, "metadata"), "annotations") and items(spec, "resourceClaims"):
+        found.append(forbidden("spec.resourceClaims", "static pods do not support resource claims"))
+    return found
+
+
+def validate_pod_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
+    """A Pod when it replaces a stored one: images, deadline, tolerations and scheduling gates may change."""
+    spec, before = part(new, "spec"), part(old, "spec")
+    found = validate_pod_spec("spec", spec, rules, is_pod=True)
+    for name in ("containers", "initContainers"):
+        if len(items(spec, name)) != len(items(before, name)):
+            return [*found, forbidden(f"spec.{name}", "pod updates may not add or remove containers")]
+    deadline = _deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    found += deadline
+    if deadline and spec.get("activeDeadlineSeconds") is not None:
+        return found
+    found += _only_added_tolerations(items(spec, "tolerations"), items(before, "tolerations"))
+    found += _only_removed_gates(items(spec, "schedulingGates"), items(before, "schedulingGates"))
+    if same(spec, before):
+        return found
+    rest = _without_updatable(spec, before)
+    if items(before, "schedulingGates"):
+        errors, rest = _gated(rest, before)
+        found += errors
+    if not same(rest, before):
+        changed = sorted(name for name in rest.keys() | before.keys() if not same(rest.get(name), before.get(name)))
+        listed = ", ".join(f"spec.{name}" for name in changed)
+        why = f"pod updates may not change fields other than {_UPDATABLE}\n changed: {listed}"
+        found.append(forbidden("spec", why))
+    return found
+
+
+def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
+    """A status write: restarts are not undone, the QoS class stays, claim statuses name claims of the pod."""
+    status, before = part(new, "status"), part(old, "status")
+    found: list[FieldError] = []
+    for index, condition in enumerate(items(status, "conditions")):
+        if condition.get("type") not in _SYSTEM_CONDITIONS:
+            found += label_key(f"metadata.conditions[{index}].Type", condition.get("type") or "")
+    if part(new, "spec").get("nodeName") != part(old, "spec").get("nodeName"):
+        found.append(forbidden("status.nodeName", "may not be changed directly"))
+    nominated = status.get("nominatedNodeName")
+    if nominated and nominated != before.get("nominatedNodeName"):
+        found += each_message("status.nominatedNodeName", nominated, names.is_dns1123_subdomain(nominated))
+    found += immutable("status.qosClass", status.get("qosClass"), before.get("qosClass"))
+    found += _transitions(new, old)
+    found += _claim_statuses(items(status, "resourceClaimStatuses"), part(new, "spec"))
+    for name in ("podIPs", "hostIPs"):
+        for index, address in enumerate(items(status, name)):
+            ip = address.get("ip") or ""
+            found += each_message(f"status.{name}[{index}]", ip, names.is_ip(ip))
+    extended = status.get("extendedResourceClaimStatus")
+    if extended is not None and not extended.get("resourceClaimName"):
+        found.append(required("status.extendedResourceClaimStatus.resourceClaimName"))
+    return found
+
+
+def _deadline(new: int | None, old: int | None) -> list[FieldError]:
+    field = "spec.activeDeadlineSeconds"
+    if new is None:
+        if old is None:
+            return []
+        return [invalid(field, None, "must not update from a positive integer to nil value")]
+    if not 0 <= new <= _MAX_INT32:
+        return [invalid(field, new, f"must be between 0 and {_MAX_INT32}, inclusive")]
+    if old is not None and old < new:
+        return [invalid(field, new, "must be less than or equal to previous value")]
+    return []
+
+
+def _only_added_tolerations(new: Sequence[Obj], old: Sequence[Obj]) -> list[FieldError]:
+    def key(toleration: Obj) -> Obj:
+        return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+    kept = [key(toleration) for toleration in new]
+    if any(key(toleration) not in kept for toleration in old):
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        return [forbidden("spec.tolerations", why)]
+    return [] if new == old else validate_tolerations("spec.tolerations", new)
+
+
+def _only_removed_gates(new: Sequence[Obj], old: Sequence[Obj]) -> list[FieldError]:
+    known = {gate.get("name") for gate in old}
+    return [
+        forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+        )
+        for index, gate in enumerate(new)
+        if gate.get("name") not in known
+    ]
+
+
+def _without_updatable(spec: Obj, before: Obj) -> Obj:
+    """The new spec with the old values of everything that may change."""
+    rest = {**spec}
+    for name in ("containers", "initContainers"):
+        if name in spec:
+            pairs = zip(items(spec, name), items(before, name), strict=True)
+            rest[name] = [{**container, "image": previous.get("image")} for container, previous in pairs]
+    for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        rest[name] = before.get(name)
+    if (before.get("terminationGracePeriodSeconds") or 0) < 0 and rest.get("terminationGracePeriodSeconds") == 1:
+        rest["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
+    return rest
+
+
+def _gated(rest: Obj, before: Obj) -> tuple[list[FieldError], Obj]:
+    """While a pod is gated its node selector and node affinity may become narrower."""
+    found: list[FieldError] = []
+    selector, previous = part(rest, "nodeSelector"), part(before, "nodeSelector")
+    if any(selector.get(key) != value for key, value in previous.items()):
+        why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        found.append(invalid("spec.nodeSelector", selector, why))
+    rest = {**rest, "nodeSelector": before.get("nodeSelector")}
+    new_affinity, old_affinity = part(rest, "affinity"), part(before, "affinity")
+    new_node, old_node = part(new_affinity, "nodeAffinity"), part(old_affinity, "nodeAffinity")
+    if not same(new_node, old_node):
+        found += _narrower("spec.affinity.nodeAffinity", new_node, old_node)
+        rest["affinity"] = {**new_affinity, "nodeAffinity": old_affinity.get("nodeAffinity")}
+        if not old_affinity and not any(rest["affinity"].values()):
+            rest["affinity"] = before.get("affinity")
+    return found, rest
+
+
+def _narrower(field: str, new: Obj, old: Obj) -> list[FieldError]:
+    member = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms, previous = items(part(new, member), "nodeSelectorTerms"), items(part(old, member), "nodeSelectorTerms")
+    if not previous:
+        return []
+    place = f"{field}.{member}.nodeSelectorTerms"
+    if len(terms) != len(previous):
+        return [invalid(place, terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")]
+    for index, (term, before) in enumerate(zip(terms, previous, strict=True)):
+        for name in ("matchExpressions", "matchFields"):
+            if items(term, name)[: len(items(before, name))] != items(before, name):
+                return [invalid(f"{place}[{index}]", term, "only additions are allowed (no mutations or deletions)")]
+    return []
+
+
+def _transitions(new: Obj, old: Obj) -> list[FieldError]:
+    """A container that ended for good does not run again."""
+    policy = part(old, "spec").get("restartPolicy")
+    sidecars = {c.get("name") for c in items(part(old, "spec"), "initContainers") if c.get("restartPolicy") == "Always"}
+    found: list[FieldError] = []
+    for name in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        rule = "Never" if name == "ephemeralContainerStatuses" else policy
+        if rule == "Always":
+            continue
+        now = {status.get("name"): status for status in items(part(new, "status"), name)}
+        for index, status in enumerate(items(part(old, "status"), name)):
+            ended = part(status, "state").get("terminated")
+            if ended is None or (ended.get("exitCode") and rule == "OnFailure"):
+                continue
+            if name == "initContainerStatuses" and status.get("name") in sidecars:
+                continue
+            successor = now.get(status.get("name"))
+            if successor is not None and part(successor, "state").get("terminated") is None:
+                why = "may not be transitioned to non-terminated state"
+                found.append(forbidden(f"status.{name}[{index}].state", why))
+    return found
+
+
+def _claim_statuses(statuses: Sequence[Obj], spec: Obj) -> list[FieldError]:
+    known = {claim.get("name") for claim in items(spec, "resourceClaims")}
+    found: list[FieldError] = []
+    seen: set[str] = set()
+    for index, status in enumerate(statuses):
+        place, name = f"status.resourceClaimStatuses[{index}].name", status.get("name") or ""
+        if name not in known:
+            found.append(invalid(place, name, "must match the name of an entry in `spec.resourceClaims`"))
+        if name in seen:
+            found.append(duplicate(place, name))
+        seen.add(name)
+        made = status.get("resourceClaimName")
+        if made is not None:
+            found += each_message(place, made, names.is_dns1123_subdomain(made))
+    return found

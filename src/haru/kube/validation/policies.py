@@ -1,0 +1,149 @@
+"""RBAC, disruption budgets, leases and autoscalers: what admission must be able to trust."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haru.kube import names
+from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
+from haru.kube.validation.common import (
+    each_message,
+    immutable,
+    items,
+    one_of,
+    part,
+    path_segment,
+    positive,
+)
+from haru.kube.validation.selectors import validate_label_selector
+from haru.kube.validation.workloads import count_or_percent
+
+Obj = dict[str, Any]
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def validate_role(role: Obj) -> list[FieldError]:
+    """A Role or ClusterRole: only the latter may name URLs."""
+    cluster = role.get("kind") == "ClusterRole"
+    found: list[FieldError] = []
+    for index, rule in enumerate(items(role, "rules")):
+        found += _policy_rule(f"rules[{index}]", rule, cluster=cluster)
+    aggregation = role.get("aggregationRule")
+    if aggregation is not None:
+        selectors = items(aggregation, "clusterRoleSelectors")
+        place = "aggregationRule.clusterRoleSelectors"
+        if not selectors:
+            found.append(required(place, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+        for index, selector in enumerate(selectors):
+            found += validate_label_selector(f"{place}[{index}]", selector)
+    return found
+
+
+def _policy_rule(field: str, rule: Obj, *, cluster: bool) -> list[FieldError]:
+    found = [] if items(rule, "verbs") else [required(f"{field}.verbs", "verbs must contain at least one value")]
+    urls, groups = items(rule, "nonResourceURLs"), items(rule, "apiGroups")
+    resources = items(rule, "resources")
+    if urls:
+        if not cluster:
+            why = "namespaced rules cannot apply to non-resource URLs"
+            found.append(invalid(f"{field}.nonResourceURLs", urls, why))
+        if groups or resources or items(rule, "resourceNames"):
+            why = "rules cannot apply to both regular resources and non-resource URLs"
+            found.append(invalid(f"{field}.nonResourceURLs", urls, why))
+        return found
+    if not groups:
+        found.append(required(f"{field}.apiGroups", "resource rules must supply at least one api group"))
+    if not resources:
+        found.append(required(f"{field}.resources", "resource rules must supply at least one resource"))
+    return found
+
+
+def validate_role_binding(binding: Obj) -> list[FieldError]:
+    """A RoleBinding or ClusterRoleBinding: what it refers to and whom it is for."""
+    cluster = binding.get("kind") == "ClusterRoleBinding"
+    reference = part(binding, "roleRef")
+    found: list[FieldError] = []
+    if reference.get("apiGroup") != _RBAC:
+        found.append(not_supported("roleRef.apiGroup", reference.get("apiGroup") or "", (_RBAC,)))
+    kinds = ("ClusterRole",) if cluster else ("ClusterRole", "Role")
+    if reference.get("kind") not in kinds:
+        found.append(not_supported("roleRef.kind", reference.get("kind") or "", kinds))
+    name = reference.get("name") or ""
+    found += path_segment("roleRef.name", name) if name else [required("roleRef.name")]
+    for index, subject in enumerate(items(binding, "subjects")):
+        found += _subject(f"subjects[{index}]", subject, cluster=cluster)
+    return found
+
+
+def _subject(field: str, subject: Obj, *, cluster: bool) -> list[FieldError]:
+    kind, group, name = subject.get("kind") or "", subject.get("apiGroup") or "", subject.get("name") or ""
+    found = [] if name else [required(f"{field}.name")]
+    if kind == "ServiceAccount":
+        if name:
+            found += each_message(f"{field}.name", name, names.is_dns1123_subdomain(name))
+        if group:
+            found.append(not_supported(f"{field}.apiGroup", group, ("",)))
+        if cluster and not subject.get("namespace"):
+            found.append(required(f"{field}.namespace"))
+    elif kind in ("User", "Group"):
+        if group != _RBAC:
+            found.append(not_supported(f"{field}.apiGroup", group, (_RBAC,)))
+    else:
+        found.append(not_supported(f"{field}.kind", kind, ("ServiceAccount", "User", "Group")))
+    return found
+
+
+def validate_role_binding_update(new: Obj, old: Obj) -> list[FieldError]:
+    """A binding keeps its role."""
+    reference = new.get("roleRef")
+    changed = immutable("roleRef", reference, old.get("roleRef"))
+    return validate_role_binding(new) + [invalid("roleRef", reference, "cannot change roleRef") for _ in changed]
+
+
+def validate_disruption_budget(budget: Obj) -> list[FieldError]:
+    """A PodDisruptionBudget: one of the two bounds."""
+    spec = part(budget, "spec")
+    found: list[FieldError] = []
+    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if least is not None and most is not None:
+        found.append(invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
+    for name, value in (("minAvailable", least), ("maxUnavailable", most)):
+        if value is not None:
+            found += count_or_percent(f"spec.{name}", value)
+    policies = ("AlwaysAllow", "IfHealthyBudget")
+    found += one_of("spec.unhealthyPodEvictionPolicy", spec.get("unhealthyPodEvictionPolicy"), policies, optional=True)
+    return found + validate_label_selector("spec.selector", spec.get("selector"))
+
+
+def validate_lease(lease: Obj) -> list[FieldError]:
+    """A Lease."""
+    spec = part(lease, "spec")
+    found = positive("spec.leaseDurationSeconds", spec.get("leaseDurationSeconds"))
+    transitions = spec.get("leaseTransitions")
+    if transitions is not None and transitions < 0:
+        found.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+    if spec.get("holderIdentity") == "":
+        found.append(invalid("spec.holderIdentity", "", "must not be empty"))
+    if spec.get("preferredHolder") is not None and not spec.get("strategy"):
+        found.append(forbidden("spec.preferredHolder", "may not be set when strategy is not set"))
+    return found
+
+
+def validate_autoscaler(autoscaler: Obj) -> list[FieldError]:
+    """A HorizontalPodAutoscaler: its target and bounds."""
+    spec = part(autoscaler, "spec")
+    target = part(spec, "scaleTargetRef")
+    found: list[FieldError] = []
+    for name in ("kind", "name"):
+        value = target.get(name) or ""
+        place = f"spec.scaleTargetRef.{name}"
+        found += path_segment(place, value) if value else [required(place)]
+    low, high = spec.get("minReplicas"), spec.get("maxReplicas") or 0
+    if low is not None and low < 1:
+        found.append(invalid("spec.minReplicas", low, "must be greater than or equal to 1"))
+    if high < 1:
+        found.append(invalid("spec.maxReplicas", high, "must be greater than 0"))
+    if low is not None and high < low:
+        found.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
+    return found
