@@ -88,14 +88,9 @@ class _State:
 
 
 class Cluster:
-    """The mutable index. `apply` and `remove` take watched objects; `assume_*` and `forget_*` what was decided.
+    """The mutable index. `apply` and `remove` take watched objects; `assume_*` and `forget_*` what was decided."""
 
-    `keep_slices` keeps ResourceSlices as objects too, beside the compact form that decisions read: explanations need
-    them to try changes on; a live scheduler of a large cluster does without.
-    """
-
-    def __init__(self, *, keep_slices: bool = False) -> None:
-        self._kept_too = _KEPT_TOO | {"ResourceSlice"} if keep_slices else _KEPT_TOO
+    def __init__(self) -> None:
         self._state = _State()
         self._others: dict[str, CowMap[Obj]] = {}
         self._inventory = Inventory()
@@ -118,8 +113,8 @@ class Cluster:
 
     @staticmethod
     def of(objects: Iterable[Obj]) -> Cluster:
-        """A cluster that holds these objects, slices as objects too."""
-        cluster = Cluster(keep_slices=True)
+        """A cluster that holds these objects."""
+        cluster = Cluster()
         for obj in objects:
             cluster.apply(obj)
         return cluster
@@ -131,7 +126,7 @@ class Cluster:
         applier = self._appliers.get(kind)
         if applier is not None:
             applier[0](obj)
-        if applier is None or kind in self._kept_too:
+        if applier is None or kind in _KEPT_TOO:
             self._others.setdefault(kind, CowMap())[object_path(obj)] = obj
 
     def remove(self, obj: Obj) -> None:
@@ -141,7 +136,7 @@ class Cluster:
         applier = self._appliers.get(kind)
         if applier is not None:
             applier[1](obj)
-        if applier is None or kind in self._kept_too:
+        if applier is None or kind in _KEPT_TOO:
             self._others.setdefault(kind, CowMap()).pop(object_path(obj), None)
 
     def snapshot(self) -> Snapshot:

@@ -41,6 +41,31 @@ class FrozenMap(Mapping[str, V]):
         return self._size
 
 
+class Patched(Mapping[str, V]):
+    """A map as it would be with some entries exchanged, added, or (None) gone; the map itself is left alone."""
+
+    __slots__ = ("_base", "_changes")
+
+    def __init__(self, base: Mapping[str, V], changes: Mapping[str, V | None]) -> None:
+        self._base = base
+        self._changes = changes
+
+    def __getitem__(self, key: str) -> V:
+        if key not in self._changes:
+            return self._base[key]
+        value = self._changes[key]
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key for key in self._base if key not in self._changes)
+        yield from (key for key, value in self._changes.items() if value is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class CowMap(MutableMapping[str, V]):
     """The writable side: a map that hands out frozen copies of itself."""
 

@@ -6,7 +6,7 @@ each of its devices: any other answer lacks at least one of them, so none is mis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,6 +19,7 @@ from haru.engine.groups.budget import Budget
 from haru.engine.groups.options import Options
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.overlay import Overlay
+from haru.engine.persistent import Patched
 
 _NOWHERE = Placement()
 
@@ -90,31 +91,14 @@ def _without(snapshot: DeviceSnapshot, left_out: frozenset[DeviceId]) -> DeviceS
     """The inventory as if these devices could be used nowhere; what they consume while in use stays accounted for."""
     if not left_out:
         return snapshot
-    changed: dict[str, Pool] = {}
+    changed: dict[str, Pool | None] = {}
     for key in {PoolKey(device.driver, device.pool) for device in left_out}:
         names = {device.device for device in left_out if (device.driver, device.pool) == key}
         pool = snapshot.pools[str(key)]
         slices = [replace(s, devices=tuple(_hidden(d, names) for d in s.devices)) for s in pool.slices]
         changed[str(key)] = Pool(key, slices)
-    return replace(snapshot, pools=_Patched(snapshot.pools, changed))
+    return replace(snapshot, pools=Patched(snapshot.pools, changed))
 
 
 def _hidden(device: Device, names: set[str]) -> Device:
     return replace(device, placement=_NOWHERE) if device.name in names else device
-
-
-class _Patched(Mapping[str, Pool]):
-    """A map with a few entries exchanged."""
-
-    def __init__(self, base: Mapping[str, Pool], changed: Mapping[str, Pool]) -> None:
-        self._base = base
-        self._changed = changed
-
-    def __getitem__(self, key: str) -> Pool:
-        return self._changed.get(key) or self._base[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._base)
-
-    def __len__(self) -> int:
-        return len(self._base)

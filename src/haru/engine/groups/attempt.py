@@ -36,6 +36,11 @@ class Attempt:
         """Whether an error ended the attempt."""
         return any(isinstance(outcome, Refused) and outcome.failed for outcome in self.outcomes)
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether the attempt ended without an answer: by an error, or by giving up."""
+        return self.broken or self.gave_up is not None
+
 
 def attempt_on(
     snapshot: Snapshot,

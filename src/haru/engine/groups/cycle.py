@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Decision, GroupKey, Obj, Reason
 from haru.engine.groups import result
-from haru.engine.groups.attempt import attempt_on
+from haru.engine.groups.attempt import Attempt, attempt_on
 from haru.engine.groups.options import Options
-from haru.engine.groups.quorum import group_hold, min_count
+from haru.engine.groups.placing import Refused
+from haru.engine.groups.quorum import GROUP_UNSCHEDULABLE, group_hold, min_count
+from haru.engine.groups.topology import domains, refused_message, topology_key
 from haru.engine.pods import PodInfo
 
 
@@ -85,11 +87,50 @@ def _decide(
     needed: int,
     options: Options,
 ) -> Decision:
+    label = topology_key(group) if options.topology else None
+    if key is not None and label is not None:
+        return _decide_in_domains(snapshot, key, members, group, needed, options, label)
     attempt = attempt_on(snapshot, members, group, needed, options, snapshot.node_names)
-    if attempt.fit >= needed and not attempt.broken:
-        return result.scheduled(key, attempt.outcomes, snapshot.version)
+    return _concluded(snapshot, key, members, needed, attempt)
+
+
+def _decide_in_domains(
+    snapshot: Snapshot,
+    key: GroupKey,
+    members: Sequence[PodInfo],
+    group: Obj | None,
+    needed: int,
+    options: Options,
+    label: str,
+) -> Decision:
+    best: Attempt | None = None
+    first: Attempt | None = None
+    choices = domains(snapshot, key, label)
+    for domain in choices:
+        attempt = attempt_on(snapshot, members, group, needed, options, domain.nodes)
+        first = first or attempt
+        if attempt.broken or (attempt.gave_up and attempt.fit < needed):
+            best = best or attempt
+        elif attempt.fit >= needed and (best is None or attempt.fit > best.fit or best.unanswered):
+            best = attempt
+        if best is not None and best.fit == len(members):
+            break
+    if best is not None:
+        return _concluded(snapshot, key, members, needed, best)
+    told = first.outcomes if first is not None else ()
+    text = next((o.message for o in told if isinstance(o, Refused)), GROUP_UNSCHEDULABLE)
+    message = refused_message(len(choices), text)
+    reason = Reason("TopologyDomain", message, {"topologyKey": label, "placements": len(choices), "needed": needed})
+    return result.alike(key, members, "unschedulable", reason, snapshot.version, result.GANG_PLUGIN)
+
+
+def _concluded(
+    snapshot: Snapshot, key: GroupKey | None, members: Sequence[PodInfo], needed: int, attempt: Attempt
+) -> Decision:
     if attempt.broken:
         return result.group_error(key, attempt.outcomes, members, snapshot.version)
+    if attempt.fit >= needed:
+        return result.scheduled(key, attempt.outcomes, snapshot.version)
     if attempt.gave_up is not None:
         return result.failed(key, members, attempt.gave_up, snapshot.version)
     return result.unschedulable(key, attempt.outcomes, needed, attempt.fit, snapshot.version)

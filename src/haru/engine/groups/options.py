@@ -20,7 +20,7 @@ class Options:
     that the search for a group's places may ask: beyond them the answer is "gave up", an error, never "does not fit".
     `extras_budget` is what a group that has its quorum may spend on places for more members. `new_share_id` makes
     identifiers of shares, and is asked only for devices that several claims may share. The switches are the gates
-    GangScheduling and DRAWorkloadResourceClaims.
+    GangScheduling, DRAWorkloadResourceClaims and TopologyAwareWorkloadScheduling.
     """
 
     seed: int = 0
@@ -31,3 +31,4 @@ class Options:
     new_share_id: Callable[[], str] = _no_share_id
     gang_scheduling: bool = True
     workload_claims: bool = True
+    topology: bool = True
