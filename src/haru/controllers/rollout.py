@@ -1,6 +1,6 @@
 """How a Deployment goes from its old ReplicaSets to the new one, as sizes (pure).
 
-Each function takes the ReplicaSets as they are and answers new sizes. At no time may there be more pods than wanted plus
+Each function takes the ReplicaSets as they are and answers new sizes. There may never be more pods than wanted plus
 `maxSurge`, nor fewer available ones than wanted less `maxUnavailable`.
 Source: apps/v1 Deployment, strategy RollingUpdate and proportional scaling.
 """

@@ -1,0 +1,199 @@
+"""node-lifecycle-controller: what a node's silence and conditions mean for its pods.
+
+A kubelet renews a Lease and its status. A node heard from neither for the grace period gets its conditions set to
+Unknown. Conditions become taints: not-ready and unreachable also as NoExecute, from which the taint-eviction controller
+acts. While *all* nodes are silent the fault is more likely here: then nothing is driven away.
+Silence is measured by this process's clock from when it last saw a change, never from timestamps of others.
+Source: Kubernetes `node-lifecycle-controller`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from haru.controllers.base import Context, Controller, bounded
+from haru.controllers.objects import LEASES, NODES, PODS, Obj, by_node, is_ready, is_terminal
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.kube.meta import get_condition, name_of
+
+LEASE_NAMESPACE = "kube-node-lease"
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_PRESSURE = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+_MANAGED = {(key, "NoSchedule") for key in (NOT_READY, UNREACHABLE, _UNSCHEDULABLE, *_PRESSURE.values())} | {
+    (NOT_READY, "NoExecute"),
+    (UNREACHABLE, "NoExecute"),
+}
+_SILENT_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+_PERIOD_SECONDS = 5.0
+_GRACE_SECONDS = 50.0
+
+
+def ready_status(node: Mapping[str, Any]) -> str:
+    """The Ready condition: True, False or Unknown (also when there is none)."""
+    condition = get_condition(node, "Ready")
+    return str(condition["status"]) if condition is not None else "Unknown"
+
+
+def wanted_taints(node: Mapping[str, Any], evict: bool) -> list[tuple[str, str]]:
+    """The taints (key, effect) that follow from a node's conditions."""
+    keys: list[tuple[str, str]] = []
+    ready = ready_status(node)
+    if ready != "True":
+        key = NOT_READY if ready == "False" else UNREACHABLE
+        keys.append((key, "NoSchedule"))
+        if evict:
+            keys.append((key, "NoExecute"))
+    for type_, key in _PRESSURE.items():
+        condition = get_condition(node, type_)
+        if condition is not None and condition["status"] == "True":
+            keys.append((key, "NoSchedule"))
+    if (node.get("spec") or {}).get("unschedulable"):
+        keys.append((_UNSCHEDULABLE, "NoSchedule"))
+    return keys
+
+
+def retainted(node: Mapping[str, Any], evict: bool, now: str) -> list[Obj] | None:
+    """The node's taints with ours brought into line; None if they are."""
+    current: Sequence[Obj] = (node.get("spec") or {}).get("taints") or []
+    wanted = wanted_taints(node, evict)
+    if ready_status(node) != "True" and not evict:
+        # Nothing new is driven away, but a time that runs already goes on.
+        wanted += [(t["key"], "NoExecute") for t in current if (t["key"], t["effect"]) in _MANAGED and _is_eviction(t)]
+    kept = [t for t in current if (t["key"], t["effect"]) not in _MANAGED or (t["key"], t["effect"]) in wanted]
+    present = {(t["key"], t["effect"]) for t in kept}
+    added = [{"key": k, "effect": e, "timeAdded": now} for k, e in dict.fromkeys(wanted) if (k, e) not in present]
+    taints = kept + added
+    return None if taints == list(current) else taints
+
+
+def _is_eviction(taint: Mapping[str, Any]) -> bool:
+    return taint["effect"] == "NoExecute"
+
+
+class NodeLifecycleController(Controller):
+    """Watches over nodes."""
+
+    name: ClassVar[str] = "node-lifecycle-controller"
+    needs: ClassVar[tuple[Kind, ...]] = (NODES, LEASES)
+    workers: ClassVar[int] = 8
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.nodes = self.informer(NODES)
+        self.pods = self.informer(PODS)
+        self.leases = self.informer(LEASES)
+        self.pods.add_index("node", by_node)
+        self.grace = float(context.options.get("node-monitor-grace-period", _GRACE_SECONDS))
+        self.period = float(context.options.get("node-monitor-period", _PERIOD_SECONDS))
+        self._clock: Callable[[], float] = context.options.get("monotonic", time.monotonic)
+        self._heard: dict[str, float] = {}
+        self.nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
+        self.leases.add_handler(self._lease_changed, lambda _, new: self._lease_changed(new))
+
+    def background(self) -> Iterable[Callable[[], Any]]:
+        """Silence is no event: somebody has to look."""
+        return (self._monitor,)
+
+    def _node_added(self, node: Obj) -> None:
+        self._heard.setdefault(name_of(node), self._clock())
+        self.queue.add(name_of(node))
+
+    def _node_updated(self, old: Obj, new: Obj) -> None:
+        if _heartbeats(old) != _heartbeats(new):
+            self._heard[name_of(new)] = self._clock()
+        self.queue.add(name_of(new))
+
+    def _node_deleted(self, node: Obj) -> None:
+        self._heard.pop(name_of(node), None)
+
+    def _lease_changed(self, lease: Obj) -> None:
+        if lease["metadata"].get("namespace") == LEASE_NAMESPACE:
+            self._heard[name_of(lease)] = self._clock()
+
+    async def _monitor(self) -> None:
+        while True:
+            for name in list(self.nodes.store):
+                if self._is_silent(name):
+                    self.queue.add(name)
+            await asyncio.sleep(self.period)
+
+    def _is_silent(self, name: str) -> bool:
+        return self._clock() - self._heard.setdefault(name, self._clock()) > self.grace
+
+    async def sync(self, key: str) -> float | None:
+        """Bring one node's conditions, taints and pods into line."""
+        node = self.nodes.get(key)
+        if node is None:
+            return None
+        if self._is_silent(key):
+            node = await self._silence(node)
+        ready = ready_status(node)
+        before = ready == "True"
+        evict = before or any(ready_status(other) == "True" for other in self.nodes.store.values())
+        taints = retainted(node, evict, self.timestamp())
+        if taints is not None:
+            metadata = {"resourceVersion": node["metadata"]["resourceVersion"]}
+            await self.patch(self.nodes, node, {"metadata": metadata, "spec": {"taints": taints or None}})
+        if ready != "True":
+            await bounded(self.pods.by_index("node", key), self._mark_not_ready)
+        if before:  # others may have waited for one node to speak again
+            self._recheck_others(key)
+        return None
+
+    def _recheck_others(self, key: str) -> None:
+        for name, node in self.nodes.store.items():
+            if name != key and ready_status(node) != "True":
+                taints = retainted(node, True, self.timestamp())
+                if taints is not None:
+                    self.queue.add(name)
+
+    async def _silence(self, node: Obj) -> Obj:
+        """Say on the node's behalf that nothing is known of it any more."""
+        status = node.get("status") or {}
+        now = self.timestamp()
+        conditions = {c["type"]: c for c in status.get("conditions") or ()}
+        for type_ in _SILENT_CONDITIONS:
+            old = conditions.get(type_)
+            if old is not None and old["status"] == "Unknown":
+                continue
+            never = "NodeStatusNeverUpdated", "Kubelet never posted node status."
+            stopped = "NodeStatusUnknown", "Kubelet stopped posting node status."
+            reason, message = never if old is None else stopped
+            fresh = {"type": type_, "status": "Unknown", "reason": reason, "message": message}
+            beat = old.get("lastHeartbeatTime") if old is not None else node["metadata"].get("creationTimestamp")
+            conditions[type_] = {**fresh, "lastHeartbeatTime": beat or now, "lastTransitionTime": now}
+        if list(conditions.values()) == (status.get("conditions") or []):
+            return node
+        updated = await self.update_status(self.nodes, node, {**status, "conditions": list(conditions.values())})
+        self.events.event(node, "Normal", "NodeNotReady", f"Node {name_of(node)} status is now: NodeNotReady")
+        return updated
+
+    async def _mark_not_ready(self, pod: Obj) -> None:
+        """Nobody can say that a pod on such a node serves."""
+        if is_terminal(pod) or not is_ready(pod):
+            return
+        condition = {"type": "Ready", "status": "False", "lastTransitionTime": self.timestamp()}
+        try:
+            await self.patch(
+                self.pods, pod, {"status": {"conditions": [condition]}}, type="strategic", subresource="status"
+            )
+        except StatusError as error:
+            if error.code != 404:
+                raise
+        self.events.event(pod, "Warning", "NodeNotReady", "Node is not ready")
+
+
+def _heartbeats(node: Mapping[str, Any]) -> list[tuple[str, str]]:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return [(c["type"], c.get("lastHeartbeatTime", "")) for c in conditions if c.get("status") != "Unknown"]

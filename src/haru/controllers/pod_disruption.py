@@ -1,0 +1,38 @@
+"""The condition that tells why a pod was taken away: DisruptionTarget.
+
+Source: KEP-3329 (pod disruption conditions).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haru.client.informer import Informer
+from haru.controllers.base import Controller
+from haru.controllers.objects import Obj
+from haru.kube.errors import StatusError
+from haru.kube.meta import get_condition
+
+
+async def mark_disrupted(
+    controller: Controller, pods: Informer, pod: Obj, reason: str, message: str, failed: bool = False
+) -> None:
+    """Set `DisruptionTarget=True`; with `failed` also the phase, for a pod whose kubelet cannot. A pod gone is fine."""
+    current = get_condition(pod, "DisruptionTarget")
+    if current is not None and (current["status"], current.get("reason")) == ("True", reason) and not failed:
+        return
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": controller.timestamp(),
+    }
+    status: dict[str, Any] = {"conditions": [condition]}
+    if failed:
+        status["phase"] = "Failed"
+    try:
+        await controller.patch(pods, pod, {"status": status}, type="strategic", subresource="status")
+    except StatusError as error:
+        if error.code != 404:
+            raise
