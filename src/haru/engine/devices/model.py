@@ -86,7 +86,7 @@ class Capacity:
     policy: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     """What selectors and constraints see of a device. Interned: equal devices have the same one."""
 

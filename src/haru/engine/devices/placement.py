@@ -9,45 +9,29 @@ from collections.abc import Iterable
 
 from haru.engine.devices.errors import AllocationError
 from haru.engine.devices.model import Device, NodeView, Obj, Placement, Slice
+from haru.kube.selectors import node_selector_matches
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 def matches_node(placement: Placement, node: NodeView) -> bool:
-    """Whether something placed so can be used on the node."""
+    """Whether something placed so can be used on the node. AllocationError if its selector cannot be understood."""
     if placement.node_name:
         return placement.node_name == node.name
     if placement.all_nodes:
         return True
     if placement.selector is None:
         return False
-    return any(_term_matches(term, node) for term in placement.selector.get("nodeSelectorTerms") or ())
+    _check(placement.selector)
+    return node_selector_matches(placement.selector, node.name, node.labels)
 
 
-def _term_matches(term: Obj, node: NodeView) -> bool:
-    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not expressions and not fields:
-        return False
-    return all(_holds(e, node.labels.get(e.get("key", ""))) for e in expressions) and all(
-        _holds(f, node.name if f.get("key") == "metadata.name" else None) for f in fields
-    )
-
-
-def _holds(requirement: Obj, actual: str | None) -> bool:
-    operator, values = requirement.get("operator"), requirement.get("values") or []
-    if operator == "In":
-        return actual is not None and actual in values
-    if operator == "NotIn":
-        return actual is None or actual not in values
-    if operator == "Exists":
-        return actual is not None
-    if operator == "DoesNotExist":
-        return actual is None
-    if operator in ("Gt", "Lt") and len(values) == 1:
-        try:
-            left, right = int(actual or ""), int(values[0])
-        except ValueError:
-            return False
-        return left > right if operator == "Gt" else left < right
-    raise AllocationError(f"invalid node selector: {operator!r} is not a valid node selector operator")
+def _check(selector: Obj) -> None:
+    for term in selector.get("nodeSelectorTerms") or ():
+        for requirement in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):
+            if requirement.get("operator") not in _OPERATORS:
+                operator = requirement.get("operator")
+                raise AllocationError(f"invalid node selector: {operator!r} is not a valid node selector operator")
 
 
 def relevant(item: Slice, node: NodeView, partitionable: bool) -> bool:

@@ -1,7 +1,7 @@
 """Which devices a class and a request select, evaluated once per distinct device and remembered.
 
 A selection is named by its expressions, so a changed class is another selection and nothing has to be invalidated.
-Its results are kept twice: per shape (devices with equal attributes and capacity) and, as a column, per pool view.
+Its results are kept twice: per combination of what the expression reads, and, as a column, per pool view.
 An error is a result like any other: it counts only when the search comes upon the device.
 Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
 """
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
+from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
 from haru.engine.devices.model import Shape
 from haru.engine.devices.pools import PoolView
+from haru.engine.devices.reads import Projection, names_read, whole
 
 _MAX_COLUMNS = 256
 
@@ -58,35 +59,43 @@ class Selection(NamedTuple):
         return True
 
 
-_results: WeakKeyDictionary[Shape, dict[tuple[str, bool, bool], bool | str]] = WeakKeyDictionary()
+_MAX_RESULTS = 65536
+_results: dict[tuple[str, bool, bool], dict[Projection, bool | str]] = {}
 
 
 def evaluate(expression: str | None, shape: Shape, lists: bool, consumable: bool) -> bool | str:
     """What one expression says of a shape: true, false, or the text of an error."""
     if expression is None:
         return "CEL expression empty (unsupported selector type?)"
-    known = _results.get(shape)
-    if known is None:
-        known = _results[shape] = {}
-    key = (expression, lists, consumable)
-    if key not in known:
-        if len(known) >= _MAX_COLUMNS:
+    names = names_read(expression, lists, consumable)
+    seen = whole(shape) if names is None else names.of(shape)
+    known = _known((expression, lists, consumable))
+    result = known.get(seen)
+    if result is None:
+        if len(known) >= _MAX_RESULTS:
             known.clear()
-        known[key] = _evaluate(expression, shape, lists, consumable)
-    return known[key]
+        result = known[seen] = _evaluate(expression, seen, lists, consumable)
+    return result
 
 
-def _evaluate(expression: str, shape: Shape, lists: bool, consumable: bool) -> bool | str:
-    from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
+def _known(key: tuple[str, bool, bool]) -> dict[Projection, bool | str]:
+    found = _results.get(key)
+    if found is None:
+        if len(_results) >= _MAX_COLUMNS:
+            _results.clear()
+        found = _results[key] = {}
+    return found
 
-    capacity = {name: {"value": c.text} for name, c in shape.capacity}
-    view = DeviceView(shape.driver, {name: a.raw for name, a in shape.attributes}, capacity, shape.shareable)
+
+def _evaluate(expression: str, seen: Projection, lists: bool, consumable: bool) -> bool | str:
     try:
         # Expressions that are stored already are not compiled as new ones: what an older server let in stays valid.
         selector = compile_device_selector(expression, consumable_capacity=consumable, list_attributes=lists, new=False)
     except CompileError as error:
         return f"CEL compile error: {error}"
+    capacity = {name: {"value": c.text} for name, c in seen.capacity}
+    view = DeviceView(seen.driver, {name: a.raw for name, a in seen.attributes}, capacity, seen.shareable)
     try:
-        return bool(selector.matches(view))
+        return selector.matches(view)
     except EvaluationError as error:
         return f"CEL runtime error: {error}"
