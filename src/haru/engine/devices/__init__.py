@@ -11,11 +11,13 @@ from haru.engine.devices.allocate import DEFAULT_BUDGET, Allocated, Allocation, 
 from haru.engine.devices.claims import Claim, decode_claims
 from haru.engine.devices.decode import decode_class, decode_slice
 from haru.engine.devices.errors import AllocationError, GaveUp
+from haru.engine.devices.funnel import explain_requests
 from haru.engine.devices.inventory import DeviceSnapshot, Inventory
 from haru.engine.devices.model import Device, DeviceId, Features, NodeView, PoolKey, Slice
-from haru.engine.devices.reasons import DeviceRefusal
+from haru.engine.devices.reasons import DeviceRefusal, NodeFunnel, RequestFunnel, Stage
 from haru.engine.devices.scoring import prioritized_score
 from haru.engine.devices.state import AllocatedState, claim_key
+from haru.engine.devices.tracker import TaintTracker
 
 __all__ = [
     "DEFAULT_BUDGET",
@@ -32,13 +34,18 @@ __all__ = [
     "Features",
     "GaveUp",
     "Inventory",
+    "NodeFunnel",
     "NodeView",
     "PoolKey",
+    "RequestFunnel",
     "Slice",
+    "Stage",
+    "TaintTracker",
     "allocate",
     "claim_key",
     "decode_claims",
     "decode_class",
     "decode_slice",
+    "explain_requests",
     "prioritized_score",
 ]

@@ -115,6 +115,16 @@ class Board:
         )
 
     @cached_property
+    def counter_holders(self) -> dict[tuple[int, int], set[str]]:
+        """Who holds devices that draw on a counter, by view and counter."""
+        found: dict[tuple[int, int], set[str]] = {}
+        for number, (view, use) in enumerate(zip(self.views, self.uses, strict=True)):
+            for index, device in enumerate(view.devices if view.totals else ()):
+                for counter, _ in view.charges[index] if use.holders(device.name) else ():
+                    found.setdefault((number, counter), set()).update(use.holders(device.name))
+        return found
+
+    @cached_property
     def consumed(self) -> dict[int, tuple[int, ...]]:
         """What shares consume of the capacities of devices, by position."""
         return {
@@ -154,6 +164,14 @@ class Board:
         if not self.features.ConsumableCapacity:
             return True
         return fits(self.devices[position].shape, ask.wanted, self.consumed.get(position))
+
+    def could_fit(self, position: int, ask: Ask) -> bool:
+        """Whether the capacity asked for would fit if nothing were consumed."""
+        return fits(self.devices[position].shape, ask.wanted, None)
+
+    def holders(self, position: int) -> tuple[str, ...]:
+        """The claims that hold the device or shares of it."""
+        return self.uses[self.view_of[position]].holders(self.devices[position].name)
 
     def share(self, position: int, ask: Ask) -> tuple[tuple[int, str], ...]:
         """What the ask consumes of each capacity of a shareable device."""
@@ -203,7 +221,7 @@ class Board:
                 position = offset + index
                 if isinstance(verdict, SelectionError):
                     raise AllocationError(describe(verdict, claim, ask))
-                if verdict and self._offered(position) and self._available(position, ask):
+                if verdict and self.offered(position) and self._available(position, ask):
                     found.append(position)
         return tuple(found)
 
@@ -215,7 +233,7 @@ class Board:
             column: Sequence[Verdict] = ask.selection.column(view)
             for index, verdict in enumerate(column):
                 position = offset + index
-                if verdict is False or position in taken or not self._offered(position):
+                if verdict is False or position in taken or not self.offered(position):
                     continue
                 if verdict is not True:
                     errors[position] = describe(verdict, claim, ask)
@@ -224,7 +242,8 @@ class Board:
                     found.append(position)
         return tuple(found), errors
 
-    def _offered(self, position: int) -> bool:
+    def offered(self, position: int) -> bool:
+        """Whether the gates allow a device with these binding conditions."""
         binding = self.devices[position].binding
         return self.features.DeviceBindingAndStatus or binding is None or not binding.conditions
 

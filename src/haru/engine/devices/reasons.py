@@ -1,4 +1,4 @@
-"""Why devices are refused: plain data that the decisions of the engine wrap."""
+"""Why devices are refused: plain data that the decisions and explanations of the rooms above wrap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,28 @@ RefusalType = Literal[
     "PoolIncomplete",
     "PoolInvalid",
     "BindingConditionsDisabled",
+    "DeviceClassMissing",
+    "SelectorError",
+    "RequestInvalid",
+    "TooManyDevices",
 ]
+
+StageName = Literal[
+    "devices", "offered", "class", "selector", "node", "capacity", "taints", "free", "counters", "constraints"
+]
+"""The conditions in the order in which they are counted:
+
+devices      in the complete, sound pools that the node sees
+offered      without binding conditions that a gate switches off, without counters that one does
+class        one stage per selector of the device class
+selector     one stage per selector of the request
+node         usable on this node, where devices say so one by one
+capacity     the requested capacity fits beside what shares consume
+taints       no taint that repels the request
+free         not held by a claim
+counters     the counters that the device consumes suffice
+constraints  the most devices that can be had together under the claim's constraints
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +51,52 @@ class DeviceRefusal:
     type: RefusalType
     message: str
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How many devices are left after a condition, and what is known of those that it kept back.
+
+    `data` holds, by stage: `expression`, `failed`, `errors`, `sample` (class, selector); `taints` (taint -> devices);
+    `holders` (claim -> devices; free, counters); `exhausted` (counter -> devices; counters).
+    """
+
+    name: StageName
+    left: int
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFunnel:
+    """How one request, or one alternative of it, narrows the node's devices down; `refusal` is None if enough stay.
+
+    `needed` is None where all devices are asked for: then those that are selected are needed, and all of them.
+    """
+
+    claim: str
+    request: str
+    device_class: str
+    needed: int | None
+    stages: tuple[Stage, ...]
+    refusal: DeviceRefusal | None
+
+    @property
+    def left(self) -> int:
+        """How many devices meet every condition."""
+        return self.stages[-1].left if self.stages else 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFunnel:
+    """One node: its pools, the funnel of each request in order, and why the claims do not fit, most telling first.
+
+    `refusals` is empty if every request could be served for itself; that they cannot all be is then for the allocator
+    to say.
+    """
+
+    node: str
+    devices: int
+    incomplete_pools: tuple[str, ...]
+    invalid_pools: Mapping[str, str]
+    requests: tuple[RequestFunnel, ...]
+    refusals: tuple[DeviceRefusal, ...]
