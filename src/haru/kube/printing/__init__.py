@@ -1,0 +1,1 @@
+"""The columns of each kind, by family; haru.kube.printers puts them into tables."""

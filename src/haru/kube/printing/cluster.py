@@ -1,0 +1,328 @@
+"""The objects around pods: services, storage, access, events, quotas."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from haru.kube.printing.base import (
+    NONE,
+    UNKNOWN,
+    UNSET,
+    Obj,
+    age,
+    human_duration,
+    joined,
+    label_selector,
+    meta,
+    name,
+    pairs,
+    path,
+    printer,
+    since,
+    spec,
+    status,
+)
+
+_ACCESS_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+def _phase(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), status(obj).get("phase", ""), age(obj, now)]
+
+
+def _data(obj: Obj) -> int:
+    return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
+
+
+def _config_map(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), _data(obj), age(obj, now)]
+
+
+def _secret(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), obj.get("type", ""), _data(obj), age(obj, now)]
+
+
+def _service_account(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), len(obj.get("secrets") or ()), age(obj, now)]
+
+
+def _service(obj: Obj, now: datetime) -> list[Any]:
+    kind = spec(obj).get("type", "ClusterIP")
+    addresses = spec(obj).get("clusterIPs") or [spec(obj).get("clusterIP")]
+    ports = []
+    for port in spec(obj).get("ports") or ():
+        number = f"{port.get('port')}:{port['nodePort']}" if port.get("nodePort") else str(port.get("port"))
+        ports.append(f"{number}/{port.get('protocol', 'TCP')}")
+    internal = addresses[0] or NONE
+    return [
+        name(obj), kind, internal, _external(obj, kind), joined(ports), age(obj, now), pairs(spec(obj).get("selector"))
+    ]  # fmt: skip
+
+
+def _external(obj: Obj, kind: str) -> str:
+    given = list(spec(obj).get("externalIPs") or ())
+    if kind == "ExternalName":
+        return str(spec(obj).get("externalName", ""))
+    if kind == "LoadBalancer":
+        assigned = path(obj, "status", "loadBalancer", "ingress") or ()
+        return joined([*(item.get("ip") or item.get("hostname", "") for item in assigned), *given], "<pending>")
+    return joined(given)
+
+
+def _event(obj: Obj, now: datetime) -> list[Any]:
+    """Both forms of events: the core group's and that of events.k8s.io."""
+    first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or obj.get("eventTime")
+    last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp") or first
+    count = obj.get("count") or obj.get("deprecatedCount") or 1
+    series = obj.get("series") or {}
+    if series:
+        last, count = series.get("lastObservedTime"), series.get("count", count)
+    about = obj.get("involvedObject") or obj.get("regarding") or {}
+    source = obj.get("source") or obj.get("deprecatedSource") or {}
+    component = source.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
+    host = source.get("host") or obj.get("reportingInstance") or ""
+    kind = str(about.get("kind", "")).lower()
+    return [
+        since(last, now),
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        f"{kind}/{about['name']}" if about.get("name") else kind,
+        about.get("fieldPath", ""),
+        f"{component}, {host}" if host else component,
+        str(obj.get("message") or obj.get("note") or "").strip(),
+        since(first, now),
+        count,
+        name(obj),
+    ]
+
+
+def _access_modes(modes: Any) -> str:
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
+
+
+def _volume_claim(obj: Obj, now: datetime) -> list[Any]:
+    volume = spec(obj).get("volumeName", "")
+    capacity = path(obj, "status", "capacity", "storage") if volume else None
+    modes = _access_modes(status(obj).get("accessModes")) if volume else ""
+    return [
+        name(obj),
+        "Terminating" if meta(obj).get("deletionTimestamp") else status(obj).get("phase", ""),
+        volume,
+        capacity or "",
+        modes,
+        _class_of(obj, "volume.beta.kubernetes.io/storage-class"),
+        status(obj).get("currentVolumeAttributesClassName") or UNSET,
+        age(obj, now),
+        spec(obj).get("volumeMode", UNSET),
+    ]
+
+
+def _class_of(obj: Obj, annotation: str) -> str:
+    annotations = meta(obj).get("annotations") or {}
+    return str(annotations.get(annotation) or spec(obj).get("storageClassName") or "")
+
+
+def _volume(obj: Obj, now: datetime) -> list[Any]:
+    claim = spec(obj).get("claimRef") or {}
+    return [
+        name(obj),
+        path(obj, "spec", "capacity", "storage") or "",
+        _access_modes(spec(obj).get("accessModes")),
+        spec(obj).get("persistentVolumeReclaimPolicy", ""),
+        "Terminating" if meta(obj).get("deletionTimestamp") else status(obj).get("phase", ""),
+        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
+        _class_of(obj, "volume.beta.kubernetes.io/storage-class"),
+        spec(obj).get("volumeAttributesClassName") or UNSET,
+        status(obj).get("reason", ""),
+        age(obj, now),
+        spec(obj).get("volumeMode", UNSET),
+    ]
+
+
+def _storage_class(obj: Obj, now: datetime) -> list[Any]:
+    default = (meta(obj).get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
+    return [
+        name(obj) + (" (default)" if default else ""),
+        obj.get("provisioner", ""),
+        obj.get("reclaimPolicy", "Delete"),
+        obj.get("volumeBindingMode", "Immediate"),
+        bool(obj.get("allowVolumeExpansion")),
+        age(obj, now),
+    ]
+
+
+def _lease(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), spec(obj).get("holderIdentity", ""), age(obj, now)]
+
+
+def _some(items: list[str], limit: int = 3, separator: str = ",") -> str:
+    """The first few, and how many more."""
+    more = f" + {len(items) - limit} more..." if len(items) > limit else ""
+    return separator.join(items[:limit]) + more
+
+
+def _endpoints(obj: Obj, now: datetime) -> list[Any]:
+    found = []
+    for subset in obj.get("subsets") or ():
+        addresses = [str(address.get("ip", "")) for address in subset.get("addresses") or ()]
+        ports = [port.get("port") for port in subset.get("ports") or ()]
+        found += [f"{address}:{port}" for port in ports for address in addresses] if ports else addresses
+    return [name(obj), _some(found) or NONE, age(obj, now)]
+
+
+def _endpoint_slice(obj: Obj, now: datetime) -> list[Any]:
+    ports = [str(port.get("port", "*")) for port in obj.get("ports") or ()]
+    addresses = [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
+    return [name(obj), obj.get("addressType", ""), _some(ports) or UNSET, _some(addresses) or UNSET, age(obj, now)]
+
+
+def _ingress(obj: Obj, now: datetime) -> list[Any]:
+    hosts = [str(rule["host"]) for rule in spec(obj).get("rules") or () if rule.get("host")]
+    assigned = path(obj, "status", "loadBalancer", "ingress") or ()
+    return [
+        name(obj),
+        spec(obj).get("ingressClassName") or NONE,
+        _some(hosts) or "*",
+        ",".join(item.get("ip") or item.get("hostname", "") for item in assigned),
+        "80, 443" if spec(obj).get("tls") else "80",
+        age(obj, now),
+    ]
+
+
+def _ingress_class(obj: Obj, now: datetime) -> list[Any]:
+    parameters = spec(obj).get("parameters") or {}
+    group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
+    text = f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}" if parameters else NONE
+    return [name(obj), spec(obj).get("controller", ""), text, age(obj, now)]
+
+
+def _network_policy(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), label_selector(spec(obj).get("podSelector")), age(obj, now)]
+
+
+def _created(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), meta(obj).get("creationTimestamp") or UNKNOWN]
+
+
+def _role_binding(obj: Obj, now: datetime) -> list[Any]:
+    role = obj.get("roleRef") or {}
+    subjects: dict[str, list[str]] = {}
+    for subject in obj.get("subjects") or ():
+        title = str(subject.get("name", ""))
+        if subject.get("kind") == "ServiceAccount":
+            title = f"{subject.get('namespace', '')}/{title}"
+        subjects.setdefault(str(subject.get("kind")), []).append(title)
+    who = [", ".join(subjects.get(kind, ())) for kind in ("User", "Group", "ServiceAccount")]
+    return [name(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age(obj, now), *who]
+
+
+def _signing_request(obj: Obj, now: datetime) -> list[Any]:
+    seconds = spec(obj).get("expirationSeconds")
+    types = [c.get("type") for c in status(obj).get("conditions") or ()]
+    words = [word for word in ("Approved", "Denied", "Failed") if word in types] or ["Pending"]
+    if status(obj).get("certificate"):
+        words.append("Issued")
+    return [
+        name(obj),
+        age(obj, now),
+        spec(obj).get("signerName") or NONE,
+        spec(obj).get("username", ""),
+        NONE if seconds is None else human_duration(seconds),
+        ",".join(words),
+    ]
+
+
+def _quota(obj: Obj, now: datetime) -> list[Any]:
+    used = status(obj).get("used") or {}
+    texts: dict[bool, list[str]] = {True: [], False: []}
+    for resource, hard in sorted((status(obj).get("hard") or {}).items()):
+        texts[resource.startswith("limits.")].append(f"{resource}: {used.get(resource, 0)}/{hard}")
+    return [name(obj), ", ".join(texts[False]), ", ".join(texts[True]), age(obj, now)]
+
+
+def _runtime_class(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), obj.get("handler", ""), age(obj, now)]
+
+
+def _webhooks(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), len(obj.get("webhooks") or ()), age(obj, now)]
+
+
+def _policy(rules: str) -> Any:
+    def cells(obj: Obj, now: datetime) -> list[Any]:
+        kind = spec(obj).get("paramKind") or {}
+        parameters = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+        return [name(obj), len(spec(obj).get(rules) or ()), parameters, age(obj, now)]
+
+    return cells
+
+
+def _policy_binding(obj: Obj, now: datetime) -> list[Any]:
+    reference = spec(obj).get("paramRef") or {}
+    where = f"{reference['namespace']}/" if reference.get("namespace") else ""
+    target = f"{where}{reference.get('name') or '*'}" if reference else UNSET
+    return [name(obj), spec(obj).get("policyName", ""), target, age(obj, now)]
+
+
+def _attachment(obj: Obj, now: datetime) -> list[Any]:
+    volume = path(obj, "spec", "source", "persistentVolumeName") or ""
+    where = [spec(obj).get("attacher", ""), volume, spec(obj).get("nodeName", "")]
+    return [name(obj), *where, bool(status(obj).get("attached")), age(obj, now)]
+
+
+_BINDING = "Name Role Age Users* Groups* ServiceAccounts*"
+_POLICIES = "admissionregistration.k8s.io"
+PRINTERS = {
+    ("", "namespaces"): printer("Name Status Age", _phase),
+    ("", "configmaps"): printer("Name Data:integer Age", _config_map),
+    ("", "secrets"): printer("Name Type Data:integer Age", _secret),
+    ("", "serviceaccounts"): printer("Name Secrets:integer Age", _service_account),
+    ("", "services"): printer("Name Type Cluster-IP External-IP Port(s) Age Selector*", _service),
+    ("", "events"): printer(
+        "Last_Seen Type Reason Object Subobject* Source* Message First_Seen* Count:integer* Name*", _event
+    ),
+    ("", "persistentvolumeclaims"): printer(
+        "Name Status Volume Capacity Access_Modes StorageClass VolumeAttributesClass Age VolumeMode*", _volume_claim
+    ),
+    ("", "persistentvolumes"): printer(
+        "Name Capacity Access_Modes Reclaim_Policy Status Claim StorageClass VolumeAttributesClass Reason Age "
+        "VolumeMode*",
+        _volume,
+    ),
+    ("", "endpoints"): printer("Name Endpoints Age", _endpoints),
+    ("", "resourcequotas"): printer("Name Request Limit Age", _quota),
+    ("", "limitranges"): printer("Name Created_At", _created),
+    ("storage.k8s.io", "storageclasses"): printer(
+        "Name Provisioner ReclaimPolicy VolumeBindingMode AllowVolumeExpansion:boolean Age", _storage_class
+    ),
+    ("storage.k8s.io", "volumeattachments"): printer("Name Attacher PV Node Attached:boolean Age", _attachment),
+    ("coordination.k8s.io", "leases"): printer("Name Holder Age", _lease),
+    ("discovery.k8s.io", "endpointslices"): printer("Name AddressType Ports Endpoints Age", _endpoint_slice),
+    ("networking.k8s.io", "ingresses"): printer("Name Class Hosts Address Ports Age", _ingress),
+    ("networking.k8s.io", "ingressclasses"): printer("Name Controller Parameters Age", _ingress_class),
+    ("networking.k8s.io", "networkpolicies"): printer("Name Pod-Selector Age", _network_policy),
+    ("rbac.authorization.k8s.io", "roles"): printer("Name Created_At", _created),
+    ("rbac.authorization.k8s.io", "clusterroles"): printer("Name Created_At", _created),
+    ("rbac.authorization.k8s.io", "rolebindings"): printer(_BINDING, _role_binding),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): printer(_BINDING, _role_binding),
+    ("certificates.k8s.io", "certificatesigningrequests"): printer(
+        "Name Age SignerName Requestor RequestedDuration Condition", _signing_request
+    ),
+    ("node.k8s.io", "runtimeclasses"): printer("Name Handler Age", _runtime_class),
+    (_POLICIES, "mutatingwebhookconfigurations"): printer("Name Webhooks:integer Age", _webhooks),
+    (_POLICIES, "validatingwebhookconfigurations"): printer("Name Webhooks:integer Age", _webhooks),
+    (_POLICIES, "validatingadmissionpolicies"): printer(
+        "Name Validations:integer ParamKind Age", _policy("validations")
+    ),
+    (_POLICIES, "mutatingadmissionpolicies"): printer("Name Mutations:integer ParamKind Age", _policy("mutations")),
+    (_POLICIES, "validatingadmissionpolicybindings"): printer("Name PolicyName ParamRef Age", _policy_binding),
+    (_POLICIES, "mutatingadmissionpolicybindings"): printer("Name PolicyName ParamRef Age", _policy_binding),
+}
+PRINTERS["events.k8s.io", "events"] = PRINTERS["", "events"]

@@ -1,0 +1,55 @@
+"""Devices and claims (resource.k8s.io, every version)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from haru.kube.printing.base import NONE, Obj, age, condition, meta, name, path, printer, spec, status
+
+
+def _claim_state(claim: Obj) -> str:
+    states = ["deleted"] if meta(claim).get("deletionTimestamp") else []
+    if status(claim).get("allocation") is not None:
+        states.append("allocated")
+        if status(claim).get("reservedFor"):
+            states.append("reserved")
+    elif not states:
+        states.append("pending")
+    return ",".join(states)
+
+
+def _claim(obj: Obj, now: datetime) -> list[Any]:
+    return [name(obj), _claim_state(obj), age(obj, now)]
+
+
+def _slice(obj: Obj, now: datetime) -> list[Any]:
+    pool = path(obj, "spec", "pool", "name") or ""
+    return [name(obj), spec(obj).get("nodeName") or NONE, spec(obj).get("driver", ""), pool, age(obj, now)]
+
+
+def _taint_rule(obj: Obj, now: datetime) -> list[Any]:
+    selector = spec(obj).get("deviceSelector")
+    taint = spec(obj).get("taint") or {}
+    value = f"={taint['value']}" if taint.get("value") else ""
+    if selector is None:
+        devices = NONE
+    else:
+        devices = "/".join(selector.get(key) or "*" for key in ("driver", "pool", "device"))
+    evicting = condition(obj, "EvictionInProgress").get("status") or NONE
+    return [name(obj), devices, f"{taint.get('key', '')}{value}:{taint.get('effect', '')}", age(obj, now), evicting]
+
+
+def _pool_status_request(obj: Obj, now: datetime) -> list[Any]:
+    pools = status(obj).get("poolCount")
+    where = [spec(obj).get("driver", ""), spec(obj).get("poolName") or "*"]
+    return [name(obj), *where, NONE if pools is None else str(pools), age(obj, now)]
+
+
+_GROUP = "resource.k8s.io"
+PRINTERS = {
+    (_GROUP, "resourceclaims"): printer("Name State Age", _claim),
+    (_GROUP, "resourceslices"): printer("Name Node Driver Pool Age", _slice),
+    (_GROUP, "devicetaintrules"): printer("Name Devices Taint Age Evicting*", _taint_rule),
+    (_GROUP, "resourcepoolstatusrequests"): printer("Name Driver Pool Pools Age", _pool_status_request),
+}
