@@ -13,7 +13,7 @@ from typing import Any
 
 from haru.cel.environment import Environment, Library, member
 from haru.cel.errors import CompileError, EvaluationError
-from haru.cel.libraries.kubernetes import BASE
+from haru.cel.libraries.kubernetes import BASE, BINDINGS
 from haru.cel.libraries.quantity import QUANTITY
 from haru.cel.libraries.semver import parse_semver
 from haru.cel.program import Program, parse_and_check
@@ -161,7 +161,7 @@ def environment(consumable_capacity: bool, list_attributes: bool, new: bool) -> 
     }
     if consumable_capacity or not new:
         fields["allowMultipleAllocations"] = BOOL
-    libraries = [*BASE, _INCLUDES] if list_attributes or not new else list(BASE)
+    libraries = [*BASE, BINDINGS, *((_INCLUDES,) if list_attributes or not new else ())]
     return Environment(libraries, {"device": DEVICE}, {DEVICE.name: fields}, homogeneous=True)
 
 

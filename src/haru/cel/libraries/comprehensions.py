@@ -1,0 +1,41 @@
+"""Comprehensions over two variables (`m.all(k, v, …)`, `transformMap`), and what their expansion calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from haru.cel.environment import Library, function
+from haru.cel.errors import EvaluationError
+from haru.cel.macros import MAP_INSERT, TWO_VARIABLES
+from haru.cel.types import map_of, param
+from haru.cel.values import Value, map_key, show
+
+_K, _V = param("K"), param("V")
+_MAP = map_of(_K, _V)
+
+
+def _insert(entries: Mapping[Any, Value], key: Value, value: Value) -> dict[Any, Value]:
+    encoded = map_key(key)
+    if encoded in entries:
+        raise EvaluationError(f"insert failed: key {show(key)} already exists")
+    return {**entries, encoded: value}
+
+
+def _insert_all(entries: Mapping[Any, Value], more: Mapping[Any, Value]) -> dict[Any, Value]:
+    for key in more:
+        if key in entries:
+            raise EvaluationError(f"insert failed: key {show(key)} already exists")
+    return {**entries, **more}
+
+
+TWO_VARIABLE_COMPREHENSIONS = Library(
+    "cel.lib.ext.comprehensions",
+    {
+        MAP_INSERT: (
+            function("@mapInsert_map_map", (_MAP, _MAP), _MAP, _insert_all),
+            function("@mapInsert_map_key_value", (_MAP, _K, _V), _MAP, _insert),
+        )
+    },
+    TWO_VARIABLES,
+)
