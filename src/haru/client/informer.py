@@ -54,6 +54,13 @@ def strip_managed_fields(obj: Obj) -> Obj:
     return {**obj, "metadata": metadata}
 
 
+def only_metadata(obj: Obj) -> Obj:
+    """What says who an object is and who owns it, and nothing else."""
+    dropped = ("managedFields", "labels", "annotations")
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in dropped}
+    return {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", ""), "metadata": metadata}
+
+
 class Informer:
     """A local copy of `kind`, restricted by namespace and selectors."""
 
@@ -297,6 +304,20 @@ class SharedInformers:
         informer = self._informers.get(key)
         if informer is None:
             informer = Informer(self._client, kind, namespace, label_selector, field_selector, rng=self._rng)
+            self._informers[key] = informer
+            if self._group is not None:
+                self._start(informer)
+        return informer
+
+    def metadata(self, kind: Kind) -> Informer:
+        """The informer of a kind for one who needs only metadata: the full one if there is one, else a slim one."""
+        full = self._informers.get((f"{kind.api_version}/{kind.plural}", "", "", ""))
+        if full is not None:
+            return full
+        key = (f"{kind.api_version}/{kind.plural}", "", "metadata", "")
+        informer = self._informers.get(key)
+        if informer is None:
+            informer = Informer(self._client, kind, transform=only_metadata, rng=self._rng)
             self._informers[key] = informer
             if self._group is not None:
                 self._start(informer)

@@ -30,10 +30,8 @@ _PRESSURE = {
     "PIDPressure": "node.kubernetes.io/pid-pressure",
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
-_MANAGED = {(key, "NoSchedule") for key in (NOT_READY, UNREACHABLE, _UNSCHEDULABLE, *_PRESSURE.values())} | {
-    (NOT_READY, "NoExecute"),
-    (UNREACHABLE, "NoExecute"),
-}
+_EVICTING = {(NOT_READY, "NoExecute"), (UNREACHABLE, "NoExecute")}
+_MANAGED = _EVICTING | {(key, "NoSchedule") for key in (NOT_READY, UNREACHABLE, _UNSCHEDULABLE, *_PRESSURE.values())}
 _SILENT_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _PERIOD_SECONDS = 5.0
 _GRACE_SECONDS = 50.0
@@ -69,16 +67,12 @@ def retainted(node: Mapping[str, Any], evict: bool, now: str) -> list[Obj] | Non
     wanted = wanted_taints(node, evict)
     if ready_status(node) != "True" and not evict:
         # Nothing new is driven away, but a time that runs already goes on.
-        wanted += [(t["key"], "NoExecute") for t in current if (t["key"], t["effect"]) in _MANAGED and _is_eviction(t)]
+        wanted += [(t["key"], t["effect"]) for t in current if (t["key"], t["effect"]) in _EVICTING]
     kept = [t for t in current if (t["key"], t["effect"]) not in _MANAGED or (t["key"], t["effect"]) in wanted]
     present = {(t["key"], t["effect"]) for t in kept}
     added = [{"key": k, "effect": e, "timeAdded": now} for k, e in dict.fromkeys(wanted) if (k, e) not in present]
     taints = kept + added
     return None if taints == list(current) else taints
-
-
-def _is_eviction(taint: Mapping[str, Any]) -> bool:
-    return taint["effect"] == "NoExecute"
 
 
 class NodeLifecycleController(Controller):
@@ -110,7 +104,7 @@ class NodeLifecycleController(Controller):
         self.queue.add(name_of(node))
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
-        if _heartbeats(old) != _heartbeats(new):
+        if _spoke(old, new):
             self._heard[name_of(new)] = self._clock()
         self.queue.add(name_of(new))
 
@@ -194,6 +188,8 @@ class NodeLifecycleController(Controller):
         self.events.event(pod, "Warning", "NodeNotReady", "Node is not ready")
 
 
-def _heartbeats(node: Mapping[str, Any]) -> list[tuple[str, str]]:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return [(c["type"], c.get("lastHeartbeatTime", "")) for c in conditions if c.get("status") != "Unknown"]
+def _spoke(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """The kubelet itself wrote the status: a known condition has a new heartbeat."""
+    beats = {c["type"]: c.get("lastHeartbeatTime") for c in (old.get("status") or {}).get("conditions") or ()}
+    conditions = (new.get("status") or {}).get("conditions") or ()
+    return any(c["status"] != "Unknown" and beats.get(c["type"]) != c.get("lastHeartbeatTime") for c in conditions)

@@ -1,0 +1,285 @@
+"""device-taint-eviction-controller: deletes pods that use devices with NoExecute taints they do not tolerate.
+
+Keys are `pod:namespace/name` and `rule:name`. A pod's time is computed anew whenever its claims, their devices or a
+rule change; if the reason goes before the time comes, nothing happens. A rule's status says how far its eviction got.
+Source: KEP-5055.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from haru.client.informer import Informer, object_key
+from haru.controllers import claim_names
+from haru.controllers.base import Context, Controller
+from haru.controllers.device_taint_times import (
+    NO_EXECUTE,
+    Eviction,
+    claim_eviction,
+    combine,
+    newest_slices,
+    rule_selects,
+)
+from haru.controllers.objects import CLAIMS, PODS, SLICES, TAINT_RULES, Obj, is_terminal, node_of
+from haru.controllers.pod_disruption import mark_disrupted
+from haru.kube.kinds import Kind
+from haru.kube.meta import controller_of, get_condition, is_being_deleted, name_of, namespace_of, uid_of
+
+FIELD_MANAGER = "device-taint-eviction-controller"
+_CONDITION = "EvictionInProgress"
+_MESSAGE = "Device Taint manager: deleting due to NoExecute taint"
+_STATUS_SECONDS = 10.0
+_REMEMBERED = 500
+
+
+def _claims_of_pod(pod: Mapping[str, Any]) -> Iterable[str]:
+    names = (claim_names.claim_name(pod, entry) for entry in claim_names.entries_of(pod))
+    return [f"{namespace_of(pod)}/{name}" for name in names if name]
+
+
+def _results_of(claim: Mapping[str, Any]) -> list[Obj]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return list((allocation.get("devices") or {}).get("results") or ())
+
+
+def _pools_of_claim(claim: Mapping[str, Any]) -> Iterable[str]:
+    return list(dict.fromkeys(f"{r['driver']}/{r['pool']}" for r in _results_of(claim)))
+
+
+def _pool_of_slice(resource_slice: Mapping[str, Any]) -> Iterable[str]:
+    spec = resource_slice["spec"]
+    return [f"{spec['driver']}/{spec['pool']['name']}"]
+
+
+class DeviceTaintEvictionController(Controller):
+    """Evicts the users of tainted devices."""
+
+    name: ClassVar[str] = "device-taint-eviction-controller"
+    needs: ClassVar[tuple[Kind, ...]] = (CLAIMS, SLICES)
+    workers: ClassVar[int] = 8
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.pods = self.informer(PODS)
+        self.claims = self.informer(CLAIMS)
+        self.slices = self.informer(SLICES)
+        self.rules: Informer | None = None
+        self._pending: dict[str, Eviction] = {}
+        self._evicted: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._evicted_by: dict[str, int] = {}
+        self._status_at: dict[str, tuple[float, int]] = {}
+        self.pods.add_index("claim", _claims_of_pod)
+        self.claims.add_index("pool", _pools_of_claim)
+        self.slices.add_index("pool", _pool_of_slice)
+        self.pods.add_handler(self._pod_changed, lambda _, new: self._pod_changed(new), self._pod_deleted)
+        self.claims.add_handler(self._claim_changed, lambda _, new: self._claim_changed(new), self._claim_changed)
+        self.slices.add_handler(self._slice_changed, self._slice_updated, self._slice_changed)
+        if context.gates.enabled("DRADeviceTaintRules") and context.serves(TAINT_RULES):
+            self.rules = self.informer(TAINT_RULES)
+            self.rules.add_handler(self._rule_changed, self._rule_updated, self._rule_changed)
+
+    @classmethod
+    def enabled(cls, context: Context) -> bool:
+        """Only with the gate."""
+        return context.gates.enabled("DRADeviceTaints") and super().enabled(context)
+
+    # -- what happened ------------------------------------------------------------------------------------------------
+
+    def _pod_changed(self, pod: Obj) -> None:
+        if node_of(pod) and claim_names.entries_of(pod):
+            self.queue.add(f"pod:{object_key(pod)}")
+
+    def _pod_deleted(self, pod: Obj) -> None:
+        self._settle(object_key(pod))
+
+    def _claim_changed(self, claim: Obj) -> None:
+        for pod in self.pods.by_index("claim", object_key(claim)):
+            self._pod_changed(pod)
+
+    def _slice_changed(self, resource_slice: Obj) -> None:
+        for pool in _pool_of_slice(resource_slice):
+            for claim in self.claims.by_index("pool", pool):
+                self._claim_changed(claim)
+
+    def _slice_updated(self, old: Obj, new: Obj) -> None:
+        if _taints(old) != _taints(new) or old["spec"]["pool"] != new["spec"]["pool"]:
+            self._slice_changed(old)
+            self._slice_changed(new)
+
+    def _rule_changed(self, rule: Obj) -> None:
+        self.queue.add(f"rule:{name_of(rule)}")
+        for claim in self.claims.store.values():
+            if any(rule_selects(rule, r["driver"], r["pool"], r["device"]) for r in _results_of(claim)):
+                self._claim_changed(claim)
+
+    def _rule_updated(self, old: Obj, new: Obj) -> None:
+        if old["spec"] != new["spec"]:
+            self._rule_changed(old)
+            self._rule_changed(new)
+
+    async def sync(self, key: str) -> float | None:
+        """Look at one pod or write one rule's status."""
+        kind, _, path = key.partition(":")
+        return await (self._sync_pod(path) if kind == "pod" else self._sync_rule(path))
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _eviction(self, pod: Obj) -> Eviction | None:
+        if not node_of(pod) or is_being_deleted(pod) or is_terminal(pod):
+            return None
+        rules = list(self.rules.store.values()) if self.rules is not None else []
+        found = []
+        for claim in map(self.claims.store.get, _claims_of_pod(pod)):
+            if claim is None or not self._uses(pod, claim):
+                continue
+            due = claim_eviction(
+                _results_of(claim),
+                lambda driver, pool: self.slices.by_index("pool", f"{driver}/{pool}"),
+                rules,
+                self.now(),
+            )
+            if due is not None:
+                found.append(due)
+        return combine(found)
+
+    def _uses(self, pod: Obj, claim: Obj) -> bool:
+        owner, group = controller_of(claim), claim_names.group_name(pod)
+        if owner is not None and owner["kind"] == PODS.kind and owner["uid"] != uid_of(pod):
+            return False
+        return any(
+            entry["uid"] == uid_of(pod) or (entry["resource"] == "podgroups" and group and entry["name"] == group)
+            for entry in claim_names.reserved_for(claim)
+        )
+
+    async def _sync_pod(self, key: str) -> float | None:
+        pod = self.pods.store.get(key)
+        due = self._eviction(pod) if pod is not None else None
+        if pod is None or due is None:
+            if self._settle(key) and pod is not None and not is_being_deleted(pod):
+                self.events.event(pod, "Normal", "DeviceTaintManagerEviction", "Cancelling deletion")
+            return None
+        if key not in self._pending or self._pending[key].rules != due.rules:
+            self._touch_rules(due.rules)
+        self._pending[key] = due
+        remaining = (due.at - self.now()).total_seconds()
+        if remaining > 0:
+            return remaining
+        await self._evict(pod, due)
+        return None
+
+    async def _evict(self, pod: Obj, due: Eviction) -> None:
+        live = await self.live(PODS, name_of(pod), namespace_of(pod))
+        if live is not None and uid_of(live) == uid_of(pod) and not is_being_deleted(live):
+            message = f"Marking for deletion ({', '.join(due.taints)})"
+            self.events.event(live, "Normal", "DeviceTaintManagerEviction", message)
+            await mark_disrupted(self, self.pods, live, "DeletionByDeviceTaintManager", _MESSAGE)
+            if await self.delete(self.pods, live) and uid_of(pod) not in self._evicted:
+                self._evicted[uid_of(pod)] = due.rules
+                for rule in due.rules:
+                    self._evicted_by[rule] = self._evicted_by.get(rule, 0) + 1
+                if len(self._evicted) > _REMEMBERED:
+                    self._evicted.popitem(last=False)
+        self._settle(object_key(pod))
+
+    def _settle(self, key: str) -> bool:
+        """The pod is not pending (any more); whether it was."""
+        was = self._pending.pop(key, None)
+        if was is not None:
+            self._touch_rules(was.rules)
+        return was is not None
+
+    def _touch_rules(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.queue.add(f"rule:{name}")
+
+    # -- rules --------------------------------------------------------------------------------------------------------
+
+    async def _sync_rule(self, name: str) -> float | None:
+        rule = self.rules.get(name) if self.rules is not None else None
+        if self.rules is None or rule is None:
+            self._evicted_by.pop(name, None)
+            self._status_at.pop(name, None)
+            return None
+        generation = rule["metadata"].get("generation", 0)
+        moment = self.now().timestamp()
+        written_at, written_for = self._status_at.get(name, (0.0, -1))
+        if generation == written_for and moment - written_at < _STATUS_SECONDS:
+            return _STATUS_SECONDS - (moment - written_at)
+        effect = rule["spec"]["taint"].get("effect")
+        if effect == "None" and generation == written_for:
+            return None  # what would happen is told once for each version of the rule
+        status, reason, message = self._progress(rule, effect)
+        self._status_at[name] = (moment, generation)
+        current = get_condition(rule, _CONDITION)
+        wanted = {"status": status, "reason": reason, "message": message, "observedGeneration": generation}
+        if current is not None and all(current.get(key) == value for key, value in wanted.items()):
+            return None
+        condition = {"type": _CONDITION, **wanted, "lastTransitionTime": self.timestamp()}
+        body = {"apiVersion": TAINT_RULES.api_version, "kind": TAINT_RULES.kind, "metadata": {"name": name}}
+        await self.patch(
+            self.rules,
+            rule,
+            {**body, "status": {"conditions": [condition]}},
+            type="apply",
+            subresource="status",
+            field_manager=FIELD_MANAGER,
+            force=True,
+        )
+        return None
+
+    def _progress(self, rule: Obj, effect: str | None) -> tuple[str, str, str]:
+        name = name_of(rule)
+        if effect == "None":
+            return "False", "NoEffect", self._would_affect(rule)
+        if effect != NO_EXECUTE:
+            return "False", "OtherEffect", f"Eviction only happens for the effect {NO_EXECUTE}."
+        pending = [key for key, due in self._pending.items() if name in due.rules]
+        done = self._evicted_by.get(name, 0)
+        text = f"{done} {_plural(done, 'pod')} evicted since starting the controller." if done else ""
+        if pending:
+            spaces = len({key.partition("/")[0] for key in pending})
+            verb = "needs" if len(pending) == 1 else "need"
+            count = f"{len(pending)} {_plural(len(pending), 'pod')} {verb} to be evicted"
+            return "True", "PodsPendingEviction", f"{count} in {spaces} {_plural(spaces, 'namespace')}. {text}".strip()
+        return ("False", "Completed", text) if done else ("False", "NotStarted", "")
+
+    def _would_affect(self, rule: Obj) -> str:
+        pools: dict[str, list[Obj]] = {}
+        for resource_slice in self.slices.store.values():
+            for pool in _pool_of_slice(resource_slice):
+                pools.setdefault(pool, []).append(resource_slice)
+        published = sum(
+            rule_selects(rule, s["spec"]["driver"], s["spec"]["pool"]["name"], device["name"])
+            for slices in pools.values()
+            for s in newest_slices(slices)
+            for device in s["spec"].get("devices") or ()
+        )
+        allocated: set[tuple[str, str, str]] = set()
+        users: dict[str, None] = {}
+        for claim in self.claims.store.values():
+            ids = [(r["driver"], r["pool"], r["device"]) for r in _results_of(claim)]
+            chosen = [device for device in ids if rule_selects(rule, *device)]
+            allocated.update(chosen)
+            if chosen:
+                using = [p for p in self.pods.by_index("claim", object_key(claim)) if self._uses(p, claim)]
+                users.update((object_key(pod), None) for pod in using)
+        spaces = len({key.partition("/")[0] for key in users})
+        return (
+            f"{published} published {_plural(published, 'device')} selected. "
+            f"{len(allocated)} allocated {_plural(len(allocated), 'device')} selected. "
+            f"{len(users)} {_plural(len(users), 'pod')} would be evicted in {spaces} {_plural(spaces, 'namespace')} "
+            f"if the effect was {NO_EXECUTE}."
+        )
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _taints(resource_slice: Mapping[str, Any]) -> Any:
+    return {
+        device["name"]: [taint for taint in device.get("taints") or () if taint.get("effect") == NO_EXECUTE]
+        for device in resource_slice["spec"].get("devices") or ()
+    }

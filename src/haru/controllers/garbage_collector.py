@@ -1,0 +1,256 @@
+"""garbage-collector-controller: deletes what its owners have left behind.
+
+All kinds that can be listed are watched, metadata only; dependents are found through an index by owner uid. An owner of
+the same name with another uid is not the owner. An owner that was never seen is asked for live before anything is
+deleted in its name. Deletion is in the background, in the foreground (the owner stays, with the finalizer
+`foregroundDeletion`, until the dependents that block it are gone) or orphans (finalizer `orphan`: dependents lose the
+reference and stay).
+Source: Kubernetes garbage collection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from haru.client.discovery import served_kinds
+from haru.client.informer import Informer, object_key
+from haru.controllers.base import Context, Controller, bounded, log
+from haru.controllers.objects import Obj
+from haru.kube import kinds
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.kube.meta import has_finalizer, is_being_deleted, name_of, namespace_of, uid_of
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+_DISCOVERY_SECONDS = 60.0
+_SYNC_SECONDS = 30.0
+_REMEMBERED_ABSENT = 1000
+_IGNORED = {("", "events"), ("events.k8s.io", "events")}
+
+
+def owners_of(obj: Mapping[str, Any]) -> Sequence[Obj]:
+    """`metadata.ownerReferences`."""
+    return obj["metadata"].get("ownerReferences") or ()
+
+
+def _owner_uids(obj: Mapping[str, Any]) -> Iterable[str]:
+    return [reference["uid"] for reference in owners_of(obj)]
+
+
+def _waits_for_dependents(obj: Mapping[str, Any]) -> bool:
+    return is_being_deleted(obj) and has_finalizer(obj, FOREGROUND)
+
+
+class _Owners(NamedTuple):
+    solid: list[Obj]
+    waiting: list[Obj]
+    gone: list[Obj]
+
+
+class GarbageCollectorController(Controller):
+    """Collects garbage; keys are uids."""
+
+    name: ClassVar[str] = "garbage-collector-controller"
+    workers: ClassVar[int] = 20
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._informers: dict[tuple[str, str], Informer] = {}
+        self._known: dict[str, tuple[Informer, str]] = {}
+        self._absent: OrderedDict[str, None] = OrderedDict()
+
+    async def run(self) -> None:
+        """Learn what is served, then work until cancelled."""
+        await self._watch_kinds()
+        await super().run()
+
+    def background(self) -> Iterable[Callable[[], Any]]:
+        """Custom resources come and go."""
+        return (self._keep_watching_kinds,)
+
+    async def _keep_watching_kinds(self) -> None:
+        while True:
+            await asyncio.sleep(_DISCOVERY_SECONDS)
+            try:
+                await self._watch_kinds()
+            except (StatusError, OSError) as error:
+                log.warning("%s: cannot learn what is served: %s", self.name, error)
+
+    async def _watch_kinds(self) -> None:
+        fresh = []
+        for kind in await served_kinds(self.client):
+            key = (kind.group, kind.plural)
+            collectable = {"list", "watch", "delete"} <= set(kind.verbs) and key not in _IGNORED
+            if collectable and key not in self._informers:
+                informer = self.context.informers.metadata(kind)
+                self._informers[key] = informer
+                informer.add_index("owner", _owner_uids)
+                informer.add_handler(self._added(informer), self._updated, self._deleted)
+                fresh.append(informer)
+        # One kind that cannot be listed must not stop all: its objects are asked for one by one then.
+        try:
+            async with asyncio.timeout(_SYNC_SECONDS):
+                for informer in fresh:
+                    await informer.wait_synced()
+        except TimeoutError:
+            late = ", ".join(informer.kind.plural for informer in fresh if not informer.has_synced)
+            log.warning("%s: goes on without a list of %s", self.name, late)
+
+    # -- what happened ------------------------------------------------------------------------------------------------
+
+    def _added(self, informer: Informer) -> Callable[[Obj], None]:
+        def added(obj: Obj) -> None:
+            self._known[uid_of(obj)] = (informer, object_key(obj))
+            if owners_of(obj) or is_being_deleted(obj):
+                self.queue.add(uid_of(obj))
+
+        return added
+
+    def _updated(self, old: Obj, new: Obj) -> None:
+        if _waits_for_dependents(new) and not _waits_for_dependents(old):
+            for dependent in self._dependents(uid_of(new)):  # an owner that waits is a reason to go
+                self.queue.add(uid_of(dependent))
+        if owners_of(old) != owners_of(new) or is_being_deleted(new):
+            self.queue.add(uid_of(new))
+
+    def _deleted(self, obj: Obj) -> None:
+        uid = uid_of(obj)
+        self._known.pop(uid, None)
+        self._remember_absent(uid)
+        for dependent in self._dependents(uid):
+            self.queue.add(uid_of(dependent))
+        for owner in _owner_uids(obj):
+            self.queue.add(owner)
+
+    def _remember_absent(self, uid: str) -> None:
+        self._absent[uid] = None
+        if len(self._absent) > _REMEMBERED_ABSENT:
+            self._absent.popitem(last=False)
+
+    def _dependents(self, uid: str) -> list[Obj]:
+        return [obj for informer in self._informers.values() for obj in informer.by_index("owner", uid)]
+
+    # -- one object ---------------------------------------------------------------------------------------------------
+
+    async def sync(self, key: str) -> float | None:
+        """Decide about one object."""
+        known = self._known.get(key)
+        obj = known[0].store.get(known[1]) if known is not None else None
+        if known is None or obj is None:
+            return None
+        informer = known[0]
+        if is_being_deleted(obj):
+            if has_finalizer(obj, ORPHAN):
+                await self._orphan_dependents(informer, obj)
+            elif has_finalizer(obj, FOREGROUND):
+                await self._delete_dependents(informer, obj)
+            return None
+        if not owners_of(obj):
+            return None
+        owners = await self._classify(informer.kind, obj)
+        if owners.gone or owners.waiting:
+            await self._act(informer, obj)
+        return None
+
+    async def _act(self, informer: Informer, cached: Obj) -> None:
+        """Some owner is gone or waits: decide on the object as it is now."""
+        obj = await self.live(informer.kind, name_of(cached), namespace_of(cached))
+        if obj is None or uid_of(obj) != uid_of(cached):
+            informer.observe_deleted(cached)
+            return
+        owners = await self._classify(informer.kind, obj)
+        if owners.solid:
+            lost = {reference["uid"] for reference in (*owners.gone, *owners.waiting)}
+            if lost:
+                await self._drop_references(informer, obj, lost)
+        elif owners.waiting and self._dependents(uid_of(obj)):
+            # The owner waits for us: go the same way, our own dependents first.
+            await self.delete(informer, obj, propagation_policy="Foreground")
+        elif owners.gone or owners.waiting:
+            policy = "Background"
+            if has_finalizer(obj, ORPHAN):
+                policy = "Orphan"
+            elif has_finalizer(obj, FOREGROUND):
+                policy = "Foreground"
+            log.debug("%s: deleting %s %s", self.name, informer.kind.plural, object_key(obj))
+            await self.delete(informer, obj, propagation_policy=policy)
+
+    async def _classify(self, kind: Kind, obj: Obj) -> _Owners:
+        owners = _Owners([], [], [])
+        for reference in owners_of(obj):
+            state = await self._state_of(kind, obj, reference)
+            getattr(owners, state).append(reference)
+        return owners
+
+    async def _state_of(self, kind: Kind, obj: Obj, reference: Obj) -> str:
+        known = self._known.get(reference["uid"])
+        if known is not None:
+            informer, key = known
+            owner = informer.store.get(key)
+            namespace = namespace_of(owner) if owner is not None else ""
+            if owner is not None and namespace in ("", namespace_of(obj)):
+                waits = _waits_for_dependents(owner) and reference.get("blockOwnerDeletion")
+                return "waiting" if waits else "solid"
+        if reference["uid"] in self._absent:
+            return "gone"
+        owner_kind = self._kind_of(reference)
+        if owner_kind.namespaced and not kind.namespaced:
+            message = f"ownerRef [{reference['kind']} {reference['name']}] does not exist for a cluster-scoped object"
+            self.events.event(obj, "Warning", "OwnerRefInvalidNamespace", message)
+            return "solid"  # it can never be found: nothing may be deleted for that
+        owner = await self.live(owner_kind, reference["name"], namespace_of(obj) if owner_kind.namespaced else "")
+        if owner is None or uid_of(owner) != reference["uid"]:
+            self._remember_absent(reference["uid"])
+            return "gone"
+        return "solid"
+
+    def _kind_of(self, reference: Obj) -> Kind:
+        api_version, kind = reference["apiVersion"], reference["kind"]
+        if (found := kinds.by_kind(api_version, kind)) is not None:
+            return found
+        group = api_version.rpartition("/")[0]
+        for informer in self._informers.values():
+            if (informer.kind.group, informer.kind.kind) == (group, kind):
+                return informer.kind
+        raise LookupError(f"owner {kind} {reference['name']}: the server has no kind {kind} of {api_version}")
+
+    # -- owners -------------------------------------------------------------------------------------------------------
+
+    async def _delete_dependents(self, informer: Informer, owner: Obj) -> None:
+        uid = uid_of(owner)
+        dependents = self._dependents(uid)
+        blocking = [
+            dependent
+            for dependent in dependents
+            if any(r["uid"] == uid and r.get("blockOwnerDeletion") for r in owners_of(dependent))
+        ]
+        if not blocking:
+            await self.remove_finalizer(informer, owner, FOREGROUND)
+            return
+        for dependent in dependents:
+            if not is_being_deleted(dependent):
+                self.queue.add(uid_of(dependent))
+
+    async def _orphan_dependents(self, informer: Informer, owner: Obj) -> None:
+        uid = uid_of(owner)
+
+        async def let_go(dependent: Obj) -> None:
+            known = self._known.get(uid_of(dependent))
+            if known is not None:
+                await self._drop_references(known[0], dependent, {uid})
+
+        await bounded(self._dependents(uid), let_go)
+        await self.remove_finalizer(informer, owner, ORPHAN)
+
+    async def _drop_references(self, informer: Informer, obj: Obj, uids: set[str]) -> None:
+        kept = [reference for reference in owners_of(obj) if reference["uid"] not in uids]
+        metadata = {"ownerReferences": kept or None, "resourceVersion": obj["metadata"].get("resourceVersion")}
+        try:
+            await self.patch(informer, obj, {"metadata": metadata})
+        except StatusError as error:
+            if error.code != 404:
+                raise

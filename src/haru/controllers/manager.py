@@ -1,0 +1,152 @@
+"""Runs a set of controllers by name, as kube-controller-manager's `--controllers` names them.
+
+All share one set of informers. A controller that cannot run here (its gate is off, its API is not served) is left out
+and that is said. One that fails is started again after a pause; the others go on.
+Source: Kubernetes `kube-controller-manager --controllers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.client.backoff import Backoff
+from haru.client.discovery import resources_of, served_group_versions
+from haru.client.informer import SharedInformers
+from haru.controllers.base import Context, Controller, log
+from haru.controllers.deployment import DeploymentController
+from haru.controllers.device_taint_eviction import DeviceTaintEvictionController
+from haru.controllers.disruption import DisruptionController
+from haru.controllers.garbage_collector import GarbageCollectorController
+from haru.controllers.job import JobController
+from haru.controllers.namespace import NamespaceController
+from haru.controllers.node_lifecycle import NodeLifecycleController
+from haru.controllers.pod_gc import PodGcController
+from haru.controllers.podgroup_protection import PodGroupProtectionController
+from haru.controllers.replica_set import ReplicaSetController
+from haru.controllers.resource_claim import ResourceClaimController
+from haru.controllers.service_account import ServiceAccountController
+from haru.controllers.taint_eviction import TaintEvictionController
+from haru.controllers.ttl_after_finished import TtlAfterFinishedController
+from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates
+
+CONTROLLERS: Mapping[str, type[Controller]] = {
+    controller.name: controller
+    for controller in (
+        DeploymentController,
+        DeviceTaintEvictionController,
+        DisruptionController,
+        GarbageCollectorController,
+        JobController,
+        NamespaceController,
+        NodeLifecycleController,
+        PodGcController,
+        PodGroupProtectionController,
+        ReplicaSetController,
+        ResourceClaimController,
+        ServiceAccountController,
+        TaintEvictionController,
+        TtlAfterFinishedController,
+    )
+}
+
+
+def select_controllers(patterns: Iterable[str]) -> list[str]:
+    """The names that a `--controllers` list chooses: `*` all, `name` one more, `-name` one less.
+
+    The first entry that says something about a controller wins, as in kube-controller-manager.
+    """
+    listed = [pattern.strip() for pattern in patterns if pattern.strip()]
+    for pattern in listed:
+        name = pattern.removeprefix("-")
+        if name != "*" and name not in CONTROLLERS:
+            known = ", ".join(sorted(CONTROLLERS))
+            raise ValueError(f"--controllers: {name!r} is not a controller; known are: {known}")
+    chosen = []
+    for name in CONTROLLERS:
+        named = next((p for p in listed if p.removeprefix("-") == name), None)
+        if named == name or (named is None and "*" in listed):
+            chosen.append(name)
+    return chosen
+
+
+async def _served(client: ApiClient) -> frozenset[tuple[str, str, str]]:
+    found = set()
+    for group, version in await served_group_versions(client):
+        for kind in await resources_of(client, group, version):
+            found.add((kind.group, kind.version, kind.plural))
+    return frozenset(found)
+
+
+class ControllerManager:
+    """A set of controllers over one client."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        gates: FeatureGates | None = None,
+        controllers: Sequence[str] = ("*",),
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        options: Mapping[str, Any] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._gates = gates or FeatureGates()
+        self._names = select_controllers(controllers)
+        self._now = now
+        self._options = dict(options or {})
+        self._rng = rng or random.Random()
+        self._started = asyncio.Event()
+        self.running: dict[str, Controller] = {}
+
+    @property
+    def started(self) -> bool:
+        """Whether every controller has its first lists."""
+        return self._started.is_set()
+
+    async def wait_started(self) -> None:
+        """Wait until every controller has its first lists."""
+        await self._started.wait()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        served = await self._discover()
+        informers = SharedInformers(self._client, self._rng)
+        context = Context(self._client, informers, self._gates, self._now, served, self._options)
+        for name in self._names:
+            if CONTROLLERS[name].enabled(context):
+                self.running[name] = CONTROLLERS[name](context)
+            else:
+                log.info("%s: not started: its feature gate is off or the server does not serve its API", name)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(informers.run(), name="informers")
+            for name in self.running:
+                group.create_task(self._keep_running(name, context), name=name)
+            await informers.wait_synced()
+            self._started.set()
+
+    async def _discover(self) -> frozenset[tuple[str, str, str]]:
+        pauses = Backoff(rng=self._rng)
+        while True:
+            try:
+                return await _served(self._client)
+            except (StatusError, OSError) as error:
+                log.warning("the API server does not say what it serves: %s", error)
+                await asyncio.sleep(pauses.next())
+
+    async def _keep_running(self, name: str, context: Context) -> None:
+        pauses = Backoff(rng=self._rng)
+        while True:
+            try:
+                await self.running[name].run()
+                return
+            except Exception:
+                log.exception("%s failed and is started again", name)
+            await asyncio.sleep(pauses.next())
+            self.running[name] = CONTROLLERS[name](context)
