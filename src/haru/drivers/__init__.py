@@ -1,0 +1,1 @@
+"""DRA drivers: what publishes devices. `simulated` invents them."""

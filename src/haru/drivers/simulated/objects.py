@@ -1,0 +1,136 @@
+"""API objects of a simulated node besides its slices: the Node itself, and the device classes of the drivers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from haru.drivers.simulated.profiles import Profile
+from haru.kube.names import short_hash
+from haru.kube.quantity import parse_quantity
+
+Obj = dict[str, Any]
+
+PROFILE_LABEL: Final = "simulated.haru.dev/profile"
+RACK_LABEL: Final = "topology.haru.dev/rack"
+NODES_PER_RACK: Final = 4
+KUBELET_VERSION: Final = "v1.36.0"
+
+_EVICTION_RESERVE: Final = parse_quantity("100Mi")
+_COMPUTE_DOMAIN: Final = "compute-domain.nvidia.com"
+
+
+def node_object(profile: Profile, name: str, *, internal_ip: str, now: str) -> Obj:
+    """A ready node of this profile, as its kubelet registers it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": node_labels(profile, name),
+            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
+        },
+        "spec": {},
+        "status": node_status(profile, name, internal_ip=internal_ip, now=now),
+    }
+
+
+def node_labels(profile: Profile, name: str) -> dict[str, str]:
+    """The labels a kubelet sets, and where the node stands: four nodes of a profile share a rack."""
+    number = re.search(r"(\d+)$", name)
+    rack = int(number[1]) // NODES_PER_RACK if number else 0
+    return {
+        "kubernetes.io/hostname": name if len(name) <= 63 else f"{name[:52].rstrip('-.')}-{short_hash(name)}",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": profile.instance_type,
+        "topology.kubernetes.io/region": "simulated",
+        "topology.kubernetes.io/zone": "simulated-a",
+        RACK_LABEL: _label(f"{profile.name}-rack-{rack}"),
+        PROFILE_LABEL: _label(profile.name),
+        **profile.labels,
+    }
+
+
+def _label(value: str) -> str:
+    return value if len(value) <= 63 else f"{value[:52]}-{short_hash(value)}"
+
+
+def node_status(profile: Profile, name: str, *, internal_ip: str, now: str) -> Obj:
+    """Capacity, addresses, health and versions of a ready node."""
+    capacity = {
+        "cpu": profile.cpu,
+        "memory": profile.memory,
+        "ephemeral-storage": "2Ti",
+        "hugepages-1Gi": "0",
+        "hugepages-2Mi": "0",
+        "pods": str(profile.pods),
+    }
+    return {
+        "capacity": capacity,
+        "allocatable": {**capacity, "memory": str(parse_quantity(profile.memory) - _EVICTION_RESERVE)},
+        "conditions": node_conditions(now),
+        "addresses": [{"type": "InternalIP", "address": internal_ip}, {"type": "Hostname", "address": name}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "nodeInfo": {
+            "machineID": short_hash(f"{name}/machine", 32),
+            "systemUUID": short_hash(f"{name}/system", 32),
+            "bootID": short_hash(f"{name}/boot", 32),
+            "kernelVersion": "6.8.0",
+            "osImage": "Simulated Linux",
+            "containerRuntimeVersion": "simulated://1.0",
+            "kubeletVersion": KUBELET_VERSION,
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        },
+    }
+
+
+def node_conditions(now: str) -> list[Obj]:
+    """The four conditions of a healthy kubelet, heard from at `now`."""
+    listed = (
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+    )
+    return [
+        {
+            "type": type_,
+            "status": status,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
+        for type_, status, reason, message in listed
+    ]
+
+
+def device_classes() -> list[Obj]:
+    """The device classes that the drivers bring along."""
+    gpu = _device_class("gpu.nvidia.com", _typed("gpu.nvidia.com", "gpu"))
+    gpu["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    channel = f"{_typed(_COMPUTE_DOMAIN, 'channel')} && device.attributes['{_COMPUTE_DOMAIN}'].id == 0"
+    return [
+        gpu,
+        _device_class("mig.nvidia.com", _typed("gpu.nvidia.com", "mig")),
+        _device_class("vfio.gpu.nvidia.com", _typed("gpu.nvidia.com", "vfio")),
+        _device_class("compute-domain-daemon.nvidia.com", _typed(_COMPUTE_DOMAIN, "daemon")),
+        _device_class("compute-domain-default-channel.nvidia.com", channel),
+        _device_class("tpu.google.com", "device.driver == 'tpu.google.com'"),
+    ]
+
+
+def _typed(driver: str, type_: str) -> str:
+    return f"device.driver == '{driver}' && device.attributes['{driver}'].type == '{type_}'"
+
+
+def _device_class(name: str, expression: str) -> Obj:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }

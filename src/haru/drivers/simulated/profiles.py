@@ -1,0 +1,249 @@
+"""Node profiles: a machine's shape and the devices in it.
+
+`NAME` publishes whole cards; `NAME-mig` adds every partition with counters (dynamic MIG); `NAME-mig-balanced` has the
+cards divided beforehand (static MIG, all-balanced); `NAME-shared` lets several claims share a card's memory;
+`FILE.yaml` is a profile of one's own in the form of profiles.yaml (or a `NodeProfile` whose spec has that form).
+The built-in profiles are read on first use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from haru.drivers.simulated.geometry import CAPACITIES, Geometry, Partition, Placement
+from haru.kube import yaml
+from haru.kube.names import is_dns1123_subdomain
+from haru.kube.quantity import parse_quantity
+
+Obj = dict[str, Any]
+Layout = Literal["cards", "mig", "mig-balanced", "shared"]
+
+NVIDIA_DRIVER: Final = "gpu.nvidia.com"
+_DATA: Final = Path(__file__).with_name("profiles.yaml")
+_LAYOUTS: Final[tuple[Layout, ...]] = ("mig-balanced", "mig", "shared")
+_ROW: Final = ("multiprocessors", "copyEngines", "decoders", "jpegEngines", "ofaEngines", "memory")
+_MAX_CARDS: Final = 64
+
+
+class ProfileError(ValueError):
+    """There is no such profile, or its file makes no sense; the message says what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardModel:
+    """A model of GPU."""
+
+    product: str
+    brand: str
+    architecture: str
+    compute_capability: str
+    memory_mib: int
+    geometry: Geometry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU in a node."""
+
+    model: CardModel
+    minor: int
+    numa_node: int | None
+    pcie_root: str
+    pci_bus_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A kind of node."""
+
+    name: str
+    cpu: str
+    memory: str
+    pods: int
+    instance_type: str
+    labels: Mapping[str, str]
+    layout: Layout = "cards"
+    cards: tuple[Card, ...] = ()
+    driver: str = ""
+    """The driver that publishes the devices; empty for a node without any."""
+    devices: tuple[Obj, ...] = ()
+    """Devices that are not cards, as a ResourceSlice lists them."""
+
+    @property
+    def has_mig(self) -> bool:
+        """Whether the cards can be divided."""
+        return any(card.model.geometry is not None for card in self.cards)
+
+
+@cache
+def _data() -> Obj:
+    return yaml.load(_DATA.read_text(encoding="utf-8"))
+
+
+def profile_names() -> tuple[str, ...]:
+    """Every built-in name, layouts included."""
+    names = []
+    for name, entry in _data()["profiles"].items():
+        names.append(name)
+        if "cards" in entry:
+            divisible = "family" in _data()["models"][entry["cards"]["model"]]
+            names += [f"{name}-{layout}" for layout in _LAYOUTS if layout == "shared" or divisible]
+    return tuple(sorted(names))
+
+
+@cache
+def load_profile(name: str) -> Profile:
+    """The profile of a built-in name, or of a file whose name ends in .yaml or .yml; ProfileError otherwise."""
+    if name.endswith((".yaml", ".yml")):
+        return _from_file(Path(name))
+    entry = _data()["profiles"].get(name)
+    if entry is not None:
+        return _profile(name, entry, name)
+    for layout in _LAYOUTS:
+        base = name.removesuffix(f"-{layout}")
+        if base != name and base in _data()["profiles"]:
+            return _with_layout(_profile(base, _data()["profiles"][base], base), name, layout)
+    known = ", ".join(_data()["profiles"])
+    raise ProfileError(f'no profile is named "{name}": use one of {known} (cards also with -mig, -mig-balanced, '
+                       "-shared), or a FILE.yaml")  # fmt: skip
+
+
+def _with_layout(profile: Profile, name: str, layout: Layout) -> Profile:
+    if not profile.cards:
+        raise ProfileError(f'profile "{name}": {profile.name} has no GPUs, so it has no {layout} layout')
+    if layout != "shared" and not profile.has_mig:
+        raise ProfileError(f'profile "{name}": {profile.cards[0].model.product} cannot be divided (MIG)')
+    return replace(profile, name=name, layout=layout)
+
+
+def parse_nodes(text: str) -> list[tuple[Profile, str]]:
+    """The nodes that `PROFILE[:COUNT],...` asks for: each with its profile and a name, such as `dgx-h100-0`."""
+    nodes: list[tuple[Profile, str]] = []
+    counts: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, count = part.rpartition(":") if re.search(r":\d*$", part) else (part, "", "1")
+        if not count.isdigit() or int(count) < 1:
+            raise ProfileError(f'"{part}": write PROFILE:COUNT with a count of at least 1')
+        profile = load_profile(name)
+        for _ in range(int(count)):
+            number = counts.get(profile.name, 0)
+            counts[profile.name] = number + 1
+            nodes.append((profile, f"{profile.name}-{number}"))
+    return nodes
+
+
+def _from_file(path: Path) -> Profile:
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ProfileError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ProfileError(f"{path}: {error}") from None
+    name = path.stem
+    if document.get("kind") == "NodeProfile":
+        name = (document.get("metadata") or {}).get("name") or name
+        document = document.get("spec") or {}
+    complaints = is_dns1123_subdomain(name)
+    if complaints:
+        raise ProfileError(f'{path}: "{name}" cannot begin the names of nodes: {complaints[0]}')
+    return _profile(name, document, str(path))
+
+
+def _profile(name: str, entry: Mapping[str, Any], where: str) -> Profile:
+    node = _mapping(entry.get("node"), f"{where}: node")
+    layout = entry.get("layout", "cards")
+    if layout not in ("cards", *_LAYOUTS):
+        raise ProfileError(f'{where}: layout: "{layout}" is none of cards, mig, mig-balanced, shared')
+    cards = _cards(_mapping(entry["cards"], f"{where}: cards"), f"{where}: cards") if entry.get("cards") else ()
+    devices = entry.get("devices") or []
+    driver = entry.get("driver", NVIDIA_DRIVER if cards else "")
+    if not isinstance(devices, list) or not all(isinstance(d, dict) and d.get("name") for d in devices):
+        raise ProfileError(
+            f"{where}: devices: must be a list of devices as a ResourceSlice holds them, each with a name"
+        )
+    if devices and not driver:
+        raise ProfileError(f"{where}: driver: must name the driver that publishes the devices")
+    if devices and cards:
+        raise ProfileError(f"{where}: give either cards or devices")
+    profile = Profile(
+        name=name,
+        cpu=_quantity(node, "cpu", f"{where}: node.cpu"),
+        memory=_quantity(node, "memory", f"{where}: node.memory"),
+        pods=int(node.get("pods", 110)),
+        instance_type=str(node.get("instanceType", name)),
+        labels=_mapping(node.get("labels") or {}, f"{where}: node.labels"),
+        cards=cards,
+        driver=driver,
+        devices=tuple(devices),
+    )
+    return profile if layout == "cards" else _with_layout(profile, name, layout)
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ProfileError(f"{where}: must be an object")
+    return value
+
+
+def _quantity(node: Mapping[str, Any], key: str, where: str) -> str:
+    try:
+        return str(parse_quantity(node.get(key, "")))
+    except ValueError as error:
+        raise ProfileError(f"{where}: {error}") from None
+
+
+def _cards(entry: Mapping[str, Any], where: str) -> tuple[Card, ...]:
+    model = _model(entry.get("model"), where)
+    count = entry.get("count", 1)
+    if not isinstance(count, int) or not 1 <= count <= _MAX_CARDS:
+        raise ProfileError(f"{where}.count: must be between 1 and {_MAX_CARDS}")
+    roots: Sequence[str] = entry.get("pcieRoots") or []
+    numa: Sequence[int] = entry.get("numaNodes") or []
+    cards = []
+    for minor in range(count):
+        root = roots[minor] if minor < len(roots) else f"pci0000:{minor:02x}"
+        parts = re.fullmatch("pci([0-9a-f]{4}):([0-9a-f]{2})", root)
+        if parts is None:
+            raise ProfileError(f'{where}.pcieRoots[{minor}]: "{root}" is not of the form pci0000:17')
+        bus = f"{parts[1]}:{min(int(parts[2], 16) + 2, 255):02x}:00.0"
+        cards.append(Card(model, minor, numa[minor] if minor < len(numa) else None, root, bus))
+    return tuple(cards)
+
+
+def _model(entry: Any, where: str) -> CardModel:
+    """A built-in model by its name, or one that the file describes."""
+    if isinstance(entry, str):
+        described = _data()["models"].get(entry)
+        if described is None:
+            raise ProfileError(f'{where}.model: "{entry}" is none of {", ".join(_data()["models"])}')
+        return _model(described, where)
+    described = _mapping(entry, f"{where}.model")
+    try:
+        return CardModel(
+            product=described["productName"],
+            brand=described.get("brand", "Nvidia"),
+            architecture=described["architecture"],
+            compute_capability=str(described["computeCapability"]),
+            memory_mib=int(described["memoryMiB"]),
+            geometry=_geometry(described) if "family" in described else None,
+        )
+    except KeyError as error:
+        raise ProfileError(f"{where}.model: {error.args[0]} is missing or unknown") from None
+
+
+def _geometry(described: Mapping[str, Any]) -> Geometry:
+    family = _data()["families"][described["family"]]
+    partitions: dict[str, Partition] = {}
+    for placement_class, (profile, *amounts) in described["partitions"].items():
+        instance_profile, size, starts = family["placements"][placement_class]
+        given = {"encoders": 0, **dict(zip(_ROW, amounts, strict=True))}
+        ordered = {name: given[name] for name in CAPACITIES}
+        partitions[placement_class] = Partition(profile, instance_profile, size, tuple(starts), ordered)
+    balanced = tuple(Placement(partitions[name], start) for name, start in family["balanced"])
+    counts_media = bool(described.get("mediaExtensionCounter"))
+    return Geometry(family["memorySlices"], tuple(partitions.values()), balanced, counts_media)

@@ -1,0 +1,225 @@
+from pathlib import Path
+
+import pytest
+
+from haru.drivers.simulated.objects import device_classes, node_object
+from haru.drivers.simulated.profiles import ProfileError, load_profile, parse_nodes, profile_names
+from haru.drivers.simulated.slices import device_names, resource_slices
+from haru.drivers.simulated.taints import parse_device_taints, published_taints
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import by_kind
+from haru.kube.quantity import parse_quantity
+from haru.kube.validation import validate_create
+
+TAINT = {"key": "maintenance", "value": "true", "effect": "NoSchedule"}
+GATES = FeatureGates.accelerator_defaults()
+
+
+def slices_of(name: str, taints: dict | None = None) -> list[dict]:
+    return resource_slices(load_profile(name), "node-a", "uid-a", taints or {}, 1)
+
+
+def devices_of(slices: list[dict]) -> dict[str, dict]:
+    return {device["name"]: device for s in slices for device in s["spec"].get("devices", ())}
+
+
+def findings(obj: dict) -> list[str]:
+    kind = by_kind(obj["apiVersion"], obj["kind"])
+    assert kind is not None
+    return [str(error) for error in validate_create(obj, kind, GATES, lambda expression: None)]
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_profile_is_valid(name: str) -> None:
+    profile = load_profile(name)
+    for taints in ({}, {device: [TAINT] for device in device_names(profile)}):
+        slices = slices_of(name, taints)
+        assert [finding for s in slices for finding in findings(s)] == []
+        assert {s["spec"]["pool"]["resourceSliceCount"] for s in slices} == ({len(slices)} if slices else set())
+        names = [s["metadata"]["name"] for s in slices]
+        assert len(names) == len(set(names)) and all(n.startswith("node-a-") for n in names)
+        assert sorted(devices_of(slices)) == sorted(
+            n for n in device_names(profile) if profile.layout != "mig-balanced" or "-mig-" in n
+        )
+        for s in slices:
+            devices = s["spec"].get("devices", [])
+            assert len(devices) <= 64
+            assert not devices or "sharedCounters" not in s["spec"]
+            for device in devices:
+                assert len(device["attributes"]) + len(device["capacity"]) <= 32
+                for capacity in device["capacity"].values():
+                    assert capacity["value"] == str(parse_quantity(capacity["value"]))
+    assert findings(node_object(profile, "node-a", internal_ip="172.16.0.1", now="2026-01-01T00:00:00Z")) == []
+
+
+def test_whole_cards() -> None:
+    [one] = slices_of("dgx-h100")
+    devices = one["spec"]["devices"]
+    assert [d["name"] for d in devices] == [f"gpu-{i}" for i in range(8)]
+    assert devices[0]["capacity"] == {"memory": {"value": "81559Mi"}}
+    assert devices[0]["attributes"]["cudaComputeCapability"] == {"version": "9.0.0"}
+    numa = [d["attributes"]["resource.kubernetes.io/numaNode"]["int"] for d in devices]
+    assert numa == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert len({d["attributes"]["uuid"]["string"] for d in devices}) == 8
+    assert slices_of("dgx-h100") == [one]
+    assert one["metadata"]["ownerReferences"][0]["uid"] == "uid-a"
+
+
+def test_dynamic_partitions() -> None:
+    slices = slices_of("dgx-h100-mig")
+    assert len(slices) == 9
+    assert len(slices[0]["spec"]["sharedCounters"]) == 8 and "devices" not in slices[0]["spec"]
+    assert [len(s["spec"]["devices"]) for s in slices[1:]] == [26] * 8
+    devices = devices_of(slices)
+    counters = slices[0]["spec"]["sharedCounters"][0]
+    assert devices["gpu-0"]["consumesCounters"] == [{"counterSet": counters["name"], "counters": counters["counters"]}]
+    assert devices["gpu-0"]["capacity"]["memory"] == {"value": "81152Mi"}
+    partition = devices["gpu-0-mig-3g40gb-9-4"]
+    assert "uuid" not in partition["attributes"]
+    assert partition["attributes"]["parentUUID"] == devices["gpu-0"]["attributes"]["uuid"]
+    assert partition["attributes"]["profile"] == {"string": "3g.40gb"}
+    taken = partition["consumesCounters"][0]["counters"]
+    assert [f"memory-slice-{i}" in taken for i in range(8)] == [False] * 4 + [True] * 4
+    assert partition["capacity"]["copyEngines"] == {"value": "3"} and taken["copy-engines"] == {"value": "3"}
+
+
+def test_static_partitions() -> None:
+    devices = devices_of(slices_of("dgx-a100-40gb-mig-balanced"))
+    assert len(devices) == 32 and "gpu-0" not in devices
+    partition = devices["gpu-0-mig-3g20gb-9-4"]
+    assert partition["attributes"]["uuid"]["string"].startswith("MIG-")
+    assert {f"memorySlice{i}" for i in range(4, 8)} <= partition["capacity"].keys()
+    assert "consumesCounters" not in partition
+
+
+def test_shared_cards() -> None:
+    device = devices_of(slices_of("t4-shared"))["gpu-0"]
+    assert device["allowMultipleAllocations"] is True
+    assert device["capacity"]["memory"]["requestPolicy"]["validRange"] == {"min": "1Mi", "step": "1Mi"}
+
+
+def test_a_partition_has_the_taints_of_its_card() -> None:
+    devices = devices_of(slices_of("a30-mig", {"gpu-1": [TAINT]}))
+    tainted = {name for name, device in devices.items() if device.get("taints") == [TAINT]}
+    assert tainted == {name for name in devices if name == "gpu-1" or name.startswith("gpu-1-")}
+    slices = slices_of("a30-mig", {"gpu-1": [TAINT]})
+    assert slices_of("a30-mig", published_taints(slices)) == slices
+
+
+def test_tpus_and_cpus() -> None:
+    [one] = slices_of("tpu-v5e")
+    assert one["spec"]["driver"] == "tpu.google.com" and len(one["spec"]["devices"]) == 8
+    assert [d["attributes"]["chipIndex"]["int"] for d in one["spec"]["devices"]] == list(range(8))
+    assert slices_of("cpu") == []
+
+
+def test_long_node_names() -> None:
+    name = "n" * 63 + "." + "m" * 63 + "." + "o" * 63 + "." + "p" * 60
+    slices = resource_slices(load_profile("dgx-h100-mig"), name, "u", {}, 1)
+    assert len({s["metadata"]["name"] for s in slices}) == 9
+    assert [finding for s in slices for finding in findings(s)] == []
+
+
+def test_device_classes_are_valid() -> None:
+    classes = {c["metadata"]["name"]: c for c in device_classes()}
+    assert [finding for c in classes.values() for finding in findings(c)] == []
+    assert classes["gpu.nvidia.com"]["spec"]["extendedResourceName"] == "nvidia.com/gpu"
+    assert {"mig.nvidia.com", "vfio.gpu.nvidia.com", "tpu.google.com"} <= classes.keys()
+
+
+def test_node() -> None:
+    node = node_object(load_profile("dgx-h100"), "dgx-h100-5", internal_ip="172.16.0.6", now="t")
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "dgx-h100-5"
+    assert node["metadata"]["labels"]["topology.haru.dev/rack"] == "dgx-h100-rack-1"
+    assert node["status"]["allocatable"]["cpu"] == "224"
+    assert node["status"]["allocatable"]["memory"] == "2097052Mi"
+
+
+def test_lists_of_nodes() -> None:
+    nodes = parse_nodes("dgx-h100:2, cpu ,dgx-h100:1")
+    assert [(profile.name, name) for profile, name in nodes] == [
+        ("dgx-h100", "dgx-h100-0"),
+        ("dgx-h100", "dgx-h100-1"),
+        ("cpu", "cpu-0"),
+        ("dgx-h100", "dgx-h100-2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dgx-h1000", 'no profile is named "dgx-h1000": use one of dgx-a100-40gb'),
+        ("cpu-mig", "cpu has no GPUs"),
+        ("t4-mig", r"Tesla T4 cannot be divided \(MIG\)"),
+        ("cpu:0", "count of at least 1"),
+        ("cpu:", "count of at least 1"),
+        ("absent.yaml:2", "absent.yaml: cannot be read: No such file"),
+    ],
+)
+def test_unknown_profiles(text: str, message: str) -> None:
+    with pytest.raises(ProfileError, match=message):
+        parse_nodes(text)
+
+
+def test_a_profile_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        "apiVersion: haru.dev/v1alpha1\nkind: NodeProfile\nmetadata: {name: lab}\n"
+        "spec:\n  node: {cpu: 8, memory: 32Gi, labels: {team: a}}\n"
+        "  layout: mig\n  cards: {model: a30-24gb, count: 1}\n"
+    )
+    [(profile, name)] = parse_nodes(f"{file}:1")
+    assert (profile.name, name, profile.layout, profile.labels) == ("lab", "lab-0", "mig", {"team": "a"})
+    assert len(resource_slices(profile, name, "u", {}, 1)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("node: {cpu: x, memory: 1Gi}", "node.cpu: quantities must match"),
+        ("node: 3", "node: must be an object"),
+        ("node: {cpu: 1, memory: 1Gi}\ncards: {model: a1}", "cards.model: .a1. is none of a100-40gb"),
+        ("node: {cpu: 1, memory: 1Gi}\ncards: {model: t4-16gb, count: 0}", "cards.count: must be between 1 and 64"),
+        ("node: {cpu: 1, memory: 1Gi}\ndevices: [{name: a}]", "driver: must name the driver"),
+        ("node: {cpu: 1, memory: 1Gi}\ndevices: [1]\ndriver: d", "devices: must be a list of devices"),
+        ("node: {cpu: 1, memory: 1Gi}\nlayout: odd", "layout: .odd. is none of"),
+        ("node: {cpu: 1, memory: 1Gi}\ncards: {model: {productName: x}}", "cards.model: architecture is missing"),
+        ("a: [", "p.yaml: error converting YAML to JSON"),
+    ],
+)
+def test_faults_of_a_profile(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(text)
+    load_profile.cache_clear()
+    with pytest.raises(ProfileError, match=message):
+        load_profile(str(file))
+
+
+DEVICES = ["gpu-3", "gpu-5", "gpu-5-mig-1g10gb-19-0"]
+
+
+def test_taint_annotation() -> None:
+    text = "gpu-3=maintenance=true:NoSchedule, gpu-5=example.com/key:NoExecute,gpu-3=b=:None,"
+    assert parse_device_taints(text, DEVICES) == {
+        "gpu-3": [TAINT, {"key": "b", "effect": "None"}],
+        "gpu-5": [{"key": "example.com/key", "effect": "NoExecute"}],
+    }
+    assert parse_device_taints("", DEVICES) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpu-3", '"gpu-3": write DEVICE=KEY'),
+        ("gpu-3=key", "write DEVICE=KEY"),
+        ("gpu-3=key:PreferNoSchedule", "effect .PreferNoSchedule. is none of None, NoSchedule, NoExecute"),
+        ("gpu-9=key:None", r"the node has no device .gpu-9. \(it has gpu-3, gpu-5\)"),
+        ("gpu-3=-:None", "name part must consist of"),
+        ("gpu-3=k=a b:None", "a valid label must be"),
+        ("gpu-3=k:None,gpu-3=k=v:None", "already has a taint k:None"),
+        (",".join(f"gpu-3=k{i}:None" for i in range(17)), "gpu-3 has 17 taints, at most 16"),
+    ],
+)
+def test_faults_of_the_annotation(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_device_taints(text, DEVICES)
