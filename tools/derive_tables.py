@@ -144,14 +144,24 @@ class Source:
         """A message field without a JSON property of its own is embedded, if the owner has a schema."""
         return owner in self.schema and self.wire_type(owner, wire_type) in self.wire
 
-    def borrowed(self, name: str, json_name: str, wire_type: str) -> dict[str, Any]:
-        """The schema of a field that the schema data omits: of an embedded message, or a name lost as a type's."""
+    def owners(self, name: str) -> Iterator[dict[str, Any]]:
+        """The schemas of the package's messages that refer to, or embed, this one."""
         package = name.rsplit(".", 1)[0]
         for owner, fields in self.wire.items():
             if owner.startswith(package) and any(self.wire_type(owner, f[1]) == name for f in fields.values()):
-                found = self.schema.get(owner, {}).get("properties", {}).get(json_name)
-                if found is not None:
-                    return dict(found)
+                yield self.schema.get(owner, {})
+
+    def required(self, name: str) -> set[str]:
+        """The required fields; an embedded message without a schema has those of the message that embeds it."""
+        if name in self.schema:
+            return set(self.schema[name].get("required", ()))
+        return {field for owner in self.owners(name) for field in owner.get("required", ())}
+
+    def borrowed(self, name: str, json_name: str, wire_type: str) -> dict[str, Any]:
+        """The schema of a field that the schema data omits: of an embedded message, or a name lost as a type's."""
+        for owner in self.owners(name):
+            if json_name in owner.get("properties", {}):
+                return dict(owner["properties"][json_name])
         scalar = {"string": "string", "bool": "boolean"}.get(wire_type)
         if scalar is None:
             raise SystemExit(f"no schema for {name}.{json_name} ({wire_type})")
@@ -174,7 +184,7 @@ class Tables:
         head = f"@{short}" + (f" map={schema['x-kubernetes-map-type']}" if "x-kubernetes-map-type" in schema else "")
         lines = [head]
         blocks[short] = ""
-        required = set(schema.get("required", ()))
+        required = self.source.required(name)
         for number, json_name, field, embedded in self.source.fields(name):
             if embedded:
                 self.add(embedded)

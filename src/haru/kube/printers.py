@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
+from haru.kube.errors import bad_request_error
 from haru.kube.kinds import Kind
 from haru.kube.printing import cluster, devices, pods, workloads
 from haru.kube.printing.base import Obj, Printer, age, human_duration, name, printer
 
-__all__ = ["IncludeObject", "columns", "human_duration", "partial_object_metadata", "row", "table"]
-
-IncludeObject = Literal["None", "Metadata", "Object"]
+__all__ = ["columns", "human_duration", "partial_object_metadata", "row", "table"]
 
 
 @cache
@@ -57,12 +56,17 @@ def table(
     kind: Kind,
     objs: Iterable[Obj],
     now: datetime,
-    include_object: IncludeObject = "Metadata",
+    include_object: str = "Metadata",
     *,
-    metadata: Obj | None = None,
+    list_metadata: Obj | None = None,
     with_columns: bool = True,
 ) -> Obj:
-    """A Table of the objects; `metadata` is the list's own. Later events of a watch may leave out the columns."""
+    """A Table of the objects; `include_object` is None, Metadata or Object: how much of each goes beside its row.
+
+    Later events of a watch may leave out the columns.
+    """
+    if include_object not in ("None", "Metadata", "Object"):
+        raise bad_request_error(f'unrecognized includeObject value: "{include_object}": use None, Metadata or Object')
     found = _printer(kind)
     rows: list[Obj] = []
     for obj in objs:
@@ -75,7 +79,7 @@ def table(
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata or {},
+        "metadata": list_metadata or {},
         "columnDefinitions": columns(kind) if with_columns else [],
         "rows": rows,
     }

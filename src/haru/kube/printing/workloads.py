@@ -179,7 +179,7 @@ def _pod_group(obj: Obj, now: datetime) -> list[Any]:
     return [
         name(obj),
         "gang" if gang is not None else "basic" if "basic" in policy else NONE,
-        gang.get("minCount", 0) if gang is not None else NONE,
+        str(gang.get("minCount", 0)) if gang is not None else NONE,
         scheduled.get("status") or NONE,
         age(obj, now),
         scheduled.get("reason") or NONE,

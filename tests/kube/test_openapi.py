@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorder import KUBECTL, recorder
+from reference import interface_facts, needs_reference
+
+from haru.kube.kinds import all_kinds, group_versions
+from haru.kube.openapi import openapi_hash, openapi_v3_document, openapi_v3_index
+
+Obj = dict[str, Any]
+CORE = "io.k8s.api.core.v1."
+
+
+def document(group: str, version: str) -> Obj:
+    return openapi_v3_document(group, version, all_kinds())
+
+
+def schemas(group: str, version: str) -> Obj:
+    found: Obj = document(group, version)["components"]["schemas"]
+    return found
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "$ref":
+                yield inner
+            else:
+                yield from references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from references(inner)
+
+
+def test_index() -> None:
+    assert openapi_v3_index([("", "v1"), ("apps", "v1")], lambda group, version: f"{group}-{version}") == {
+        "paths": {
+            "api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=-v1"},
+            "apis/apps/v1": {"serverRelativeURL": "/openapi/v3/apis/apps/v1?hash=apps-v1"},
+        }
+    }
+
+
+def test_hashes_follow_what_is_served() -> None:
+    everything = all_kinds()
+    fewer = [kind for kind in everything if kind.plural != "pods"]
+    assert openapi_hash("", "v1", everything) == openapi_hash("", "v1", everything)
+    assert openapi_hash("", "v1", everything) != openapi_hash("", "v1", fewer)
+    assert openapi_hash("apps", "v1", everything) == openapi_hash("apps", "v1", fewer)
+
+
+@pytest.mark.parametrize(("group", "version"), group_versions())
+def test_documents_are_whole(group: str, version: str) -> None:
+    whole = document(group, version)
+    names = {"#/components/schemas/" + name for name in whole["components"]["schemas"]}
+    assert set(references(whole)) <= names
+    operations = [item[method] for item in whole["paths"].values() for method in item if method != "parameters"]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(ids) == len(set(ids))
+    for path, item in whole["paths"].items():
+        declared = {p["name"] for p in item["parameters"] if p["in"] == "path"}
+        assert declared == {segment[1:-1] for segment in path.split("/") if segment.startswith("{")}
+
+
+def test_the_server_says_that_it_validates_fields() -> None:
+    paths = document("", "v1")["paths"]
+    patch = paths["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert "fieldValidation" in {parameter["name"] for parameter in patch["parameters"]}
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "", "kind": "Pod", "version": "v1"}
+    assert patch["x-kubernetes-action"] == "patch"
+    assert "fieldValidation" in {p["name"] for p in paths["/api/v1/namespaces/{name}"]["patch"]["parameters"]}
+
+
+def test_schemas() -> None:
+    found = schemas("", "v1")
+    pod = found[CORE + "Pod"]
+    assert pod["x-kubernetes-group-version-kind"] == [{"group": "", "kind": "Pod", "version": "v1"}]
+    assert pod["properties"]["spec"]["allOf"] == [{"$ref": f"#/components/schemas/{CORE}PodSpec"}]
+    containers = found[CORE + "PodSpec"]["properties"]["containers"]
+    assert containers["x-kubernetes-list-map-keys"] == ["name"]
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
+    assert containers["items"] == {"allOf": [{"$ref": f"#/components/schemas/{CORE}Container"}], "default": {}}
+    volumes = found[CORE + "PodSpec"]["properties"]["volumes"]
+    assert volumes["x-kubernetes-patch-strategy"] == "merge,retainKeys"
+    assert found[CORE + "PodSpec"]["required"] == ["containers"]
+    assert found[CORE + "Volume"]["properties"]["emptyDir"]["description"]
+    assert found[CORE + "ContainerPort"]["properties"]["protocol"]["default"] == "TCP"
+    assert found[CORE + "ResourceRequirements"]["properties"]["limits"]["additionalProperties"]["allOf"] == [
+        {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"}
+    ]
+    assert found[CORE + "PodList"]["required"] == ["items"]
+    assert found[CORE + "Secret"]["properties"]["data"]["additionalProperties"]["format"] == "byte"
+
+
+@pytest.mark.parametrize(("group", "version"), [gv for gv in group_versions() if gv[0] in ("resource.k8s.io",)])
+def test_every_field_of_the_device_api_is_described(group: str, version: str) -> None:
+    prefix = f"io.k8s.api.{group.split('.')[0]}.{version}."
+    missing = [
+        f"{name}.{field}"
+        for name, schema in schemas(group, version).items()
+        if name.startswith(prefix)
+        for field, inner in {"": schema, **schema.get("properties", {})}.items()
+        if not inner.get("description")
+    ]
+    assert missing == []
+
+
+@needs_reference
+@pytest.mark.parametrize(("group", "version"), group_versions())
+def test_schemas_agree_with_the_reference(group: str, version: str) -> None:
+    reference = interface_facts("schema")
+    keys = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
+            "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy", "type", "format")  # fmt: skip
+    for name, schema in schemas(group, version).items():
+        if name.endswith((".Quantity", ".IntOrString", ".Patch")):
+            continue
+        assert sorted(schema.get("required", ())) == sorted(reference[name].get("required", ())), name
+        wanted = reference[name].get("properties", {})
+        assert set(schema.get("properties", ())) >= set(wanted), name
+        for field, facts in wanted.items():
+            ours = schema["properties"][field]
+            for key in keys:
+                if key != "x-kubernetes-map-type" or facts.get(key) != "granular":
+                    assert ours.get(key) == facts.get(key), (name, field, key)
+
+
+@needs_reference
+def test_paths_agree_with_the_reference() -> None:
+    served = set(group_versions())
+    ours = {path: item for group, version in served for path, item in document(group, version)["paths"].items()}
+    for path, facts in interface_facts("paths").items():
+        segments = path.strip("/").split("/")
+        group_version = ("", segments[1]) if segments[0] == "api" else (segments[1], segments[2])
+        if group_version in served and "componentstatuses" not in path:
+            actions = {ours[path][m]["x-kubernetes-action"] for m in ours[path] if m != "parameters"}
+            assert actions == set(facts["actions"]), path
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+def test_kubectl_explains_and_finds_resources(tmp_path: Path) -> None:
+    with recorder() as server:
+        explained = server.kubectl(tmp_path, "explain", "pod.spec.containers.resources")
+        assert (explained.returncode, explained.stderr) == (0, "")
+        assert "FIELD: resources <ResourceRequirements>" in explained.stdout
+        assert "limits\t<map[string]Quantity>" in explained.stdout
+        recursive = server.kubectl(tmp_path, "explain", "resourceclaim.spec", "--recursive")
+        assert recursive.returncode == 0
+        assert "firstAvailable\t<[]DeviceSubRequest>" in recursive.stdout
+        listed = server.kubectl(tmp_path, "api-resources", "--api-group=scheduling.k8s.io", "-o", "name")
+        assert set(listed.stdout.split()) == {
+            "podgroups.scheduling.k8s.io",
+            "priorityclasses.scheduling.k8s.io",
+            "workloads.scheduling.k8s.io",
+        }
+        manifest = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}'
+        created = server.kubectl(tmp_path, "create", "-f", "-", stdin=manifest)
+        assert "recorded" in created.stderr
+        assert server.bodies[0][0].endswith("fieldValidation=Strict")
