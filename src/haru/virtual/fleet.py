@@ -1,0 +1,289 @@
+"""A fleet of simulated kubelets: one component for any number of nodes.
+
+It registers its nodes and keeps them fresh (`nodes`), and acts for the pods that are bound to them: checks and prepares
+their claims, sets them running, ends them as their annotations say, and finishes their deletion. There is no state
+but the API objects: after a restart a pod's `startTime` still says when it ends, and what runs is not started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.client.informer import Informer
+from haru.client.workqueue import WorkQueue
+from haru.drivers.simulated.profiles import Profile
+from haru.kube import kinds
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.kube.meta import get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
+from haru.kube.names import format_time, parse_time
+from haru.virtual import pods as podlib
+from haru.virtual.claims import NotPrepared, PreparedClaims, check_claim, claim_keys, pod_claims
+from haru.virtual.nodes import NodeKeeper, VirtualNode
+
+Obj = dict[str, Any]
+
+COMPONENT: Final = "simulated-kubelet"
+_BY_NODE: Final = "node"
+_BY_CLAIM: Final = "claim"
+_RETRY_SECONDS: Final = 10.0
+_PODS_NETWORK: Final = ipaddress.IPv4Network("10.64.0.0/10")
+
+
+def _kind(group: str, plural: str) -> Kind:
+    kind = kinds.lookup(group, "v1", plural)
+    assert kind is not None
+    return kind
+
+
+PODS: Final = _kind("", "pods")
+CLAIMS: Final = _kind("resource.k8s.io", "resourceclaims")
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Fleet:
+    """Simulated kubelets for these (profile, node name) pairs; `run` until cancelled."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        nodes: Sequence[tuple[Profile, str]],
+        clock: Callable[[], datetime] = _utc_now,
+        *,
+        recorder: EventRecorder | None = None,
+        workers: int = 16,
+        renew_seconds: float = 10.0,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._recorder = recorder or EventRecorder(client, COMPONENT)
+        self._workers = workers
+        self._nodes = {name: VirtualNode(profile, name, i) for i, (profile, name) in enumerate(nodes)}
+        self._keeper = NodeKeeper(client, list(self._nodes.values()), clock, renew_seconds=renew_seconds)
+        self._queue: WorkQueue[str] = WorkQueue(COMPONENT)
+        self._addresses: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._next_address = int(_PODS_NETWORK.network_address)
+        self._admitted: set[str] = set()
+        self.prepared = PreparedClaims()
+        self._pods = Informer(client, PODS, field_selector="spec.nodeName!=")
+        self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
+        self._pods.add_index(_BY_CLAIM, claim_keys)
+        self._pods.add_handler(self._pod_added, lambda old, new: self._pod_added(new), self._pod_deleted)
+        self._claims = Informer(client, CLAIMS)
+        self._claims.add_handler(self._claim_changed, lambda old, new: self._claim_changed(new))
+
+    async def run(self) -> None:
+        """Register the nodes, then act for them until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pods.run(), name=f"{COMPONENT} pods")
+            group.create_task(self._claims.run(), name=f"{COMPONENT} claims")
+            await self._pods.wait_synced()
+            await self._claims.wait_synced()
+            group.create_task(self._queue.run(self.sync, self._workers), name=COMPONENT)
+            await self._keeper.register(self._registered)
+            group.create_task(self._keeper.run(), name=f"{COMPONENT} nodes")
+
+    # -- what has changed ---------------------------------------------------------------------------------------------
+
+    def _registered(self, node: VirtualNode) -> None:
+        for pod in self._pods.by_index(_BY_NODE, node.name):
+            self._queue.add(key_of(pod))
+
+    def _pod_added(self, pod: Obj) -> None:
+        if _node_of(pod) in self._nodes:
+            address = (pod.get("status") or {}).get("podIP")
+            if address and not _uses_host_network(pod):
+                self._addresses[uid_of(pod)] = address
+                self._taken.add(address)
+            self._queue.add(key_of(pod))
+
+    def _pod_deleted(self, pod: Obj) -> None:
+        """The object is gone: whatever was still held for it is given back."""
+        self._ended(pod)
+        self._taken.discard(self._addresses.pop(uid_of(pod), ""))
+
+    def _claim_changed(self, claim: Obj) -> None:
+        for pod in self._pods.by_index(_BY_CLAIM, key_of(claim)):
+            if _node_of(pod) in self._nodes and _phase(pod) == "Pending":
+                self._queue.add(key_of(pod))
+
+    def _ended(self, pod: Obj) -> None:
+        self._admitted.discard(uid_of(pod))
+        self.prepared.release(uid_of(pod))
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    async def sync(self, key: str) -> float | None:
+        """Take a pod as far as it can go now; after how many seconds to look again, if anything is due."""
+        pod = self._pods.store.get(key)
+        node = self._nodes.get(_node_of(pod)) if pod is not None else None
+        if pod is None or node is None or not node.uid:
+            return None
+        if is_being_deleted(pod):
+            await self._finish_deletion(pod)
+            return None
+        phase = _phase(pod)
+        if phase in podlib.TERMINAL:
+            self._ended(pod)
+            return None
+        if phase == "Running":
+            return await self._keep_running(pod, node)
+        return await self._start(pod, node)
+
+    async def _start(self, pod: Obj, node: VirtualNode) -> float | None:
+        now = format_time(self._clock())
+        if uid_of(pod) not in self._admitted:
+            problem = podlib.admission_problem(pod, self._others(pod, node), node.allocatable)
+            if problem is not None:
+                self._recorder.event(pod, "Warning", *problem)
+                await self._write(pod, podlib.rejected_status(pod, now, *problem))
+                return None
+            self._admitted.add(uid_of(pod))
+        try:
+            await self._prepare(pod, node)
+        except NotPrepared as obstacle:
+            self._recorder.event(pod, "Warning", "FailedPrepareDynamicResources", str(obstacle))
+            return _RETRY_SECONDS
+        address = node.internal_ip if _uses_host_network(pod) else self._address(pod)
+        written = await self._write(pod, podlib.running_status(pod, now, node.internal_ip, address))
+        return await self._keep_running(written, node) if written is not None else None
+
+    def _others(self, pod: Obj, node: VirtualNode) -> list[Obj]:
+        """Pods that take room on the node already."""
+        return [
+            other
+            for other in self._pods.by_index(_BY_NODE, node.name)
+            if (uid_of(other) in self._admitted or _phase(other) == "Running")
+            and uid_of(other) != uid_of(pod)
+            and _phase(other) not in podlib.TERMINAL
+        ]
+
+    async def _prepare(self, pod: Obj, node: VirtualNode) -> None:
+        """NodePrepareResources for all claims of the pod: first every check, then the effect."""
+        claims = []
+        for use in pod_claims(pod):
+            claim = self._claims.get(use.name, namespace_of(pod))
+            try:
+                check_claim(pod, use, claim)
+            except NotPrepared:
+                # The watch may be behind the scheduler's write: the server has the last word.
+                claim = await self._read_claim(use.name, namespace_of(pod))
+                check_claim(pod, use, claim)
+            if claim is not None:
+                claims.append(claim)
+        for claim in claims:
+            self.prepared.prepare(node.name, claim, uid_of(pod))
+
+    async def _read_claim(self, name: str, namespace: str) -> Obj | None:
+        try:
+            return await self._client.get(CLAIMS, name, namespace)
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _keep_running(self, pod: Obj, node: VirtualNode) -> float | None:
+        if uid_of(pod) not in self._admitted:  # it ran before this process did
+            self._admitted.add(uid_of(pod))
+            await self._recall_claims(pod, node)
+        now = self._clock()
+        try:
+            ending = podlib.ending_of(pod)
+        except ValueError as error:
+            self._recorder.event(pod, "Warning", "InvalidAnnotation", str(error))
+            ending = None
+        if ending is not None:
+            due = _started(pod, now) + timedelta(seconds=ending.after_seconds)
+            if due <= now:
+                self._ended(pod)
+                await self._write(pod, podlib.ended_status(pod, format_time(now), ending))
+                return None
+        await self._refresh_readiness(pod, format_time(now))
+        return (due - now).total_seconds() if ending is not None else None
+
+    async def _recall_claims(self, pod: Obj, node: VirtualNode) -> None:
+        """Claims of a pod that already runs count as prepared; one that was taken from it does not stop it."""
+        try:
+            await self._prepare(pod, node)
+        except NotPrepared as obstacle:
+            self._recorder.event(pod, "Warning", "FailedPrepareDynamicResources", str(obstacle))
+
+    async def _refresh_readiness(self, pod: Obj, now: str) -> None:
+        if not (pod.get("spec") or {}).get("readinessGates"):
+            return
+        wanted = podlib.ready_condition(pod, now)
+        present = get_condition(pod, "Ready") or {}
+        if any(present.get(field) != wanted.get(field) for field in ("status", "reason", "message")):
+            await self._write(pod, {"conditions": [wanted]})
+
+    async def _finish_deletion(self, pod: Obj) -> None:
+        """Stop what runs, unprepare, tell the end, then let the object go."""
+        self._ended(pod)
+        if _phase(pod) not in podlib.TERMINAL:
+            await self._write(pod, podlib.killed_status(pod, format_time(self._clock())))
+        if pod["metadata"].get("deletionGracePeriodSeconds") == 0:
+            return  # only finalizers keep it
+        try:
+            answer = await self._client.delete(
+                PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod), grace_period_seconds=0
+            )
+        except StatusError as error:
+            if error.code not in (404, 409):
+                raise
+        else:
+            self._pods.observe_deleted(pod, answer)
+
+    async def _write(self, pod: Obj, status: Obj) -> Obj | None:
+        """Patch the status of this very pod; None if it is gone."""
+        patch = {"metadata": {"uid": uid_of(pod)}, "status": status}
+        try:
+            written = await self._client.patch(
+                PODS, name_of(pod), patch, namespace_of(pod), type="strategic", subresource="status"
+            )
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+        self._pods.observe(written)
+        return written
+
+    def _address(self, pod: Obj) -> str:
+        known = self._addresses.get(uid_of(pod))
+        if known is not None:
+            return known
+        while True:
+            self._next_address += 1
+            if self._next_address >= int(_PODS_NETWORK.broadcast_address):
+                self._next_address = int(_PODS_NETWORK.network_address) + 1
+            address = str(ipaddress.IPv4Address(self._next_address))
+            if address not in self._taken:
+                self._taken.add(address)
+                self._addresses[uid_of(pod)] = address
+                return address
+
+
+def _node_of(pod: Obj) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def _phase(pod: Obj) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def _uses_host_network(pod: Obj) -> bool:
+    return bool((pod.get("spec") or {}).get("hostNetwork"))
+
+
+def _started(pod: Obj, now: datetime) -> datetime:
+    text = (pod.get("status") or {}).get("startTime")
+    return parse_time(text) if text else now

@@ -1,0 +1,227 @@
+"""What a simulated kubelet writes into a pod's status, and how long the pod runs.
+
+Pure. The pod's annotations say how it ends: `simulated.haru.dev/run-seconds: "30"` succeeds after that time;
+`simulated.haru.dev/fail` fails after so many seconds, or, if it is a text (`Reason` or `Reason: message`), at once or
+after run-seconds. Without them the pod runs until it is deleted. These ends are final whatever the restart policy is.
+Source of the statuses: kubelet, as behaviour.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from haru.kube.meta import annotations_of, get_condition, uid_of
+from haru.kube.names import short_hash
+from haru.kube.resources import pod_requests
+
+Obj = dict[str, Any]
+
+RUN_SECONDS: Final = "simulated.haru.dev/run-seconds"
+FAIL: Final = "simulated.haru.dev/fail"
+TERMINAL: Final = ("Succeeded", "Failed")
+_KILLED: Final = 143
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How and when a pod ends by itself."""
+
+    after_seconds: float
+    phase: str
+    exit_code: int
+    reason: str
+    message: str = ""
+
+
+def ending_of(pod: Obj) -> Ending | None:
+    """The end that the annotations ask for, None for a pod that runs on; ValueError for a malformed annotation."""
+    annotations = annotations_of(pod)
+    run, fail = annotations.get(RUN_SECONDS), annotations.get(FAIL)
+    seconds = _seconds(RUN_SECONDS, run) if run is not None else None
+    if fail is None:
+        return None if seconds is None else Ending(seconds, "Succeeded", 0, "Completed")
+    if re.fullmatch(r"[0-9]+(\.[0-9]*)?", fail):
+        return Ending(_seconds(FAIL, fail), "Failed", 1, "Error")
+    reason, _, message = fail.partition(":")
+    return Ending(seconds or 0.0, "Failed", 1, reason.strip() or "Error", message.strip() or fail.strip())
+
+
+def _seconds(annotation: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f'annotation {annotation}: "{text}" is no number of seconds, write for example "30"')
+    return seconds
+
+
+def _condition(type_: str, now: str, reason: str = "", message: str = "", *, status: bool) -> Obj:
+    condition = {"type": type_, "status": "True" if status else "False", "lastTransitionTime": now}
+    if reason:
+        condition["reason"] = reason
+    if message:
+        condition["message"] = message
+    return condition
+
+
+def _container_id(pod: Obj, name: str) -> str:
+    return f"simulated://{short_hash(uid_of(pod) + '/' + name, 40)}"
+
+
+def _container_status(pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool) -> Obj:
+    image = container.get("image") or ""
+    return {
+        "name": container["name"],
+        "state": state,
+        "lastState": {},
+        "ready": ready,
+        "restartCount": 0,
+        "image": image,
+        "imageID": f"simulated://{short_hash(image, 40)}",
+        "containerID": _container_id(pod, container["name"]),
+        "started": started,
+    }
+
+
+def _is_sidecar(container: Mapping[str, Any]) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def _terminated(pod: Obj, name: str, exit_code: int, reason: str, message: str, began: str, now: str) -> Obj:
+    state = {
+        "exitCode": exit_code,
+        "reason": reason,
+        "startedAt": began,
+        "finishedAt": now,
+        "containerID": _container_id(pod, name),
+    }
+    if message:
+        state["message"] = message
+    return {"terminated": state}
+
+
+def unmet_readiness_gates(pod: Obj) -> list[str]:
+    """Readiness gates whose condition is not True."""
+    gates = [gate["conditionType"] for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
+    return [gate for gate in gates if (get_condition(pod, gate) or {}).get("status") != "True"]
+
+
+def ready_condition(pod: Obj, now: str) -> Obj:
+    """The Ready condition of a pod whose containers are ready."""
+    unmet = unmet_readiness_gates(pod)
+    if not unmet:
+        return _condition("Ready", now, status=True)
+    listed = ", ".join(f'corresponding condition of pod readiness gate "{gate}" does not exist or is not True'
+                       for gate in unmet)  # fmt: skip
+    return _condition("Ready", now, "ReadinessGatesNotReady", listed, status=False)
+
+
+def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
+    """The status of a pod whose containers have all started."""
+    spec = pod.get("spec") or {}
+    status: Obj = {
+        "phase": "Running",
+        "startTime": now,
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
+        "conditions": [
+            _condition("PodReadyToStartContainers", now, status=True),
+            _condition("Initialized", now, status=True),
+            ready_condition(pod, now),
+            _condition("ContainersReady", now, status=True),
+        ],
+        "containerStatuses": [
+            _container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
+            for c in spec.get("containers") or ()
+        ],
+    }
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = [
+            _container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
+            if _is_sidecar(c)
+            else _container_status(
+                pod, c, _terminated(pod, c["name"], 0, "Completed", "", now, now), ready=True, started=False
+            )
+            for c in spec["initContainers"]
+        ]
+    return _observed(pod, status)
+
+
+def _observed(pod: Obj, status: Obj) -> Obj:
+    generation = pod["metadata"].get("generation")
+    return {**status, "observedGeneration": generation} if generation else status
+
+
+def ended_status(pod: Obj, now: str, ending: Ending) -> Obj:
+    """The status of a pod that ended by itself."""
+    spec, before = pod.get("spec") or {}, pod.get("status") or {}
+    began = before.get("startTime") or now
+    reason = "PodCompleted" if ending.phase == "Succeeded" else "PodFailed"
+    status: Obj = {
+        "phase": ending.phase,
+        "conditions": [
+            _condition("PodReadyToStartContainers", now, status=False),
+            _condition("Initialized", now, "PodCompleted" if ending.phase == "Succeeded" else "", status=True),
+            _condition("Ready", now, reason, status=False),
+            _condition("ContainersReady", now, reason, status=False),
+        ],
+        "containerStatuses": [
+            _ended_container(pod, c, ending.exit_code, ending.reason, ending.message, began, now)
+            for c in spec.get("containers") or ()
+        ],
+    }
+    sidecars = [c for c in spec.get("initContainers") or () if _is_sidecar(c)]
+    if sidecars:
+        ended = {c["name"]: _ended_container(pod, c, 0, "Completed", "", began, now) for c in sidecars}
+        others = before.get("initContainerStatuses") or ()
+        status["initContainerStatuses"] = [ended.get(entry["name"], entry) for entry in others] or list(ended.values())
+    return _observed(pod, status)
+
+
+def _ended_container(
+    pod: Obj, container: Mapping[str, Any], exit_code: int, reason: str, message: str, began: str, now: str
+) -> Obj:
+    state = _terminated(pod, container["name"], exit_code, reason, message, began, now)
+    return _container_status(pod, container, state, ready=False, started=False)
+
+
+def killed_status(pod: Obj, now: str) -> Obj:
+    """The status of a pod that was deleted: its containers, if any, were told to stop and did."""
+    if (pod.get("status") or {}).get("phase") == "Running":
+        return ended_status(pod, now, Ending(0, "Failed", _KILLED, "Error"))
+    return _observed(pod, {"phase": "Failed"})
+
+
+def rejected_status(pod: Obj, now: str, reason: str, message: str) -> Obj:
+    """The status of a pod that the node does not take."""
+    text = f"Pod was rejected: {message}"
+    return _observed(pod, {"phase": "Failed", "reason": reason, "message": text, "startTime": now})
+
+
+_ADMITTED: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+def admission_problem(pod: Obj, others: Sequence[Obj], allocatable: Mapping[str, int]) -> tuple[str, str] | None:
+    """(reason, message) if the node has no room for the pod beside the others; amounts in thousandths."""
+    if len(others) + 1 > allocatable["pods"] // 1000:
+        return "OutOfpods", _no_room("pods", 1, len(others), allocatable["pods"] // 1000)
+    for name, quantity in pod_requests(pod).items():
+        if name not in _ADMITTED or not quantity:
+            continue
+        used = sum(q.milli() for other in others if (q := pod_requests(other).get(name)))
+        capacity = allocatable.get(name, 0)
+        if used + quantity.milli() > capacity:
+            unit = 1 if name == "cpu" else 1000
+            return f"OutOf{name}", _no_room(name, quantity.milli() // unit, used // unit, capacity // unit)
+    return None
+
+
+def _no_room(name: str, requested: int, used: int, capacity: int) -> str:
+    return f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
