@@ -3,6 +3,7 @@
 For the current request from its place on, and for the requests after it:
 
     enough free devices, group by group as far as counters let a group give them out
+    enough for all of them at once, where they compete
     of one value, where devices must match; of enough values, where they must differ
     counters of one name, summed over all groups, suffice for the least that all requests take together
 
@@ -19,6 +20,10 @@ from itertools import product
 from haru.engine.devices.board import MAX_RESULTS, Board, Plan
 from haru.engine.devices.constraints import Values
 from haru.engine.devices.ledger import Ledger
+from haru.engine.devices.rivals import Rivals
+
+_MAX_RIVALRY = 6000
+"""Devices times demands up to which rivals are matched against each other."""
 
 Request = tuple[Plan, ...]
 Value = tuple[str, object]
@@ -70,16 +75,48 @@ class Bounds:
         demands += [(c, later, 0, 0) for c, later in self._rest[claim][request]]
         least: Counter[str] = Counter()
         common = Common()
+        wanted: list[tuple[int, list[int]]] = []
         for number, alternatives, have, begin in demands:
-            options = [self._option(ledger, number, p, have, begin, common) for p in alternatives]
+            offers = [self._free_of(ledger, number, p, have, begin) for p in alternatives]
+            options = [
+                self._option(ledger, number, p, have, free, common)
+                for p, free in zip(alternatives, offers, strict=True)
+            ]
             found = [option for option in options if option is not None]
             if not found:
                 return True
+            if self._exclusive(alternatives):
+                needed = min(p.needed - have for p in alternatives)
+                wanted.append((needed, list(dict.fromkeys(p for free in offers for p in free))))
             for name in set.intersection(*(set(option) for option in found)):
                 least[name] += min(option[name] for option in found)
-        if least and not self._counters_suffice(ledger, least):
+        if (least and not self._counters_suffice(ledger, least)) or common.contradictory():
             return True
-        return common.contradictory()
+        # Within a request the check above suffices; where a request begins, it is looked at who else wants the same.
+        return done == 0 and len(wanted) > 1 and not self._rivals_agree(ledger, wanted)
+
+    def _exclusive(self, plans: Request) -> bool:
+        """Whether no device that a request takes can be taken by another one."""
+        return not any(p.ask.admin or any(map(self._board.shareable, p.candidates)) for p in plans)
+
+    def _rivals_agree(self, ledger: Ledger, wanted: list[tuple[int, list[int]]]) -> bool:
+        positions = {p for _, found in wanted for p in found}
+        if len(positions) * sum(needed for needed, _ in wanted) > _MAX_RIVALRY:
+            return True
+        board = self._board
+        clusters: dict[tuple[int, int], int] = {}
+        members: dict[int, list[int]] = {}
+        cluster_of: dict[int, int] = {}
+        for position in sorted(positions):
+            charge = board.charge(position)
+            if charge:
+                key = (board.view_of[position], charge[0][0])
+                number = cluster_of[position] = clusters.setdefault(key, len(clusters))
+                members.setdefault(number, []).append(position)
+        limits = {
+            number: self._capacity(ledger, board.view_of[found[0]], found) for number, found in members.items()
+        }
+        return Rivals(cluster_of, limits).satisfiable(wanted)
 
     def _option(
         self,
@@ -87,17 +124,22 @@ class Bounds:
         claim: int,
         plan: Plan,
         done: int,
-        start: int,
+        free: list[int],
         common: Common,
     ) -> dict[str, int] | None:
         """The least a plan takes of each counter name; None if it cannot be had on its own."""
         need = plan.needed - done
         if plan.takes_all:
-            return {} if self._all_free(ledger, claim, plan, done) else None
-        free = [p for p in plan.candidates if p >= start and self._free(ledger, claim, plan, p)]
+            return {} if plan.candidates and len(free) == len(plan.candidates) - done else None
         if len(free) < need or (plan.constraints and not self._constraints_allow(claim, plan, free, need, common)):
             return None
         return self._least_taken(ledger, free, need)
+
+    def _free_of(self, ledger: Ledger, claim: int, plan: Plan, done: int, start: int) -> list[int]:
+        """The devices that a plan could still take, each for itself."""
+        if plan.takes_all:
+            return [p for p in plan.candidates[done:] if not ledger.in_use(claim, plan, p)]
+        return [p for p in plan.candidates if p >= start and self._free(ledger, claim, plan, p)]
 
     def _free(self, ledger: Ledger, claim: int, plan: Plan, position: int) -> bool:
         return (
@@ -106,9 +148,6 @@ class Bounds:
             and (position in ledger.used or ledger.counters_fit(position))
             and (not plan.constraints or ledger.constrained(claim, plan, position) is not None)
         )
-
-    def _all_free(self, ledger: Ledger, claim: int, plan: Plan, done: int) -> bool:
-        return all(not ledger.in_use(claim, plan, p) for p in plan.candidates[done:]) and bool(plan.candidates)
 
     def _constraints_allow(
         self,

@@ -9,10 +9,28 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable
+from typing import NamedTuple
 
 from haru.engine.devices.board import Board, Plan
 from haru.engine.devices.layout import Group, Kind, Layout
 from haru.engine.devices.ledger import Ledger
+
+
+class Scope(NamedTuple):
+    """What is still to come at a place of the walk.
+
+    Plans are numbered in their order: `first` is the first one that is to come, `following` the first after the current
+    request; `current` is the plan that is being served from `start` on, or -1. Requests with admin access may take what
+    others hold, only not twice for one claim: `admin` is the current claim if it has such requests to come, else -1,
+    and `admins` says whether any claim has.
+    """
+
+    first: int
+    current: int
+    following: int
+    start: int
+    admin: int
+    admins: bool
 
 
 class Memory:
@@ -23,102 +41,103 @@ class Memory:
         self._layout = layout
         self._ledger = ledger
         self._plain = [k for k in layout.kinds if layout.group_of[k.positions[0]] < 0]
-        self._owners_matter = any(p.ask.admin for claim in board.plans for plans in claim for p in plans)
         self._pending = _pending_constraints(board)
-        self._group_states: list[Hashable] = [None] * len(layout.groups)
+        self._admins = _pending_admins(board)
+        self._group_states: list[dict[int, Hashable]] = [{} for _ in layout.groups]
         self.failed: dict[Hashable, bool] = {}
 
     def changed(self, position: int) -> None:
         """A device was taken or given back: what is known of its group is out of date."""
         group = self._layout.group_of[position]
         if group >= 0:
-            self._group_states[group] = None
+            self._group_states[group].clear()
 
-    def device_key(self, position: int) -> Hashable:
+    def device_key(self, claim: int, request: int, position: int) -> Hashable:
         """Equal keys: as things stand, one device is as good as the other."""
-        layout, ledger = self._layout, self._ledger
+        layout = self._layout
         kind, group = layout.kind_of[position], layout.group_of[position]
+        admin, _ = self._admins[claim][request]
         if group < 0:
-            return (kind, ledger.owners.get(position), ledger.used.get(position))
-        return (kind, layout.place[position], self._group_state(group))
+            return (kind, self._held(admin, position), self._ledger.used.get(position))
+        return (kind, layout.place[position], self._group_state(admin, group))
 
     def state_key(self, claim: int, request: int, plan: Plan | None, done: int, start: int) -> Hashable:
         """Equal keys: the rest of the walk goes alike."""
-        ledger = self._ledger
-        first = plan.number if plan is not None else self._board.plans[claim][request][0].number
-        following = self._following(claim, request)
-        current = plan.number if plan is not None else -1
-        states = ledger.states[claim]
+        plans, states = self._board.plans[claim][request], self._ledger.states[claim]
+        scope = Scope(
+            plan.number if plan is not None else plans[0].number,
+            plan.number if plan is not None else -1,
+            plans[-1].number + 1,
+            start,
+            *self._admins[claim][request],
+        )
         return (
-            first,
+            scope.first,
             done,
-            len(ledger.picks[claim]),
+            len(self._ledger.picks[claim]),
             tuple(states[i] for i in self._pending[claim][request]),
-            tuple(self._free(k, current, following, start) for k in self._plain if k.newest >= first),
-            self._group_keys(first, current, following, start),
+            tuple(self._free(scope, kind) for kind in self._plain if kind.newest >= scope.first),
+            self._group_keys(scope),
         )
 
-    def _following(self, claim: int, request: int) -> int:
-        """The number of the first plan after this request."""
-        return self._board.plans[claim][request][-1].number + 1
+    def _held(self, admin: int, position: int) -> int:
+        """Whether a device is taken: 0 not, 1 yes, 2 by the claim whose admin requests mind that."""
+        owners = self._ledger.owners.get(position)
+        if owners is None:
+            return 0
+        return 2 if admin in owners else 1
 
-    def _free(self, kind: Kind, current: int, following: int, start: int) -> Hashable:
+    def _free(self, scope: Scope, kind: Kind) -> Hashable:
         """How many of a kind are left, before and after the current place where that makes a difference."""
-        ledger = self._ledger
-        positions = kind.positions
-        split = bisect_left(positions, start) if current in kind.plans else 0
-        touched: list[tuple[bool, object, object]] = []
-        after, before = len(positions) - split, split
+        ledger, positions = self._ledger, kind.positions
+        split = bisect_left(positions, scope.start) if scope.current in kind.plans else 0
+        touched: list[tuple[bool, int, tuple[int, ...]]] = []
+        before, after = split, len(positions) - split
         for index, position in enumerate(positions):
-            owners, used = ledger.owners.get(position), ledger.used.get(position)
-            if owners is None and used is None:
+            used = ledger.used.get(position)
+            if used is None and position not in ledger.owners:
                 continue
             if index < split:
                 before -= 1
             else:
                 after -= 1
-            if used is not None or self._owners_matter:
-                touched.append((index >= split, owners or (), used or ()))
-        later = kind.newest >= following
-        if touched:
-            touched.sort(key=repr)
+            if used is not None or scope.admins:
+                touched.append((index >= split, self._held(scope.admin, position), used or ()))
+        later = kind.newest >= scope.following
+        touched.sort()
         return (after, before if later else 0, tuple(t for t in touched if later or t[0]))
 
-    def _group_keys(self, first: int, current: int, following: int, start: int) -> Hashable:
+    def _group_keys(self, scope: Scope) -> Hashable:
         keys: dict[Hashable, int] = {}
         for number, group in enumerate(self._layout.groups):
-            if group.newest < first:
+            if group.newest < scope.first:
                 continue
             place = 0
-            if current in group.plans:
-                place = bisect_left(group.positions, start)
-                if place == len(group.positions) and group.newest < following:
+            if scope.current in group.plans:
+                place = bisect_left(group.positions, scope.start)
+                if place == len(group.positions) and group.newest < scope.following:
                     continue
-            key = (place, self._group_state(number))
+            key = (place, self._group_state(scope.admin, number))
             keys[key] = keys.get(key, 0) + 1
         return frozenset(keys.items())
 
-    def _group_state(self, number: int) -> Hashable:
-        state = self._group_states[number]
+    def _group_state(self, admin: int, number: int) -> Hashable:
+        known = self._group_states[number]
+        state = known.get(admin)
         if state is None:
-            state = self._group_states[number] = self._compute_group_state(self._layout.groups[number])
+            state = known[admin] = self._compute_group_state(admin, self._layout.groups[number])
         return state
 
-    def _compute_group_state(self, group: Group) -> Hashable:
+    def _compute_group_state(self, admin: int, group: Group) -> Hashable:
+        """A device that its counters exclude need not be remembered as taken as well."""
         ledger = self._ledger
         left = ledger.left[group.view]
         touched = tuple(
-            (place, ledger.owners.get(position, ()), ledger.used.get(position))
+            (place, self._held(admin, position), ledger.used.get(position))
             for place, position in enumerate(group.positions)
-            if (position in ledger.owners or position in ledger.used) and self._still_matters(position)
+            if position in ledger.used or (position in ledger.owners and ledger.counters_fit(position))
         )
         return (group.type, tuple(left[counter] for counter in group.counters), touched)
-
-    def _still_matters(self, position: int) -> bool:
-        """A device that its counters exclude need not be remembered as taken as well."""
-        if self._owners_matter or position in self._ledger.used:
-            return True
-        return self._ledger.counters_fit(position)
 
 
 def _pending_constraints(board: Board) -> list[list[tuple[int, ...]]]:
@@ -132,3 +151,18 @@ def _pending_constraints(board: Board) -> list[list[tuple[int, ...]]]:
             found.append(tuple(sorted(known)))
         pending.append(found[::-1])
     return pending
+
+
+def _pending_admins(board: Board) -> list[list[tuple[int, bool]]]:
+    """Per claim and request: the claim, if it or a later request of it has admin access, and whether anything has."""
+    pending: list[list[tuple[int, bool]]] = []
+    anywhere = False
+    for number in range(len(board.plans) - 1, -1, -1):
+        found: list[tuple[int, bool]] = []
+        here = -1
+        for plans in reversed(board.plans[number]):
+            if any(plan.ask.admin for plan in plans):
+                here, anywhere = number, True
+            found.append((here, anywhere))
+        pending.append(found[::-1])
+    return pending[::-1]

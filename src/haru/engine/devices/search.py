@@ -194,7 +194,7 @@ class Search:
                 continue
             if position in plan.errors:
                 raise AllocationError(plan.errors[position])
-            if frame.tried and self._memory.device_key(position) in frame.tried:
+            if frame.tried and self._memory.device_key(frame.claim, frame.request, position) in frame.tried:
                 continue
             if ledger.share_fits(plan, position) and self._take(frame, plan, position):
                 frame.next = position + 1
@@ -213,5 +213,5 @@ class Search:
         """Undo the frame's pick, and remember that devices like this one lead nowhere from here."""
         self._ledger.take_back(undo)
         self._memory.changed(undo.position)
-        frame.tried.add(self._memory.device_key(undo.position))
+        frame.tried.add(self._memory.device_key(frame.claim, frame.request, undo.position))
         frame.undo = None
