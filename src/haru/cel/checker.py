@@ -342,6 +342,62 @@ class _Checker:
         return ERROR, ERROR
 
 
+def resolve_names(node: Node, environment: Environment, local: frozenset[str] = frozenset()) -> None:
+    """Resolve names as `check` does, but deduce no types: for expressions that are run unchecked."""
+    if isinstance(node, Ident):
+        _resolve_ident(node, environment, local)
+        return
+    if isinstance(node, Select) and not node.test_only and _resolve_select(node, environment, local):
+        return
+    if isinstance(node, Call):
+        _resolve_function(node, environment, local)
+    if isinstance(node, StructLiteral):
+        found = environment.find_struct(node.name)
+        node.name = node.name if found is None else found[0]
+    if not isinstance(node, Comprehension):
+        for child in node.children():
+            resolve_names(child, environment, local)
+        return
+    resolve_names(node.iter_range, environment, local)
+    resolve_names(node.accu_init, environment, local)
+    inner = local | {node.accu_var}
+    resolve_names(node.result, environment, inner)
+    inner |= {node.iter_var, node.iter_var2}
+    resolve_names(node.condition, environment, inner)
+    resolve_names(node.step, environment, inner)
+
+
+def _resolve_ident(node: Ident, environment: Environment, local: frozenset[str]) -> None:
+    node.local = node.name in local
+    found = None if node.local else environment.find_variable(node.name)
+    if found is not None:
+        node.name, _, node.constant = found
+
+
+def _resolve_select(node: Select, environment: Environment, local: frozenset[str]) -> bool:
+    name = qualified_name(node)
+    if name is None or name.split(".", 1)[0] in local:
+        return False
+    found = environment.find_variable(name)
+    if found is None:
+        return False
+    node.resolved = Ident(node.offset, found[0])
+    node.resolved.constant = found[2]
+    return True
+
+
+def _resolve_function(node: Call, environment: Environment, local: frozenset[str]) -> None:
+    name = node.function
+    if node.target is not None:
+        prefix = qualified_name(node.target)
+        if prefix is None or prefix.split(".", 1)[0] in local:
+            return
+        name = f"{prefix}.{name}"
+    found = environment.find_function(name)
+    if found is not None:
+        node.function, node.target = found[0], None
+
+
 def qualified_name(node: Node) -> str | None:
     """`a.b.c` as one name, where the node is nothing but names."""
     if isinstance(node, Ident):

@@ -78,10 +78,10 @@ class Compiler:
 
     # Scopes
 
-    def slot(self, name: str) -> Slot | None:
-        """Where a variable in scope lives."""
-        for scope in reversed(self.scopes):
-            found = scope.get(name)
+    def slot(self, node: Ident) -> Slot | None:
+        """Where a variable in scope lives. A macro's variable does not hide one that is named in full."""
+        for scope in reversed(self.scopes) if node.local else self.scopes[:1]:
+            found = scope.get(node.name)
             if found is not None:
                 return found
         return None
@@ -117,7 +117,7 @@ class Compiler:
         """Code for a name."""
         if node.constant is not None:
             return constant(node.constant)
-        found = self.slot(node.name)
+        found = self.slot(node)
         if found is None:
             return Code(_unknown(node.name))
         number, init = found
@@ -162,7 +162,7 @@ class Compiler:
                 return None
             if node.type is None or node.type.kind not in ("map", "struct"):
                 return None
-        found = None if node.constant is not None else self.slot(node.name)
+        found = None if node.constant is not None else self.slot(node)
         if found is None or found.init is not None or len(keys) > 3:
             return None
         return Code(_read(found.number, keys[::-1]))
@@ -535,7 +535,7 @@ def _compare_number(function: str, left: Run, number: Value) -> Run:
     compare = _ORDER[function]
     plain = {"_<_": "__gt__", "_<=_": "__ge__", "_>_": "__lt__", "_>=_": "__le__"}[function]
     # `number < value` for `value > number`: a method bound to the constant saves looking at both classes.
-    reversed_compare = getattr(number, plain)
+    reversed_compare: Callable[[Any], Any] = getattr(number, plain)
 
     def run(frame: Frame) -> bool:
         value = left(frame)
@@ -647,7 +647,7 @@ def _quantify(visit: Callable[[Frame], Any], predicate: Run, decisive: bool) -> 
                 error = error or caught
                 continue
             if value is decisive:
-                return decisive
+                return bool(decisive)
             if value.__class__ is not bool:
                 error = error or EvaluationError("no such overload")
         if error is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from haru.cel.ast import Call, Literal, Node
-from haru.cel.checker import check
+from haru.cel.checker import check, resolve_names
 from haru.cel.compiler import Compiler
 from haru.cel.environment import Environment
 from haru.cel.errors import CompileError, EvaluationError, Issue, Source, compile_error
@@ -26,6 +26,13 @@ def parse_and_check(expression: str, environment: Environment) -> Node:
         raise CompileError(f"expression recursion limit exceeded: {MAX_TREE_DEPTH}") from None
     if issues:
         raise compile_error(source, issues)
+    return root
+
+
+def parse_only(expression: str, environment: Environment) -> Node:
+    """The tree of an expression that is run without being checked: every mistake shows when it is evaluated."""
+    root = parse(Source(expression), environment.macros, quoted_fields=environment.quoted_fields)
+    resolve_names(root, environment)
     return root
 
 

@@ -197,7 +197,10 @@ def equals(left: Value, right: Value) -> bool:
     if kind is other and kind in _PLAIN:
         return bool(left == right)
     if kind in NUMBERS:
-        return other in NUMBERS and bool(left == right)
+        if other not in NUMBERS:
+            return False
+        # An integer meets a double as a double: near 2^63 several integers are equal to one double.
+        return bool(left == right) if (kind is float) is (other is float) else float(left) == float(right)
     if left is None or right is None:
         return left is right
     if isinstance(left, list | tuple):

@@ -142,7 +142,8 @@ def _order(left: Value, right: Value) -> tuple[Value, Value]:
     """Two values in a form that Python can order."""
     kind, other = left.__class__, right.__class__
     if kind in NUMBERS and other in NUMBERS:
-        return left, right
+        # An integer meets a double as a double: near 2^63 several integers are equal to one double.
+        return (left, right) if (kind is float) is (other is float) else (float(left), float(right))
     if kind is other:
         if kind is str or kind is bytes or kind is bool:
             return left, right

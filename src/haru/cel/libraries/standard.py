@@ -11,7 +11,6 @@ from haru.cel.types import (
     BYTES,
     DOUBLE,
     DURATION,
-    DYN,
     INT,
     LIST,
     MAP,
@@ -96,5 +95,5 @@ _STRINGS: dict[str, tuple[Overload, ...]] = {
 STANDARD = Library(
     "standard",
     {**_OPERATORS, **_STRINGS, **arithmetic.FUNCTIONS, **conversions.FUNCTIONS, **timestamps.FUNCTIONS},
-    types=(BOOL, BYTES, DOUBLE, DURATION, INT, LIST, MAP, NULL, STRING, TIMESTAMP, TYPE, UINT, DYN),
+    types=(BOOL, BYTES, DOUBLE, DURATION, INT, LIST, MAP, NULL, STRING, TIMESTAMP, TYPE, UINT),
 )

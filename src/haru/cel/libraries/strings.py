@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from haru.cel.environment import Library, Overload, function, member
 from haru.cel.errors import EvaluationError
@@ -57,6 +57,18 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> int:
     return -1 if offset >= len(text) else text.rfind(part, 0, offset + len(part))
 
 
+def _checked_index_of(text: str, part: str, offset: int = 0) -> int:
+    if offset > len(text):
+        raise _out_of_range(offset)
+    return _index_of(text, part, offset)
+
+
+def _checked_last_index_of(text: str, part: str, offset: int | None = None) -> int:
+    if offset is not None and offset > len(text):
+        raise _out_of_range(offset)
+    return _last_index_of(text, part, offset)
+
+
 def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
     return text.replace(old, new, limit)
 
@@ -100,16 +112,22 @@ def _reverse(text: str) -> str:
 _STRINGS = list_of(STRING)
 _FORMATTED = (STRING, list_of(DYN))
 
+
+def _positions(first: Callable[..., int], last: Callable[..., int]) -> dict[str, tuple[Overload, ...]]:
+    return {
+        "indexOf": (
+            member("string_index_of_string", (STRING, STRING), INT, first),
+            member("string_index_of_string_int", (STRING, STRING, INT), INT, first),
+        ),
+        "lastIndexOf": (
+            member("string_last_index_of_string", (STRING, STRING), INT, last),
+            member("string_last_index_of_string_int", (STRING, STRING, INT), INT, last),
+        ),
+    }
+
+
 _FUNCTIONS: dict[str, tuple[Overload, ...]] = {
     "charAt": (member("string_char_at_int", (STRING, INT), STRING, _char_at),),
-    "indexOf": (
-        member("string_index_of_string", (STRING, STRING), INT, _index_of),
-        member("string_index_of_string_int", (STRING, STRING, INT), INT, _index_of),
-    ),
-    "lastIndexOf": (
-        member("string_last_index_of_string", (STRING, STRING), INT, _last_index_of),
-        member("string_last_index_of_string_int", (STRING, STRING, INT), INT, _last_index_of),
-    ),
     "lowerAscii": (member("string_lower_ascii", (STRING,), STRING, lambda text: text.translate(_LOWER)),),
     "upperAscii": (member("string_upper_ascii", (STRING,), STRING, lambda text: text.translate(_UPPER)),),
     "replace": (
@@ -134,7 +152,11 @@ _FUNCTIONS: dict[str, tuple[Overload, ...]] = {
 
 STRINGS = Library(
     "cel.lib.ext.strings",
-    {**_FUNCTIONS, "format": (member("string_format", _FORMATTED, STRING, format_quoted),)},
+    {
+        **_FUNCTIONS,
+        **_positions(_index_of, _last_index_of),
+        "format": (member("string_format", _FORMATTED, STRING, format_quoted),),
+    },
 )
 """What Kubernetes has."""
 
@@ -142,8 +164,9 @@ LATEST_STRINGS = Library(
     "cel.lib.ext.strings.latest",
     {
         **_FUNCTIONS,
+        **_positions(_checked_index_of, _checked_last_index_of),
         "format": (member("string_format", _FORMATTED, STRING, format_plain),),
         "reverse": (member("string_reverse", (STRING,), STRING, _reverse),),
     },
 )
-"""Version 4, which the CEL specification describes: `reverse`, and `format` without quotes."""
+"""What the specification has by now: `reverse`, `format` without quotes, offsets beyond the end as errors."""
