@@ -5,7 +5,7 @@ Source: kube-scheduler's scheduling cycle (PreFilter to Reserve), as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from haru.engine.decision import Obj, Reason
@@ -16,6 +16,7 @@ from haru.engine.groups.demand import PLUGIN, Demand, demand_of
 from haru.engine.groups.options import Options
 from haru.engine.nodes.failure import (
     NO_NODES,
+    Failure,
     rejected_message,
     rejecting_plugins,
     summed_reasons,
@@ -78,6 +79,13 @@ class Placer:
         """Put a pod on a node with the allocations that the node gave."""
         allocations = tuple(zip(demand.pending, candidate.allocations, strict=True))
         return occupy(self._overlay, pod, demand, node, allocations)
+
+    def refusals(self, pod: PodInfo) -> Mapping[str, Sequence[Failure]]:
+        """What each node that refuses a pod says to it, as things stand; empty if the pod was rejected outright."""
+        demand = demand_of(self._overlay, pod, self._group, self._options)
+        if isinstance(demand, Reason):
+            return {}
+        return dict(self._boards.board(pod, demand).refusals)
 
     def _refused(self, pod: PodInfo, board: Board) -> Refused:
         if board.plan.rejection is not None:

@@ -1,0 +1,177 @@
+"""Work that is not tried yet: gates, missing PodGroups, gangs that are not complete, claims that are not there.
+
+What is missing is supplied hypothetically; the verdict then says what would come of it.
+Source: the PreEnqueue checks of KEP-3521, KEP-4671 and KEP-4381.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import GroupKey, Obj, Reason
+from haru.engine.groups import Options
+from haru.engine.groups.quorum import min_count
+from haru.engine.pods import PodInfo
+from haru.explain import hypothesis
+from haru.explain.changes import create, delete, patch
+from haru.explain.explanation import Remedy, Verdict
+from haru.explain.judge import judge
+from haru.explain.work import Work
+
+Answer = tuple[Verdict, tuple[Reason, ...], tuple[Remedy, ...]]
+_MOST_STEPS = 4
+
+
+def held(snapshot: Snapshot, work: Work, hold: Reason, options: Options) -> Answer:
+    """The verdict on work that is held, and what would release it."""
+    supply = _SUPPLIES.get(hold.type)
+    supplied = supply(snapshot, work, hold) if supply is not None else None
+    if supplied is None:
+        return "FitsIf", (hold,), ()
+    then, released, remedy, by_itself = supplied
+    verdict, reasons = _afterwards(then, released, options)
+    if remedy is not None:
+        remedy = replace(remedy, confirmed=verdict == "Starting")
+    if verdict != "NeverFits":
+        verdict = "FitsLater" if by_itself else "FitsIf"
+    return verdict, (hold, *reasons), (remedy,) if remedy is not None else ()
+
+
+Supplied = tuple[Snapshot, Work, Remedy | None, bool]
+
+
+def _afterwards(snapshot: Snapshot, work: Work, options: Options) -> tuple[Verdict, tuple[Reason, ...]]:
+    """What would come of it: other holds may follow the first, and are supplied too."""
+    for _ in range(_MOST_STEPS):
+        hold = work.hold(snapshot)
+        if hold is None:
+            judgement = judge(snapshot, work, options)
+            return judgement.verdict, tuple(r for r in judgement.reasons if r.type != "Waiting")
+        supply = _SUPPLIES.get(hold.type)
+        supplied = supply(snapshot, work, hold) if supply is not None else None
+        if supplied is None:
+            return "FitsIf", (hold,)
+        snapshot, work = supplied[0], supplied[1]
+    return "FitsIf", ()
+
+
+def _ungated(snapshot: Snapshot, work: Work, hold: Reason) -> Supplied | None:
+    gated = [pod for pod in work.pending(snapshot) if pod.gated]
+    freed = [PodInfo.of({**p.obj, "spec": {**p.spec, "schedulingGates": []}}) for p in gated]
+    changes = tuple(patch("v1", "Pod", p.key.name, {"spec": {"schedulingGates": None}}, p.key.namespace) for p in gated)
+    remedy = Remedy("RemoveGates", "remove the scheduling gates", changes, 0, False)
+    return hypothesis.with_pods(snapshot, freed), work, remedy, False
+
+
+def _with_group(snapshot: Snapshot, work: Work, hold: Reason) -> Supplied | None:
+    pods = work.pending(snapshot)
+    key = pods[0].group
+    if key is None:
+        return None
+    group: Obj = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"namespace": key.namespace, "name": key.name},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": len(snapshot.group_state(key).all) or 1}}},
+    }
+    remedy = Remedy("CreatePodGroup", f"create PodGroup {key.path}", (create(group),), 1, False)
+    return hypothesis.with_pod_group(snapshot, key.path, group), Work(work.paths, key), remedy, False
+
+
+def _with_members(snapshot: Snapshot, work: Work, hold: Reason) -> Supplied | None:
+    group, pods = work.pod_group(snapshot), work.pending(snapshot)
+    if group is None or work.group is None or not pods:
+        return None
+    missing = int(hold.data["minCount"]) - int(hold.data["members"])
+    larger, added = _copies(snapshot, pods[-1], missing)
+    text = f"create {missing} more {'pod' if missing == 1 else 'pods'} of PodGroup {work.group.path}"
+    remedy = Remedy("AddMembers", text, (), missing, False)
+    return larger, Work((*work.paths, *added), work.group), remedy, False
+
+
+def _copies(snapshot: Snapshot, model: PodInfo, count: int) -> tuple[Snapshot, list[str]]:
+    """Members like one that exists, with claims of their own where it has claims of its own."""
+    pods: list[PodInfo] = []
+    claims: dict[str, Obj] = {}
+    for number in range(1, count + 1):
+        name, uid = f"{model.key.name}-more-{number}", f"{model.key.uid}-more-{number}"
+        meta = {**model.obj["metadata"], "name": name, "uid": uid}
+        statuses = []
+        for entry in model.status.get("resourceClaimStatuses") or ():
+            own = snapshot.claims.get(f"{model.key.namespace}/{entry.get('resourceClaimName')}")
+            if own is None or _owner(own) != model.key.uid:
+                statuses.append(entry)
+                continue
+            claim = _own_claim(own, name, uid)
+            claims[f"{model.key.namespace}/{claim['metadata']['name']}"] = claim
+            statuses.append({**entry, "resourceClaimName": claim["metadata"]["name"]})
+        status = {**model.status, "resourceClaimStatuses": statuses}
+        pods.append(PodInfo.of({**model.obj, "metadata": meta, "status": status}))
+    larger = hypothesis.with_claims(hypothesis.with_pods(snapshot, pods), claims)
+    return larger, [pod.key.path for pod in pods]
+
+
+def _owner(claim: Obj) -> str | None:
+    owners = [o for o in claim["metadata"].get("ownerReferences") or () if o.get("controller")]
+    return owners[0].get("uid") if owners else None
+
+
+def _own_claim(claim: Obj, pod: str, uid: str) -> Obj:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True}
+    meta = {
+        "namespace": claim["metadata"].get("namespace") or "default",
+        "name": f"{claim['metadata']['name']}-for-{pod}",
+        "uid": f"{claim['metadata'].get('uid')}-for-{pod}",
+        "ownerReferences": [owner],
+    }
+    return {"apiVersion": claim["apiVersion"], "kind": claim["kind"], "metadata": meta, "spec": claim["spec"]}
+
+
+def _with_generated_claims(snapshot: Snapshot, work: Work, hold: Reason) -> Supplied | None:
+    """The claims that the controller is about to make from templates."""
+    claims: dict[str, Obj] = {}
+    pods: list[PodInfo] = []
+    for pod in work.pending(snapshot):
+        done = {entry.get("name") for entry in pod.status.get("resourceClaimStatuses") or ()}
+        statuses = list(pod.status.get("resourceClaimStatuses") or ())
+        for entry in pod.claims:
+            if not entry.template_name or entry.name in done:
+                continue
+            template = snapshot.objects("ResourceClaimTemplate").get(f"{pod.key.namespace}/{entry.template_name}")
+            if template is None:
+                return None
+            claim = _from_template(template, pod, entry.name)
+            claims[f"{pod.key.namespace}/{claim['metadata']['name']}"] = claim
+            statuses.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
+        pods.append(PodInfo.of({**pod.obj, "status": {**pod.status, "resourceClaimStatuses": statuses}}))
+    return hypothesis.with_claims(hypothesis.with_pods(snapshot, pods), claims), work, None, True
+
+
+def _from_template(template: Obj, pod: PodInfo, entry: str) -> Obj:
+    name = f"{pod.key.name}-{entry}-hypothetical"
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.key.name, "uid": pod.key.uid, "controller": True}
+    meta = {"namespace": pod.key.namespace, "name": name, "uid": name, "ownerReferences": [owner]}
+    spec = (template.get("spec") or {}).get("spec") or {}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta, "spec": spec}
+
+
+_SUPPLIES: dict[str, Callable[[Snapshot, Work, Reason], Supplied | None]] = {
+    "Gated": _ungated,
+    "PodGroupMissing": _with_group,
+    "TooFewMembers": _with_members,
+    "ClaimNotCreated": _with_generated_claims,
+}
+
+
+def smaller_gang(snapshot: Snapshot, key: GroupKey) -> Remedy | None:
+    """The other way out for a gang that lacks members: to need no more than there are."""
+    group, living = snapshot.pod_group(key), len(snapshot.group_state(key).all)
+    if group is None or not living or (min_count(group) or 0) <= living:
+        return None
+    spec = {**group["spec"], "schedulingPolicy": {"gang": {"minCount": living}}}
+    meta = {"namespace": key.namespace, "name": key.name}
+    fresh = {"apiVersion": group["apiVersion"], "kind": "PodGroup", "metadata": meta, "spec": spec}
+    changes = (delete(group["apiVersion"], "PodGroup", key.name, key.namespace), create(fresh))
+    return Remedy("LowerMinCount", f"let the gang start with {living} members", changes, 5, False)

@@ -1,0 +1,229 @@
+"""The cluster as it would be: other snapshots made from one, each by one change, none of them touching it.
+
+Whatever a remedy promises is tried on such a snapshot with the same `decide` that schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import GroupKey, Obj
+from haru.engine.devices import AllocatedState, DeviceSnapshot, PoolKey
+from haru.engine.devices.model import Device, Placement, Slice, Taint
+from haru.engine.devices.pools import Pool
+from haru.engine.groupstate import GroupState
+from haru.engine.nodeinfo import NodeInfo, NodeSpec
+from haru.engine.persistent import Patched
+from haru.engine.pods import PodInfo
+
+
+def without_pods(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
+    """As if pods were gone, and the claims that nobody else uses were free again."""
+    gone = {path: snapshot.pods[path] for path in paths if path in snapshot.pods}
+    nodes: dict[str, NodeInfo | None] = {}
+    groups: dict[str, GroupState | None] = {}
+    for path, pod in gone.items():
+        info = nodes.get(pod.node) or snapshot.nodes.get(pod.node)
+        if info is not None and path in info.pods:
+            nodes[pod.node] = info.without_pod(path)
+        if pod.group is not None:
+            state = groups.get(pod.group.path) or snapshot.group_state(pod.group)
+            groups[pod.group.path] = state.without_pod(path)
+    smaller = replace(
+        snapshot,
+        pods=Patched(snapshot.pods, dict.fromkeys(gone)),
+        nodes=Patched(snapshot.nodes, nodes),
+        groups=Patched(snapshot.groups, groups),
+        anti_affine=Patched(snapshot.anti_affine, dict.fromkeys(gone)),
+    )
+    return _released(smaller, [path for path, claim in snapshot.claims.items() if _idle_without(smaller, claim, gone)])
+
+
+def consumers(snapshot: Snapshot, claim: Obj) -> list[PodInfo]:
+    """The living pods that a claim is reserved for, those of a PodGroup included."""
+    found: list[PodInfo] = []
+    namespace = claim["metadata"].get("namespace") or "default"
+    for entry in (claim.get("status") or {}).get("reservedFor") or ():
+        if entry.get("resource") == "podgroups":
+            state = snapshot.group_state(GroupKey(namespace, entry["name"]))
+            found += [snapshot.pods[path] for path in sorted(state.scheduled)]
+        else:
+            pod = snapshot.pods.get(f"{namespace}/{entry.get('name')}")
+            if pod is not None and pod.key.uid == entry.get("uid") and not pod.terminal:
+                found.append(pod)
+    return found
+
+
+def _idle_without(snapshot: Snapshot, claim: Obj, gone: Mapping[str, PodInfo]) -> bool:
+    status = claim.get("status") or {}
+    if not status.get("allocation"):
+        return False
+    namespace = claim["metadata"].get("namespace") or "default"
+    touched = any(
+        entry.get("resource") == "podgroups" or f"{namespace}/{entry.get('name')}" in gone
+        for entry in status.get("reservedFor") or ()
+    )
+    return touched and not consumers(snapshot, claim)
+
+
+def _released(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
+    allocated = snapshot.allocated
+    claims: dict[str, Obj | None] = {}
+    for path in paths:
+        claim = snapshot.claims[path]
+        allocated = allocated.without(path)
+        status = {k: v for k, v in claim["status"].items() if k not in ("allocation", "reservedFor", "devices")}
+        claims[path] = {**claim, "status": status}
+    return replace(
+        snapshot,
+        claims=Patched(snapshot.claims, claims),
+        in_flight=Patched(snapshot.in_flight, dict.fromkeys(claims)),
+        allocated=allocated,
+    )
+
+
+def emptied(snapshot: Snapshot, keep: Iterable[str]) -> Snapshot:
+    """As if nothing ran but what is kept: every other pod gone, every other claim free."""
+    kept = set(keep)
+    others = [path for path in snapshot.pods if path not in kept]
+    smaller = without_pods(snapshot, others)
+    kept_claims = {
+        path for path, claim in smaller.claims.items() if any(p.key.path in kept for p in consumers(smaller, claim))
+    }
+    idle = [
+        path
+        for path, claim in smaller.claims.items()
+        if (claim.get("status") or {}).get("allocation") and path not in kept_claims
+    ]
+    freed = _released(smaller, idle)
+    if not kept_claims:
+        # Allocations of claims that exist no more are forgotten too.
+        freed = replace(freed, allocated=AllocatedState.from_claims(()))
+    return freed
+
+
+def with_nodes(snapshot: Snapshot, change: Callable[[Obj], Obj], names: Iterable[str]) -> Snapshot:
+    """As if several nodes were different in the same way."""
+    changed = {
+        name: snapshot.nodes[name].with_spec(NodeSpec.of(change(snapshot.nodes[name].spec.obj))) for name in names
+    }
+    return replace(snapshot, nodes=Patched(snapshot.nodes, changed))
+
+
+def uncordoned(node: Obj) -> Obj:
+    """A node that takes pods."""
+    return {**node, "spec": {k: v for k, v in (node.get("spec") or {}).items() if k != "unschedulable"}}
+
+
+def untainted(node: Obj) -> Obj:
+    """A node without the taints that keep pods away."""
+    spec = node.get("spec") or {}
+    kept = [taint for taint in spec.get("taints") or () if not repels(taint)]
+    return {**node, "spec": {**spec, "taints": kept}}
+
+
+def repels(taint: Obj) -> bool:
+    """Whether a node taint keeps pods away that do not tolerate it."""
+    return taint.get("effect") in ("NoSchedule", "NoExecute")
+
+
+def with_pods(snapshot: Snapshot, pods: Iterable[PodInfo]) -> Snapshot:
+    """As if these pending pods existed (or were different)."""
+    changed = {pod.key.path: pod for pod in pods}
+    groups: dict[str, GroupState | None] = {}
+    for path, pod in changed.items():
+        if pod.group is not None and path not in snapshot.pods:
+            state = groups.get(pod.group.path) or snapshot.group_state(pod.group)
+            groups[pod.group.path] = state.with_pod(pod, assumed=False)
+    return replace(snapshot, pods=Patched(snapshot.pods, changed), groups=Patched(snapshot.groups, groups))
+
+
+def with_claims(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapshot:
+    """As if these claims, none of them allocated, existed (or were different)."""
+    return replace(snapshot, claims=Patched(snapshot.claims, dict(claims)))
+
+
+def with_pod_group(snapshot: Snapshot, path: str, group: Obj) -> Snapshot:
+    """As if a PodGroup existed (or were different)."""
+    return replace(snapshot, pod_groups=Patched(snapshot.pod_groups, {path: group}))
+
+
+def without_device_taints(snapshot: Snapshot, drop: Callable[[PoolKey, Device, Taint], bool]) -> Snapshot:
+    """As if some taints were taken off their devices."""
+    changed: dict[str, Pool | None] = {}
+    for key, pool in snapshot.devices.pools.items():
+        slices = [_untainted_slice(item, drop) for item in pool.slices]
+        if any(new is not old for new, old in zip(slices, pool.slices, strict=True)):
+            changed[key] = Pool(pool.key, slices)
+    devices = replace(snapshot.devices, pools=Patched(snapshot.devices.pools, changed))
+    return replace(snapshot, devices=devices)
+
+
+def _untainted_slice(item: Slice, drop: Callable[[PoolKey, Device, Taint], bool]) -> Slice:
+    if not any(device.taints for device in item.devices):
+        return item
+
+    def cleaned(device: Device) -> Device:
+        kept = tuple(taint for taint in device.taints if not drop(item.pool, device, taint))
+        return device if len(kept) == len(device.taints) else replace(device, taints=kept)
+
+    devices = tuple(cleaned(device) for device in item.devices)
+    return item if all(a is b for a, b in zip(devices, item.devices, strict=True)) else replace(item, devices=devices)
+
+
+def with_copies(snapshot: Snapshot, model: str, count: int) -> tuple[Snapshot, list[Obj]]:
+    """As if there were more nodes like one that exists, empty, with devices like its own; and their Node objects."""
+    info = snapshot.nodes[model]
+    nodes: dict[str, NodeInfo | None] = {}
+    pools: dict[str, Pool | None] = {}
+    by_node: dict[str, frozenset[str] | None] = {}
+    manifests: list[Obj] = []
+    for number in range(1, count + 1):
+        name = f"{model}-copy-{number}"
+        manifest = _renamed(info.spec.obj, model, name)
+        manifests.append(manifest)
+        nodes[name] = NodeInfo.empty(name, NodeSpec.of(manifest))
+        copies = [_copied(snapshot.devices.pools[key], model, name) for key in _own_pools(snapshot.devices, model)]
+        pools.update({str(pool.key): pool for pool in copies})
+        by_node[name] = frozenset(str(pool.key) for pool in copies)
+    devices = replace(
+        snapshot.devices,
+        pools=Patched(snapshot.devices.pools, pools),
+        by_node=Patched(snapshot.devices.by_node, by_node),
+    )
+    larger = replace(
+        snapshot,
+        nodes=Patched(snapshot.nodes, nodes),
+        node_names=tuple(sorted((*snapshot.node_names, *nodes))),
+        devices=devices,
+    )
+    return larger, manifests
+
+
+def _own_pools(devices: DeviceSnapshot, node: str) -> list[str]:
+    """Pools that belong to one node altogether: those come with every node of its kind."""
+    keys = devices.by_node.get(node) or frozenset()
+    return [key for key in sorted(keys) if all(s.placement.node_name == node for s in devices.pools[key].slices)]
+
+
+def _copied(pool: Pool, model: str, name: str) -> Pool:
+    key = PoolKey(pool.key.driver, f"{pool.key.pool}-of-{name}")
+    place = Placement(node_name=name)
+    slices = [replace(s, name=f"{s.name}-of-{name}", pool=key, placement=place) for s in pool.slices]
+    return Pool(key, slices)
+
+
+def _renamed(node: Obj, model: str, name: str) -> Obj:
+    meta = node["metadata"]
+    labels = {key: name if value == model else value for key, value in (meta.get("labels") or {}).items()}
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    spec = {k: v for k, v in (node.get("spec") or {}).items() if k == "taints"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+        "status": {"allocatable": allocatable, "capacity": (node.get("status") or {}).get("capacity") or allocatable},
+    }

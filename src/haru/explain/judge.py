@@ -1,0 +1,87 @@
+"""The verdict on work that waits: asked of the cluster as it is, then emptied, then with every obstacle lifted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Decision, Reason
+from haru.engine.groups import Options
+from haru.explain import hypothesis
+from haru.explain.explanation import NodeGroup, Verdict
+from haru.explain.work import Work, refusals
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict, and the scheduler's own answer that it goes back to."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    nodes: tuple[NodeGroup, ...] = ()
+
+
+def judge(snapshot: Snapshot, work: Work, options: Options) -> Judgement:
+    """What is to be expected for work that is not held."""
+    decision = work.decide(snapshot, options)
+    if decision.status == "scheduled":
+        waiting = Reason("Waiting", "a place is free for it: the scheduler takes it in its next attempt")
+        left = [r for m in decision.members if m.status != "scheduled" for r in m.reasons]
+        return Judgement("Starting", (waiting, *distinct(left)))
+    return Judgement(_verdict(snapshot, work, options, decision), why(decision), node_groups(snapshot, work, options))
+
+
+def _verdict(snapshot: Snapshot, work: Work, options: Options, decision: Decision) -> Verdict:
+    if decision.status == "error" and any(r.type == "GaveUp" for r in why(decision)):
+        return "FitsIf"
+    empty = hypothesis.emptied(snapshot, _own(snapshot, work))
+    if work.fits(empty, options):
+        return "FitsLater"
+    return "FitsIf" if work.fits(unobstructed(empty), options) else "NeverFits"
+
+
+def _own(snapshot: Snapshot, work: Work) -> set[str]:
+    """Pods that belong to the work: those that are asked about, and siblings that run already."""
+    own = set(work.paths)
+    if work.group is not None:
+        own |= snapshot.group_state(work.group).all
+    return own
+
+
+def unobstructed(snapshot: Snapshot) -> Snapshot:
+    """As if no node were cordoned and nothing tainted."""
+    in_the_way = [n for n in snapshot.node_names if snapshot.nodes[n].taints or snapshot.nodes[n].spec.unschedulable]
+    open_ = hypothesis.with_nodes(snapshot, lambda n: hypothesis.untainted(hypothesis.uncordoned(n)), in_the_way)
+    return hypothesis.without_device_taints(open_, lambda pool, device, taint: True)
+
+
+def why(decision: Decision) -> tuple[Reason, ...]:
+    """The reasons of a refusal: the group's, and those of members that found no place."""
+    of_members = [r for m in decision.members for r in m.reasons if r.type != "Quorum"]
+    return distinct([*decision.reasons, *of_members])
+
+
+def distinct(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    """The reasons without repetitions."""
+    seen: dict[tuple[str, str], Reason] = {}
+    for reason in reasons:
+        seen.setdefault((reason.type, reason.message), reason)
+    return tuple(seen.values())
+
+
+def node_groups(snapshot: Snapshot, work: Work, options: Options) -> tuple[NodeGroup, ...]:
+    """Nodes by what they say to the first member that finds no place; the largest group first."""
+    found = refusals(snapshot, work, options)
+    if found is None:
+        return ()
+    groups: dict[tuple[str, ...], list[str]] = {}
+    reasons: dict[tuple[str, ...], tuple[Reason, ...]] = {}
+    for name, failures in sorted(found[1].items()):
+        key = tuple(failure.reason.message for failure in failures)
+        groups.setdefault(key, []).append(name)
+        reasons.setdefault(key, tuple(failure.reason for failure in failures))
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(NodeGroup(len(names), tuple(names[:_EXAMPLES]), reasons[key]) for key, names in ordered)

@@ -1,0 +1,72 @@
+"""The unit that a question is about: a pod, or the pods of a group; and the question itself, put to the scheduler.
+
+Answers of the scheduler are kept per snapshot object, because verdict and remedies ask about the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Decision, GroupKey, Obj, Reason
+from haru.engine.groups import Options, decide, pre_enqueue
+from haru.engine.groups.placing import Placer, Refused
+from haru.engine.nodes.failure import Failure
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+
+
+def hypothetical_options(options: Options | None = None) -> Options:
+    """Options for questions whose answers are never carried out: identifiers of shares are placeholders."""
+    return options or Options(new_share_id=lambda: "hypothetical")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Pods to decide together, by path; `group` is their PodGroup's key, if they have one."""
+
+    paths: tuple[str, ...]
+    group: GroupKey | None = None
+
+    def pods(self, snapshot: Snapshot) -> list[PodInfo]:
+        """The pods as they are in a snapshot."""
+        return [snapshot.pods[path] for path in self.paths if path in snapshot.pods]
+
+    def pending(self, snapshot: Snapshot) -> list[PodInfo]:
+        """The pods that wait for a place."""
+        return [p for p in self.pods(snapshot) if not (p.node or p.terminal or p.deleting)]
+
+    def pod_group(self, snapshot: Snapshot) -> Obj | None:
+        """The PodGroup object."""
+        return snapshot.pod_group(self.group) if self.group else None
+
+    def hold(self, snapshot: Snapshot) -> Reason | None:
+        """What keeps the work from being tried at all: what holds every pending pod."""
+        first: Reason | None = None
+        for pod in self.pending(snapshot):
+            reason = pre_enqueue(snapshot, pod.obj)
+            if reason is None:
+                return None
+            first = first or reason
+        return first
+
+    def decide(self, snapshot: Snapshot, options: Options) -> Decision:
+        """What the scheduler would answer."""
+        ready = [p.obj for p in self.pending(snapshot) if pre_enqueue(snapshot, p.obj) is None]
+        return decide(snapshot, ready, group=self.pod_group(snapshot), options=options)
+
+    def fits(self, snapshot: Snapshot, options: Options) -> bool:
+        """Whether the work would be placed: all of a single pod, or a group's quorum."""
+        return self.hold(snapshot) is None and self.decide(snapshot, options).status == "scheduled"
+
+
+def refusals(
+    snapshot: Snapshot, work: Work, options: Options
+) -> tuple[PodInfo, Mapping[str, Sequence[Failure]]] | None:
+    """The first member that finds no place beside the earlier ones, and what each node says to it."""
+    placer = Placer(Overlay(snapshot), work.pod_group(snapshot), options, snapshot.node_names)
+    for pod in work.pending(snapshot):
+        if isinstance(placer.place(pod), Refused):
+            return pod, placer.refusals(pod)
+    return None
