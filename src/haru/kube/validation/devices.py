@@ -96,10 +96,7 @@ def _expression(field: str, expression: str, check: CheckSelector) -> list[Field
         return []
     if problem.kind == "too-complex":
         return [forbidden(field, "too complex, exceeds cost limit")]
-    why = problem.message
-    if not why.startswith("compilation failed"):
-        why = f"compilation failed: {why}"
-    return [invalid(field, expression, why)]
+    return [invalid(field, expression, problem.message)]
 
 
 def device_configuration(field: str, config: Obj, *, stored: bool = False) -> list[FieldError]:

@@ -14,7 +14,7 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SelectorProblem:
-    """Why a CEL device selector is refused; `message` is the compiler's text, with its position block."""
+    """Why a CEL device selector is refused; `message` is the compiler's text as it is (`compilation failed: …`)."""
 
     kind: Literal["invalid", "too-complex"]
     message: str = ""

@@ -1,0 +1,182 @@
+"""Conversion between versions: lossless both ways, and nothing is copied that need not be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kube_cases import Obj, claim, device, kind_of, resource, slice_of
+
+from haru.kube.conversion import convert
+from haru.kube.kinds import Kind, by_kind
+
+
+def kind(api_version: str, name: str) -> Kind:
+    found = by_kind(api_version, name)
+    assert found is not None
+    return found
+
+
+def there_and_back(obj: Obj, api_version: str) -> Obj:
+    own = kind_of(obj)
+    return convert(convert(obj, kind(api_version, own.kind)), own)
+
+
+texts = st.sampled_from(["a", "gpu", "x-1"])
+selectors = st.lists(st.just({"cel": {"expression": "true"}}), max_size=2)
+exact = st.fixed_dictionaries(
+    {"deviceClassName": texts},
+    optional={
+        "selectors": selectors,
+        "allocationMode": st.sampled_from(["ExactCount", "All"]),
+        "count": st.integers(1, 9),
+        "adminAccess": st.booleans(),
+        "tolerations": st.lists(st.just({"operator": "Exists"}), max_size=2),
+        "capacity": st.just({"requests": {"memory": "1Gi"}}),
+    },
+)
+alternatives = st.lists(exact.map(lambda e: {"name": "s", **e}), min_size=1, max_size=3)
+inline_requests = st.one_of(
+    exact.map(lambda e: {"name": "r", **e}), alternatives.map(lambda a: {"name": "r", "firstAvailable": a})
+)
+payloads = st.fixed_dictionaries(
+    {},
+    optional={
+        "attributes": st.dictionaries(texts, st.just({"int": 1}), max_size=2),
+        "capacity": st.just({"memory": {"value": "1Gi"}}),
+        "consumesCounters": st.just([{"counterSet": "s", "counters": {"c": {"value": "1"}}}]),
+        "nodeName": texts,
+        "nodeSelector": st.just({"nodeSelectorTerms": [{}]}),
+        "allNodes": st.just(True),
+        "taints": st.just([{"key": "k", "effect": "None"}]),
+        "bindsToNode": st.booleans(),
+        "bindingConditions": st.just(["ready"]),
+        "bindingFailureConditions": st.just(["failed"]),
+        "allowMultipleAllocations": st.booleans(),
+        "nodeAllocatableResourceMappings": st.just({"cpu": {}}),
+    },
+)
+
+
+@given(st.lists(inline_requests, max_size=4), st.booleans())
+def test_v1beta1_claims_come_back_as_they_were(requests: list[Obj], templated: bool) -> None:
+    spec: Obj = {"devices": {"requests": requests}} if requests else {}
+    obj = resource("ResourceClaim", spec, "v1beta1")
+    if templated:
+        obj = resource("ResourceClaimTemplate", {"spec": spec}, "v1beta1")
+    assert there_and_back(obj, "resource.k8s.io/v1") == obj
+    other_way = convert(obj, kind("resource.k8s.io/v1", obj["kind"]))
+    assert there_and_back(other_way, "resource.k8s.io/v1beta1") == other_way
+    assert there_and_back(other_way, "resource.k8s.io/v1beta2") == other_way
+
+
+@given(st.lists(payloads, max_size=4), st.booleans())
+def test_v1beta1_slices_come_back_as_they_were(basics: list[Obj], counters: bool) -> None:
+    spec: Obj = {"driver": "d", "pool": {"name": "p"}, "nodeName": "n"}
+    if counters:
+        spec["sharedCounters"] = [{"name": "s", "counters": {"c": {"value": "1"}}}]
+    else:
+        spec["devices"] = [{"name": f"d{i}", "basic": basic} for i, basic in enumerate(basics)]
+    obj = resource("ResourceSlice", spec, "v1beta1")
+    assert there_and_back(obj, "resource.k8s.io/v1") == obj
+
+
+def test_zero_values_of_v1beta1_are_nothing_in_v1() -> None:
+    old = resource("ResourceSlice", {"nodeName": "", "allNodes": False, "devices": [{"name": "a"}]}, "v1beta1")
+    assert convert(old, kind("resource.k8s.io/v1", "ResourceSlice"))["spec"] == {"devices": [{"name": "a"}]}
+    request: Obj = {"name": "r", "deviceClassName": "", "count": 0, "firstAvailable": [{"name": "s"}]}
+    old = resource("ResourceClaim", {"devices": {"requests": [request]}}, "v1beta1")
+    new = convert(old, kind("resource.k8s.io/v1", "ResourceClaim"))
+    assert new["spec"]["devices"]["requests"] == [{"name": "r", "firstAvailable": [{"name": "s"}]}]
+
+
+def test_both_kinds_of_request_at_once_survive_for_validation_to_refuse() -> None:
+    request = {"name": "r", "deviceClassName": "c", "firstAvailable": [{"name": "s"}]}
+    old = resource("ResourceClaim", {"devices": {"requests": [request]}}, "v1beta1")
+    new = convert(old, kind("resource.k8s.io/v1", "ResourceClaim"))["spec"]["devices"]["requests"][0]
+    assert new == {"name": "r", "exactly": {"deviceClassName": "c"}, "firstAvailable": [{"name": "s"}]}
+
+
+def test_untouched_parts_are_shared() -> None:
+    obj = slice_of(device())
+    beta = convert(obj, kind("resource.k8s.io/v1beta1", "ResourceSlice"))
+    assert beta["metadata"] is obj["metadata"]
+    assert beta["spec"]["devices"][0]["basic"]["attributes"] is obj["spec"]["devices"][0]["attributes"]
+    assert convert(obj, kind_of(obj)) is obj
+    newer = convert(claim(), kind("resource.k8s.io/v1beta2", "ResourceClaim"))
+    assert newer == {**claim(), "apiVersion": "resource.k8s.io/v1beta2"}
+
+
+def test_taint_rules_differ_in_nothing_but_their_version() -> None:
+    rule = resource("DeviceTaintRule", {"taint": {"key": "k", "effect": "None"}}, "v1alpha3")
+    moved = convert(rule, kind("resource.k8s.io/v1beta2", "DeviceTaintRule"))
+    assert moved == {**rule, "apiVersion": "resource.k8s.io/v1beta2"}
+
+
+def test_events_have_two_names_for_the_same_things() -> None:
+    core = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Pod", "name": "p"},
+        "reason": "Scheduled",
+        "message": "hello",
+        "source": {"component": "haru"},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 3,
+        "reportingComponent": "haru",
+        "reportingInstance": "haru-1",
+        "type": "Normal",
+    }
+    event = convert(core, kind("events.k8s.io/v1", "Event"))
+    assert event["regarding"] == core["involvedObject"]
+    assert event["note"] == "hello"
+    assert event["deprecatedCount"] == 3
+    assert event["reportingController"] == "haru"
+    assert convert(event, kind("v1", "Event")) == core
+
+
+def autoscaler(metrics: list[Obj], **more: Any) -> Obj:
+    target = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "annotations": {"own": "1"}},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 5, "metrics": metrics, **more},
+    }
+
+
+def cpu(value: int) -> Obj:
+    target = {"type": "Utilization", "averageUtilization": value}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+METRICS: list[Obj] = [
+    {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
+    {"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": "1k"}}},
+    {
+        "type": "Object",
+        "object": {
+            "metric": {"name": "hits", "selector": {"matchLabels": {"a": "b"}}},
+            "describedObject": {"kind": "Service", "name": "web"},
+            "target": {"type": "Value", "value": "100"},
+        },
+    },
+    {"type": "External", "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "30"}}},
+]
+
+
+@pytest.mark.parametrize("metrics", [[], [cpu(50)], METRICS, [*METRICS, cpu(70)]])
+def test_autoscalers_carry_through_v1_what_v1_has_no_field_for(metrics: list[Obj]) -> None:
+    new = autoscaler(metrics, behavior={"scaleDown": {"selectPolicy": "Disabled"}})
+    if not metrics:
+        del new["spec"]["metrics"]
+    old = convert(new, kind("autoscaling/v1", "HorizontalPodAutoscaler"))
+    assert "metrics" not in old["spec"]
+    assert old["spec"].get("targetCPUUtilizationPercentage") == next(
+        (m["resource"]["target"]["averageUtilization"] for m in metrics if m == cpu(50) or m == cpu(70)), None
+    )
+    assert convert(old, kind("autoscaling/v2", "HorizontalPodAutoscaler")) == new

@@ -1,0 +1,159 @@
+"""What happens to an object between decoding and validation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kube_cases import ALL, NOW, Obj, claim, controller, device, group, kind_of, pod, put, resource, slice_of
+
+from haru.kube.strategy import (
+    has_generation,
+    prepare_for_create,
+    prepare_for_status_update,
+    prepare_for_update,
+    qos_class,
+    spec_changed,
+)
+
+LATER = "2026-03-02T00:00:00Z"
+RESULT = {"request": "gpu", "driver": "d", "pool": "p", "device": "a"}
+
+
+def created(obj: Obj) -> Obj:
+    return prepare_for_create(obj, kind_of(obj), ALL, NOW)
+
+
+def test_a_pod_starts_pending_whatever_its_author_says() -> None:
+    made = created({**pod(), "status": {"phase": "Running"}})
+    assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+
+
+def test_a_gated_pod_says_why_it_is_not_scheduled() -> None:
+    (condition,) = created(pod(schedulingGates=[{"name": "a/b"}]))["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "SchedulingGated")
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ([{}], "BestEffort"),
+        ([{"limits": {"example.com/gpu": 1}}], "BestEffort"),
+        ([{"requests": {"cpu": "1"}}], "Burstable"),
+        ([{"limits": {"cpu": "1", "memory": "1Gi"}}], "Guaranteed"),
+        ([{"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}}], "Guaranteed"),
+        ([{"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}}], "Burstable"),
+        ([{"limits": {"cpu": "1", "memory": "1Gi"}}, {}], "Burstable"),
+        ([{"requests": {"cpu": "0"}}], "BestEffort"),
+    ],
+)
+def test_quality_of_service(resources: list[Obj], expected: str) -> None:
+    spec = {"containers": [{"name": f"c{i}", "resources": one} for i, one in enumerate(resources)]}
+    assert qos_class(spec) == expected
+
+
+def test_pod_level_resources_decide_alone() -> None:
+    level = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}
+    assert qos_class({"containers": [{"name": "c"}], "resources": level}) == "Guaranteed"
+
+
+@pytest.mark.parametrize("obj", [claim(), group(), controller("Deployment"), controller("Job")])
+def test_status_is_dropped_on_create(obj: Obj) -> None:
+    assert "status" not in created({**obj, "status": {"replicas": 3}})
+
+
+def test_a_node_registers_with_its_status() -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"}}}
+    assert created(node) == node
+
+
+def test_a_namespace_gets_the_finalizer_that_empties_it() -> None:
+    made = created({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+    assert made["spec"] == {"finalizers": ["kubernetes"]}
+    assert made["status"] == {"phase": "Active"}
+    update = prepare_for_update({**made, "spec": {}}, made, kind_of(made), ALL)
+    assert update["spec"] == {"finalizers": ["kubernetes"]}
+
+
+def test_a_job_is_tied_to_its_pods_by_its_uid() -> None:
+    job = controller("Job")
+    del job["spec"]["manualSelector"], job["spec"]["selector"]
+    job["metadata"]["uid"] = "u-1"
+    made = created(job)
+    assert made["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u-1"}}
+    assert made["spec"]["template"]["metadata"]["labels"] == {
+        "app": "trainer",
+        "batch.kubernetes.io/controller-uid": "u-1",
+        "batch.kubernetes.io/job-name": "trainer",
+        "controller-uid": "u-1",
+        "job-name": "trainer",
+    }
+    assert job["spec"]["template"]["metadata"]["labels"] == {"app": "trainer"}
+    assert created(controller("Job"))["spec"] == controller("Job")["spec"]
+
+
+def test_the_main_resource_keeps_the_stored_status_and_status_the_stored_spec() -> None:
+    old = {**claim(), "status": {"allocation": {}}}
+    new = put({**claim(), "status": {}}, "metadata.labels", {"a": "b"})
+    updated = prepare_for_update(new, old, kind_of(old), ALL)
+    assert updated["status"] == old["status"]
+    assert updated["metadata"]["labels"] == {"a": "b"}
+    written = put(put({**claim(), "status": {"reservedFor": []}}, "spec.devices", {}), "metadata.finalizers", ["x/y"])
+    status = prepare_for_status_update(written, old, kind_of(old), ALL)
+    assert status == {**old, "status": {"reservedFor": []}}
+
+
+def test_labels_travel_with_a_status_write_where_they_always_did() -> None:
+    node: Obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"podCIDR": "x"}}
+    written = put({**node, "spec": {}, "status": {"phase": "x"}}, "metadata.labels", {"a": "b"})
+    made = prepare_for_status_update(written, node, kind_of(node), ALL)
+    assert made["metadata"]["labels"] == {"a": "b"}
+    assert made["spec"] == {"podCIDR": "x"}
+
+
+def test_statuses_of_deallocated_devices_go_with_the_allocation() -> None:
+    other = {**RESULT, "device": "b"}
+    devices = [{"driver": "d", "pool": "p", "device": name} for name in ("a", "b")]
+    old = {**claim(), "status": {"allocation": {"devices": {"results": [RESULT, other]}}, "devices": devices}}
+    cleared = prepare_for_status_update({**claim(), "status": {"devices": devices}}, old, kind_of(old), ALL)
+    assert cleared["status"] == {}
+    kept = {**claim(), "status": {**old["status"], "devices": devices}}
+    assert prepare_for_status_update(kept, old, kind_of(old), ALL)["status"] == old["status"]
+    unknown = [{"driver": "d", "pool": "p", "device": "never"}]
+    stays = prepare_for_status_update({**claim(), "status": {"devices": unknown}}, old, kind_of(old), ALL)
+    assert stays["status"]["devices"] == unknown
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, NOW),
+        ({"value": "x"}, NOW),
+        ({"effect": "NoSchedule"}, LATER),
+        ({"effect": "NoSchedule", "timeAdded": None}, LATER),
+        ({"effect": "NoSchedule", "timeAdded": "2020-01-01T00:00:00Z"}, "2020-01-01T00:00:00Z"),
+    ],
+)
+def test_a_rule_with_another_effect_starts_anew(changes: Obj, expected: str) -> None:
+    taint: Obj = {"key": "k", "effect": "NoExecute", "timeAdded": NOW}
+    old = resource("DeviceTaintRule", {"taint": taint}, "v1beta2")
+    new = resource("DeviceTaintRule", {"taint": {**taint, **changes}}, "v1beta2")
+    made = prepare_for_update(new, old, kind_of(old), ALL, LATER)
+    assert made["spec"]["taint"]["timeAdded"] == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "changed"),
+    [
+        ("metadata.labels", {"a": "b"}, False),
+        ("status", {"x": 1}, False),
+        ("spec.sharedCounters", [], False),
+        ("spec.devices.0.name", "other", True),
+        ("spec.pool.generation", 2, True),
+    ],
+)
+def test_generations_count_changes_of_the_spec(path: str, value: Any, changed: bool) -> None:
+    old = slice_of(device())
+    assert spec_changed(put(old, path, value), old, kind_of(old)) is changed
+    assert has_generation(kind_of(old))
+    assert not has_generation(kind_of(claim()))
