@@ -91,7 +91,7 @@ def test_of_several_files_the_first_that_says_something_wins(tmp_path: Path):
         (config(cluster="server: https://x\n    certificate-authority-data: '?'"), None, "not valid base64"),
         (config(cluster="server: https://x\n    certificate-authority: nope"), None, "nope: No such file"),
         (config(user="token: [a]"), None, r"user.token: a text is needed"),
-        ("- a", None, "a mapping is needed at the top"),
+        ("- a", None, "config: .*is a list, not an object"),
         ("a: [", None, "config"),
     ],
 )

@@ -84,8 +84,6 @@ class _Merged:
 
     def add(self, text: str, path: Path) -> None:
         document = yaml.load(text)
-        if not isinstance(document, dict):
-            raise KubeconfigError(f"{path}: not a kubeconfig: a mapping is needed at the top")
         self.current_context = self.current_context or str(document.get("current-context") or "")
         for section, key in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
             for item in document.get(section) or ():
