@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from haru.engine.decision import Obj
 
 
@@ -23,3 +25,16 @@ def patch(api_version: str, kind: str, name: str, body: Obj, namespace: str = ""
 def create(obj: Obj) -> Obj:
     """The object is to be created."""
     return {"action": "create", "object": obj}
+
+
+def replacement(obj: Obj, spec: Obj) -> tuple[Obj, ...]:
+    """An object whose spec may not be changed is deleted and made anew."""
+    meta = {key: obj["metadata"][key] for key in ("namespace", "name") if key in obj["metadata"]}
+    fresh = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta, "spec": spec}
+    gone = delete(obj["apiVersion"], obj["kind"], meta["name"], meta.get("namespace", ""))
+    return gone, create(fresh)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Up to four names, then how many more there are."""
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

@@ -5,49 +5,57 @@ Nodes with equal devices have equal funnels, so each kind of node is asked once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import Reason
-from haru.engine.devices import AllocationError, NodeFunnel, NodeView, decode_claims, explain_requests
+from haru.engine.decision import Obj, Reason
+from haru.engine.devices import AllocationError, Claim, NodeFunnel, NodeView, explain_requests
 from haru.engine.groups import Options
-from haru.engine.groups.claims import resolve_claims
+from haru.engine.groups.board import decoded_claims
+from haru.engine.groups.demand import demand_of
 from haru.engine.groups.signature import DeviceLens
-from haru.engine.pods import PodInfo
+from haru.engine.overlay import Overlay
 from haru.explain.explanation import Funnel
-from haru.explain.work import Work
+from haru.explain.hypothesis import consumers
+from haru.explain.work import Refusal
 
 
-def funnels(
-    snapshot: Snapshot, work: Work, pod: PodInfo, nodes: Sequence[str], options: Options
-) -> tuple[tuple[Funnel, ...], tuple[Reason, ...]]:
-    """The funnels of a pod's claims on the best of some nodes, and why that node refuses them."""
-    uses = resolve_claims(snapshot, pod, work.pod_group(snapshot), workload_claims=options.workload_claims)
-    if not isinstance(uses, tuple):
+def funnels(refusal: Refusal, group: Obj | None, options: Options) -> tuple[tuple[Funnel, ...], tuple[Reason, ...]]:
+    """The funnels of a refused pod's claims on the best node that lacks devices, and why that node refuses them."""
+    overlay = refusal.overlay
+    nodes = [
+        name
+        for name in sorted(refusal.answers)
+        if any(failure.reason.type == "DevicesUnavailable" for failure in refusal.answers[name])
+    ]
+    demand = demand_of(overlay, refusal.pod, group, options)
+    if not nodes or isinstance(demand, Reason):
         return (), ()
-    wanted = [use.claim for use in uses if use.allocation is None]
-    if not wanted:
+    best = _best(overlay, decoded_claims(overlay, options, demand.pending), nodes, options)
+    if best is None:
         return (), ()
-    claims = decode_claims(wanted, snapshot.devices.classes, options.features)
+    reasons = tuple(Reason(r.type, r.message, _with_users(overlay.snapshot, r.data)) for r in best.refusals)
+    return tuple(Funnel(best.node, request) for request in best.requests), reasons
+
+
+def _best(overlay: Overlay, claims: Sequence[Claim], nodes: Sequence[str], options: Options) -> NodeFunnel | None:
     lens = DeviceLens(claims, options.features)
+    devices, allocated = overlay.snapshot.devices, overlay.allocated
     best: NodeFunnel | None = None
     asked: set[object] = set()
     for name in nodes:
-        view = NodeView(name, snapshot.nodes[name].labels)
+        view = NodeView(name, overlay.node(name).labels)
         try:
-            signature = lens.signature(snapshot.devices, snapshot.allocated, view)
+            signature = lens.signature(devices, allocated, view)
             if signature in asked:
                 continue
             asked.add(signature)
-            funnel = explain_requests(snapshot.devices, snapshot.allocated, view, claims, options.features)
+            funnel = explain_requests(devices, allocated, view, claims, options.features)
         except AllocationError:
             continue
         if best is None or _closeness(funnel) > _closeness(best):
             best = funnel
-    if best is None:
-        return (), ()
-    reasons = tuple(Reason(r.type, r.message, _with_holders(snapshot, dict(r.data))) for r in best.refusals)
-    return tuple(Funnel(best.node, request) for request in best.requests), reasons
+    return best
 
 
 def _closeness(funnel: NodeFunnel) -> tuple[int, int, int]:
@@ -56,16 +64,11 @@ def _closeness(funnel: NodeFunnel) -> tuple[int, int, int]:
     return served, sum(request.stages[-1].left for request in funnel.requests if request.stages), passed
 
 
-def _with_holders(snapshot: Snapshot, data: dict[str, object]) -> dict[str, object]:
+def _with_users(snapshot: Snapshot, data: Mapping[str, object]) -> Mapping[str, object]:
     """Claims that hold devices, with the pods that use them."""
     holders = data.get("holders")
     if not isinstance(holders, dict) or not holders:
         return data
-    from haru.explain.hypothesis import consumers
-
-    used_by = {
-        path: [pod.key.path for pod in consumers(snapshot, snapshot.claims[path])]
-        for path in holders
-        if path in snapshot.claims
-    }
+    known = [path for path in holders if path in snapshot.claims]
+    used_by = {path: [pod.key.path for pod in consumers(snapshot, snapshot.claims[path])] for path in known}
     return {**data, "usedBy": used_by}

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import GroupKey, Obj, Reason
+from haru.engine.decision import Obj, Reason
 from haru.engine.groups import Options
-from haru.engine.groups.quorum import min_count
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
-from haru.explain.changes import create, delete, patch
+from haru.explain.changes import create, patch, replacement
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.judge import judge
 from haru.explain.work import Work
@@ -29,7 +28,7 @@ def held(snapshot: Snapshot, work: Work, hold: Reason, options: Options) -> Answ
     supply = _SUPPLIES.get(hold.type)
     supplied = supply(snapshot, work, hold) if supply is not None else None
     if supplied is None:
-        return "FitsIf", (hold,), ()
+        return "FitsIf", (hold,), _unproven(hold)
     then, released, remedy, by_itself = supplied
     verdict, reasons = _afterwards(then, released, options)
     if remedy is not None:
@@ -37,6 +36,16 @@ def held(snapshot: Snapshot, work: Work, hold: Reason, options: Options) -> Answ
     if verdict != "NeverFits":
         verdict = "FitsLater" if by_itself else "FitsIf"
     return verdict, (hold, *reasons), (remedy,) if remedy is not None else ()
+
+
+def _unproven(hold: Reason) -> tuple[Remedy, ...]:
+    """What has to come from its author, so that nothing can be tried."""
+    if hold.type == "ClaimMissing":
+        return (Remedy("CreateClaim", f"create ResourceClaim {hold.data['claim']}", (), 1, False),)
+    if hold.type == "ClaimNotCreated" and hold.data.get("template"):
+        text = f"create ResourceClaimTemplate {hold.data['template']}"
+        return (Remedy("CreateClaimTemplate", text, (), 1, False),)
+    return ()
 
 
 Supplied = tuple[Snapshot, Work, Remedy | None, bool]
@@ -87,7 +96,8 @@ def _with_members(snapshot: Snapshot, work: Work, hold: Reason) -> Supplied | No
     missing = int(hold.data["minCount"]) - int(hold.data["members"])
     larger, added = _copies(snapshot, pods[-1], missing)
     text = f"create {missing} more {'pod' if missing == 1 else 'pods'} of PodGroup {work.group.path}"
-    remedy = Remedy("AddMembers", text, (), missing, False)
+    made = tuple(create(_manifest(larger.pods[path])) for path in added)
+    remedy = Remedy("AddMembers", text, made, missing, False)
     return larger, Work((*work.paths, *added), work.group), remedy, False
 
 
@@ -111,6 +121,12 @@ def _copies(snapshot: Snapshot, model: PodInfo, count: int) -> tuple[Snapshot, l
         pods.append(PodInfo.of({**model.obj, "metadata": meta, "status": status}))
     larger = hypothesis.with_claims(hypothesis.with_pods(snapshot, pods), claims)
     return larger, [pod.key.path for pod in pods]
+
+
+def _manifest(pod: PodInfo) -> Obj:
+    """A pod as one would write it; claims are made from its templates again."""
+    meta = {key: value for key, value in pod.obj["metadata"].items() if key in ("namespace", "name", "labels")}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod.obj.get("spec") or {}}
 
 
 def _owner(claim: Obj) -> str | None:
@@ -165,13 +181,14 @@ _SUPPLIES: dict[str, Callable[[Snapshot, Work, Reason], Supplied | None]] = {
 }
 
 
-def smaller_gang(snapshot: Snapshot, key: GroupKey) -> Remedy | None:
+def smaller_gang(snapshot: Snapshot, work: Work, options: Options) -> Remedy | None:
     """The other way out for a gang that lacks members: to need no more than there are."""
-    group, living = snapshot.pod_group(key), len(snapshot.group_state(key).all)
-    if group is None or not living or (min_count(group) or 0) <= living:
+    if work.group is None:
+        return None
+    group, living = work.pod_group(snapshot), len(snapshot.group_state(work.group).all)
+    if group is None or not living:
         return None
     spec = {**group["spec"], "schedulingPolicy": {"gang": {"minCount": living}}}
-    meta = {"namespace": key.namespace, "name": key.name}
-    fresh = {"apiVersion": group["apiVersion"], "kind": "PodGroup", "metadata": meta, "spec": spec}
-    changes = (delete(group["apiVersion"], "PodGroup", key.name, key.namespace), create(fresh))
-    return Remedy("LowerMinCount", f"let the gang start with {living} members", changes, 5, False)
+    fits = work.fits(hypothesis.with_pod_group(snapshot, work.group.path, {**group, "spec": spec}), options)
+    text = f"let the gang start with {living} {'member' if living == 1 else 'members'}"
+    return Remedy("LowerMinCount", text, replacement(group, spec), 5, fits)

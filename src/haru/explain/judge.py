@@ -10,9 +10,24 @@ from haru.engine.decision import Decision, Reason
 from haru.engine.groups import Options
 from haru.explain import hypothesis
 from haru.explain.explanation import NodeGroup, Verdict
-from haru.explain.work import Work, refusals
+from haru.explain.work import Refusal, Work, first_refusal
 
 _EXAMPLES = 3
+# Causes whose end can be foreseen without asking the scheduler.
+_BY_THEMSELVES = frozenset({"ClaimInFlight", "BindingConditions"})
+_BY_SOMEBODY = frozenset(
+    {
+        "GaveUp",
+        "SchedulerNameMismatch",
+        "ClaimMissing",
+        "ClaimDeleting",
+        "ClaimForeign",
+        "ClaimReservedFull",
+        "DeviceClassMissing",
+        "VolumeMissing",
+        "VolumeUnbound",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +37,7 @@ class Judgement:
     verdict: Verdict
     reasons: tuple[Reason, ...]
     nodes: tuple[NodeGroup, ...] = ()
+    refusal: Refusal | None = None
 
 
 def judge(snapshot: Snapshot, work: Work, options: Options) -> Judgement:
@@ -31,11 +47,16 @@ def judge(snapshot: Snapshot, work: Work, options: Options) -> Judgement:
         waiting = Reason("Waiting", "a place is free for it: the scheduler takes it in its next attempt")
         left = [r for m in decision.members if m.status != "scheduled" for r in m.reasons]
         return Judgement("Starting", (waiting, *distinct(left)))
-    return Judgement(_verdict(snapshot, work, options, decision), why(decision), node_groups(snapshot, work, options))
+    refusal = first_refusal(snapshot, work, options)
+    groups = node_groups(refusal) if refusal is not None else ()
+    return Judgement(_verdict(snapshot, work, options, decision), why(decision), groups, refusal)
 
 
 def _verdict(snapshot: Snapshot, work: Work, options: Options, decision: Decision) -> Verdict:
-    if decision.status == "error" and any(r.type == "GaveUp" for r in why(decision)):
+    causes = {reason.type for reason in why(decision)}
+    if causes & _BY_THEMSELVES:
+        return "FitsLater"
+    if causes & _BY_SOMEBODY:
         return "FitsIf"
     empty = hypothesis.emptied(snapshot, _own(snapshot, work))
     if work.fits(empty, options):
@@ -61,7 +82,15 @@ def unobstructed(snapshot: Snapshot) -> Snapshot:
 def why(decision: Decision) -> tuple[Reason, ...]:
     """The reasons of a refusal: the group's, and those of members that found no place."""
     of_members = [r for m in decision.members for r in m.reasons if r.type != "Quorum"]
-    return distinct([*decision.reasons, *of_members])
+    return distinct([*(_counted(reason) for reason in decision.reasons), *of_members])
+
+
+def _counted(reason: Reason) -> Reason:
+    """The quorum's reason in numbers: its text in conditions is fixed, and says none."""
+    if reason.type != "Quorum":
+        return reason
+    text = f"{reason.data['fit']} of the {reason.data['needed']} members that it needs have a place at once"
+    return Reason("Quorum", text, reason.data)
 
 
 def distinct(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
@@ -72,14 +101,11 @@ def distinct(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     return tuple(seen.values())
 
 
-def node_groups(snapshot: Snapshot, work: Work, options: Options) -> tuple[NodeGroup, ...]:
+def node_groups(refusal: Refusal) -> tuple[NodeGroup, ...]:
     """Nodes by what they say to the first member that finds no place; the largest group first."""
-    found = refusals(snapshot, work, options)
-    if found is None:
-        return ()
     groups: dict[tuple[str, ...], list[str]] = {}
     reasons: dict[tuple[str, ...], tuple[Reason, ...]] = {}
-    for name, failures in sorted(found[1].items()):
+    for name, failures in sorted(refusal.answers.items()):
         key = tuple(failure.reason.message for failure in failures)
         groups.setdefault(key, []).append(name)
         reasons.setdefault(key, tuple(failure.reason for failure in failures))

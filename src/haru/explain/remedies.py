@@ -6,7 +6,7 @@ work to end; then more nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
@@ -15,20 +15,25 @@ from haru.engine.groups import Options
 from haru.engine.groups.claims import resolve_claims
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
-from haru.explain.changes import create, delete, patch
+from haru.explain.changes import create, delete, listed, patch, replacement
+from haru.explain.combined import combined
 from haru.explain.explanation import Remedy
 from haru.explain.holders import smallest_eviction
+from haru.explain.taints import repelling_taints
 from haru.explain.work import Work
 
 MOST = 5
 _MAX_COPIES = 64
+_MAX_KINDS = 16
 
 
 def remedies(snapshot: Snapshot, work: Work, options: Options) -> tuple[Remedy, ...]:
     """Confirmed remedies for work that the scheduler refuses, the cheapest first."""
     found: list[Remedy] = []
-    for kind in (_uncordon, _untaint_nodes, _device_taints, _smaller_request, _lower_min_count, _evict, _add_nodes):
+    for kind in _KINDS:
         found.extend(kind(snapshot, work, options))
+    if not any(remedy.kind in _OF_THE_CLUSTER for remedy in found):
+        found.extend(combined(snapshot, work, options))
     return tuple(sorted(found, key=lambda r: (r.cost, r.kind))[:MOST])
 
 
@@ -41,7 +46,7 @@ def _uncordon(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Reme
     names = smallest(cordoned, fits)
     if names:
         changes = tuple(patch("v1", "Node", name, {"spec": {"unschedulable": None}}) for name in names)
-        yield Remedy("Uncordon", f"uncordon {_listed(names)}", changes, len(names), True)
+        yield Remedy("Uncordon", f"uncordon {listed(names)}", changes, len(names), True)
 
 
 def _untaint_nodes(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
@@ -60,8 +65,8 @@ def _untaint_nodes(snapshot: Snapshot, work: Work, options: Options) -> Iterator
         taints += [u for t in on_node if hypothesis.repels(t) and (u := _untimed(t)) not in taints]
         kept = [t for t in on_node if not hypothesis.repels(t)]
         removal.append(patch("v1", "Node", name, {"spec": {"taints": kept}}))
-    texts = _listed([f"{t['key']}={t.get('value') or ''}:{t['effect']}" for t in taints])
-    yield Remedy("Untaint", f"remove {texts} from {_listed(names)}", tuple(removal), 2 * len(names), True)
+    texts = listed([f"{t['key']}={t.get('value') or ''}:{t['effect']}" for t in taints])
+    yield Remedy("Untaint", f"remove {texts} from {listed(names)}", tuple(removal), 2 * len(names), True)
     tolerated = _with_tolerations(work.pending(snapshot), [_toleration(t) for t in taints])
     if work.fits(hypothesis.with_pods(snapshot, tolerated), options):
         changes = tuple(
@@ -83,32 +88,38 @@ def _toleration(taint: Obj) -> Obj:
     return {"key": taint["key"], "operator": "Equal", "value": taint.get("value") or "", "effect": taint["effect"]}
 
 
+def _label_nodes(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
+    """Labels that the pods' nodeSelector asks for, on nodes that lack them."""
+    wanted: dict[str, str] = {}
+    for pod in work.pending(snapshot):
+        wanted.update(pod.spec.get("nodeSelector") or {})
+
+    def labelled(node: Obj) -> Obj:
+        meta = node["metadata"]
+        return {**node, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **wanted}}}
+
+    def fits(names: Sequence[str]) -> bool:
+        return work.fits(hypothesis.with_nodes(snapshot, labelled, names), options)
+
+    lacking = [n for n in snapshot.node_names if wanted.items() - snapshot.nodes[n].labels.items()] if wanted else []
+    names = smallest(lacking, fits)
+    if names:
+        changes = tuple(patch("v1", "Node", name, {"metadata": {"labels": wanted}}) for name in names)
+        texts = listed([f"{key}={value}" for key, value in sorted(wanted.items())])
+        yield Remedy("LabelNodes", f"label {listed(names)} with {texts}", changes, 6 + len(names), True)
+
+
 def _device_taints(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
     """Taints on devices: tolerate them in the requests; or delete the rule that made them."""
     if work.fits(hypothesis.without_device_taints(snapshot, lambda p, d, t: True), options):
         wanted = smallest(
-            _repelling(snapshot),
+            list(repelling_taints(snapshot)),
             lambda some: work.fits(hypothesis.without_device_taints(snapshot, lambda p, d, t: str(t) in some), options),
         )
-        taints = [t for t in _taints(snapshot) if str(t) in wanted]
+        taints = [taint for text, taint in repelling_taints(snapshot).items() if text in wanted]
         yield from _tolerate_devices(snapshot, work, options, taints)
     for name, rule in sorted(snapshot.objects("DeviceTaintRule").items()):
         yield from _delete_rule(snapshot, work, options, name, rule)
-
-
-def _taints(snapshot: Snapshot) -> list[Taint]:
-    found: dict[str, Taint] = {}
-    for pool in snapshot.devices.pools.values():
-        for item in pool.slices:
-            for device in item.devices:
-                for taint in device.taints:
-                    if taint.repels:
-                        found.setdefault(str(taint), taint)
-    return [found[key] for key in sorted(found)]
-
-
-def _repelling(snapshot: Snapshot) -> list[str]:
-    return [str(taint) for taint in _taints(snapshot)]
 
 
 def _tolerate_devices(snapshot: Snapshot, work: Work, options: Options, taints: Sequence[Taint]) -> Iterator[Remedy]:
@@ -119,8 +130,8 @@ def _tolerate_devices(snapshot: Snapshot, work: Work, options: Options, taints: 
 
     changed = changed_claims(snapshot, work, tolerant)
     if changed and work.fits(hypothesis.with_claims(snapshot, changed), options):
-        text = f"tolerate device taint {_listed([str(t) for t in taints])} in the requests"
-        yield Remedy("TolerateDevices", text, claim_changes(snapshot, changed), 1 + len(more), True)
+        text = f"tolerate device taint {listed([str(t) for t in taints])} in the requests"
+        yield Remedy("TolerateDevices", text, claim_changes(changed), 1 + len(more), True)
 
 
 def _delete_rule(snapshot: Snapshot, work: Work, options: Options, name: str, rule: Obj) -> Iterator[Remedy]:
@@ -171,15 +182,9 @@ def _with_requests(claim: Obj, change: Callable[[Obj], Obj]) -> Obj:
     return {**claim, "spec": {**claim["spec"], "devices": {**devices, "requests": requests}}}
 
 
-def claim_changes(snapshot: Snapshot, changed: dict[str, Obj]) -> tuple[Obj, ...]:
+def claim_changes(changed: Mapping[str, Obj]) -> tuple[Obj, ...]:
     """A claim's spec never changes: the claim is deleted and made anew."""
-    found: list[Obj] = []
-    for path, claim in sorted(changed.items()):
-        meta = {"namespace": path.partition("/")[0], "name": claim["metadata"]["name"]}
-        fresh = {"apiVersion": claim["apiVersion"], "kind": "ResourceClaim", "metadata": meta, "spec": claim["spec"]}
-        found.append(delete(claim["apiVersion"], "ResourceClaim", meta["name"], meta["namespace"]))
-        found.append(create(fresh))
-    return tuple(found)
+    return tuple(step for _, claim in sorted(changed.items()) for step in replacement(claim, claim["spec"]))
 
 
 def _smaller_request(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
@@ -202,7 +207,7 @@ def _smaller_request(snapshot: Snapshot, work: Work, options: Options) -> Iterat
             high = middle
     if low:
         text = f"ask for {low} devices instead of {most}"
-        yield Remedy("LowerCount", text, claim_changes(snapshot, changed(low)), 4, True)
+        yield Remedy("LowerCount", text, claim_changes(changed(low)), 4, True)
 
 
 def _asks(snapshot: Snapshot, work: Work) -> Iterator[Obj]:
@@ -225,10 +230,8 @@ def _lower_min_count(snapshot: Snapshot, work: Work, options: Options) -> Iterat
         spec = {**group["spec"], "schedulingPolicy": {"gang": {**gang, "minCount": count}}}
         smaller = {**group, "spec": spec}
         if work.fits(hypothesis.with_pod_group(snapshot, work.group.path, smaller), options):
-            meta = {"namespace": work.group.namespace, "name": work.group.name}
-            fresh = {"apiVersion": group["apiVersion"], "kind": "PodGroup", "metadata": meta, "spec": spec}
-            changes = (delete(group["apiVersion"], "PodGroup", meta["name"], meta["namespace"]), create(fresh))
-            yield Remedy("LowerMinCount", f"let the gang start with {count} members", changes, 5, True)
+            text = f"let the gang start with {count} {'member' if count == 1 else 'members'}"
+            yield Remedy("LowerMinCount", text, replacement(group, spec), 5, True)
             return
 
 
@@ -237,7 +240,7 @@ def _evict(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]
     if units:
         pods = [pod for unit in units for pod in unit.pods]
         changes = tuple(delete("v1", "Pod", p.key.name, p.key.namespace) for p in pods)
-        text = f"end {_listed([unit.name for unit in units])} ({len(pods)} pods)"
+        text = f"end {listed([unit.name for unit in units])}" + (f" ({len(pods)} pods)" if len(pods) > 1 else "")
         yield Remedy("Evict", text, changes, 10 + len(pods), True)
 
 
@@ -279,7 +282,7 @@ def _kinds(snapshot: Snapshot) -> list[str]:
         pools = sorted(snapshot.devices.by_node.get(name) or ())
         devices = tuple(len(s.devices) for pool in pools for s in snapshot.devices.pools[pool].slices)
         kinds.setdefault((info.spec.kind, labels, devices), name)
-    return list(kinds.values())
+    return list(kinds.values())[:_MAX_KINDS]
 
 
 def smallest(items: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> list[str]:
@@ -301,5 +304,16 @@ def smallest(items: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> lis
         step //= 2
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+_KINDS: tuple[Callable[[Snapshot, Work, Options], Iterator[Remedy]], ...] = (
+    _uncordon,
+    _untaint_nodes,
+    _device_taints,
+    _label_nodes,
+    _smaller_request,
+    _lower_min_count,
+    _evict,
+    _add_nodes,
+)
+_OF_THE_CLUSTER = frozenset(
+    {"Uncordon", "Untaint", "Tolerate", "TolerateDevices", "DeleteDeviceTaintRule", "LabelNodes", "Evict", "AddNodes"}
+)

@@ -64,15 +64,14 @@ def settled_group(snapshot: Snapshot, key: GroupKey, group: Obj) -> State | None
         message = f"no living pod names PodGroup {key.path}"
         return "FitsIf", (Reason("PodsMissing", message, {"minCount": min_count(group) or 1}),)
     pods = [snapshot.pods[path] for path in sorted(state.scheduled)]
-    if state.unscheduled or not pods:
-        return None
     if len(pods) < (min_count(group) or 1):
         return None
     started = [pod for pod in pods if pod.status.get("phase") == "Running"]
     data = {"members": len(pods), "running": len(started)}
     if len(started) == len(pods):
-        return "Runs", (Reason("Running", f"all {len(pods)} members run", data),)
-    return "Starting", (Reason("Starting", f"{len(started)} of {len(pods)} members run, the others start", data),)
+        return "Runs", (Reason("Running", f"{len(pods)} members run", data),)
+    text = f"{len(pods)} members have their places, {len(started)} of them run"
+    return "Starting", (Reason("Starting", text, data),)
 
 
 def ended_job(snapshot: Snapshot, job: Obj) -> State | None:

@@ -14,13 +14,14 @@ from haru.engine.decision import GroupKey, Obj, Reason
 from haru.engine.groups import Options
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
-from haru.explain.explanation import Explanation, Funnel, NodeGroup, Remedy, Verdict
+from haru.explain.changes import listed
+from haru.explain.explanation import Explanation, Verdict
 from haru.explain.funnels import funnels
 from haru.explain.held import held, smaller_gang
 from haru.explain.judge import distinct, judge
 from haru.explain.remedies import remedies
 from haru.explain.states import ended_job, pod_state, settled_group
-from haru.explain.work import Work, hypothetical_options, refusals
+from haru.explain.work import Work, hypothetical_options
 from haru.kube.names import parse_time
 
 SubjectKind = Literal["pod", "podgroup", "job", "resourceclaim"]
@@ -89,9 +90,15 @@ def _group(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     if snapshot.pod_group(key) is None:
         snapshot = hypothesis.with_pod_group(snapshot, key.path, obj)
     state = settled_group(snapshot, key, obj)
-    if state is not None:
+    pending = tuple(sorted(snapshot.group_state(key).unscheduled))
+    if state is None:
+        return _waiting("PodGroup", obj, snapshot, Work(pending, key), options)
+    if not pending:
         return _titled("PodGroup", obj, *state)
-    return _waiting("PodGroup", obj, snapshot, Work(tuple(sorted(snapshot.group_state(key).unscheduled)), key), options)
+    # The quorum has its places: what is said of the members that wait does not change the group's verdict.
+    extras = _waiting("PodGroup", obj, snapshot, Work(pending, key), options)
+    reasons = distinct([*state[1], *extras.reasons])
+    return replace(extras, verdict=state[0], summary=reasons[0].message, reasons=reasons)
 
 
 def _job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
@@ -163,7 +170,7 @@ def _claim(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
         results = (allocation.get("devices") or {}).get("results") or ()
         devices = [f"{r['driver']}/{r['pool']}/{r['device']}" for r in results]
         data = {"devices": devices, "users": [p.key.path for p in users]}
-        text = f"allocated: {', '.join(devices) or 'no devices'}"
+        text = f"allocated: {listed(devices) or 'no devices'}"
         reasons = [Reason("Allocated", text, data)]
         if not users:
             reasons.append(Reason("Unused", "no living pod uses it", {}))
@@ -207,27 +214,15 @@ def _waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, options: Optio
     hold = work.hold(snapshot)
     if hold is not None:
         verdict, reasons, ways = held(snapshot, work, hold, options)
-        other = smaller_gang(snapshot, work.group) if work.group and hold.type == "TooFewMembers" else None
+        other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" else None
         return _titled(kind, obj, verdict, reasons, remedies=(*ways, *((other,) if other else ())))
     judgement = judge(snapshot, work, options)
     if judgement.verdict == "Starting":
         return _titled(kind, obj, "Starting", judgement.reasons)
-    shown, details = _funnels(snapshot, work, judgement.nodes, options)
-    ways_out: tuple[Remedy, ...] = remedies(snapshot, work, options)
+    group = work.pod_group(snapshot)
+    shown, details = funnels(judgement.refusal, group, options) if judgement.refusal is not None else ((), ())
+    ways_out = remedies(snapshot, work, options)
+    mendable = judgement.verdict == "NeverFits" and any(remedy.kind == "LabelNodes" for remedy in ways_out)
+    expected: Verdict = "FitsIf" if mendable else judgement.verdict
     reasons = distinct([*judgement.reasons, *details])
-    return _titled(kind, obj, judgement.verdict, reasons, nodes=judgement.nodes, requests=shown, remedies=ways_out)
-
-
-def _funnels(
-    snapshot: Snapshot, work: Work, nodes: Sequence[NodeGroup], options: Options
-) -> tuple[tuple[Funnel, ...], tuple[Reason, ...]]:
-    found = refusals(snapshot, work, options)
-    if found is None or not any(r.type == "DevicesUnavailable" for group in nodes for r in group.reasons):
-        return (), ()
-    pod, answers = found
-    blocked = [
-        name
-        for name in sorted(answers)
-        if any(failure.reason.type == "DevicesUnavailable" for failure in answers[name])
-    ]
-    return funnels(snapshot, work, pod, blocked, options)
+    return _titled(kind, obj, expected, reasons, nodes=judgement.nodes, requests=shown, remedies=ways_out)

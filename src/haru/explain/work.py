@@ -61,12 +61,21 @@ class Work:
         return self.hold(snapshot) is None and self.decide(snapshot, options).status == "scheduled"
 
 
-def refusals(
-    snapshot: Snapshot, work: Work, options: Options
-) -> tuple[PodInfo, Mapping[str, Sequence[Failure]]] | None:
-    """The first member that finds no place beside the earlier ones, and what each node says to it."""
-    placer = Placer(Overlay(snapshot), work.pod_group(snapshot), options, snapshot.node_names)
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The first member that finds no place: what each node says to it, and what was placed before it was asked."""
+
+    pod: PodInfo
+    answers: Mapping[str, Sequence[Failure]]
+    overlay: Overlay
+
+
+def first_refusal(snapshot: Snapshot, work: Work, options: Options) -> Refusal | None:
+    """The first member that finds no place beside the earlier ones."""
+    overlay = Overlay(snapshot)
+    placer = Placer(overlay, work.pod_group(snapshot), options, snapshot.node_names)
     for pod in work.pending(snapshot):
-        if isinstance(placer.place(pod), Refused):
-            return pod, placer.refusals(pod)
+        outcome = placer.place(pod)
+        if isinstance(outcome, Refused):
+            return Refusal(pod, {} if outcome.failed else placer.refusals(pod), overlay)
     return None

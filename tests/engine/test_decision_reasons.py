@@ -1,0 +1,23 @@
+"""docs/reasons.md and the closed list of reason types say the same."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+from haru.engine.decision import REASON_TYPES, Reason
+from haru.engine.devices.reasons import RefusalType
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reasons.md"
+
+
+def test_every_type_is_documented_once() -> None:
+    documented = re.findall(r"^\| `(\w+)`", DOCUMENT.read_text(), flags=re.MULTILINE)
+    assert sorted(documented) == sorted(REASON_TYPES)
+
+
+def test_refusals_of_devices_are_reasons() -> None:
+    assert set(get_args(RefusalType)) <= set(REASON_TYPES)
+
+
+def test_data_stands_beside_type_and_message() -> None:
+    assert Reason("Quorum", "m", {"fit": 1}).to_json() == {"type": "Quorum", "message": "m", "fit": 1}
