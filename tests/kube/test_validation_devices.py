@@ -130,7 +130,7 @@ CLAIM_FAULTS: list[tuple[str, Any, str]] = [
     (
         "spec.devices.constraints",
         [{"matchAttribute": "numa"}],
-        'matchAttribute: Invalid value: "numa": a fully qualified name must be a domain and a name separated by a slash',
+        'matchAttribute: Invalid value: "numa": a fully qualified name must be a domain and a name separated',
     ),
     (
         "spec.devices.constraints",

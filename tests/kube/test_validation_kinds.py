@@ -49,6 +49,18 @@ SCALER = thing(
     spec={"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}},
 )
 EVENT = thing("v1", "Event", "team", involvedObject={"kind": "Pod", "name": "p", "namespace": "team"})
+NEW_EVENT = thing(
+    "events.k8s.io/v1",
+    "Event",
+    "team",
+    eventTime="2026-01-01T00:00:00.000000Z",
+    reportingController="example.com/haru",
+    reportingInstance="haru-0",
+    action="Binding",
+    reason="Scheduled",
+    type="Normal",
+    regarding={"kind": "Pod", "name": "p", "namespace": "team"},
+)
 CRON_JOB = thing("batch/v1", "CronJob", "team", spec=CRON)
 STORAGE = thing("storage.k8s.io/v1", "StorageClass", provisioner="example.com/disk")
 CONTROLLERS = [controller(kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")]
@@ -78,6 +90,7 @@ GOOD = [
     LEASE,
     SCALER,
     EVENT,
+    NEW_EVENT,
     CRON_JOB,
     STORAGE,
     *CONTROLLERS,
@@ -237,6 +250,12 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
         "other",
         'involvedObject.namespace: Invalid value: "other": does not match event.namespace',
     ),
+    (EVENT, "involvedObject.namespace", "", 'involvedObject.namespace: Invalid value: "": does not match'),
+    (EVENT, "eventTime", "2026-01-01T00:00:00.000000Z", "reportingComponent: Required value"),
+    (NEW_EVENT, "eventTime", REMOVE, "eventTime: Required value"),
+    (NEW_EVENT, "action", "x" * 129, 'action: Invalid value: "": can have at most 128 characters'),
+    (NEW_EVENT, "type", "Odd", "type: Invalid value"),
+    (NEW_EVENT, "note", "x" * 1025, 'note: Invalid value: "": can have at most 1024 characters'),
     (CRON_JOB, "spec.schedule", "often", "spec.schedule: Invalid value"),
     (CRON_JOB, "metadata.name", "x" * 53, "must be no more than 52 characters"),
     (STORAGE, "provisioner", "", "provisioner: Required value"),
@@ -305,6 +324,7 @@ def test_faults(obj: Obj, path: str, value: Any, expected: str) -> None:
         ),
         (SECRET, "type", "other", 'type: Invalid value: "other": field is immutable'),
         (BINDING, "roleRef.name", "edit", "cannot change roleRef"),
+        (NEW_EVENT, "note", "other", 'note: Invalid value: "other": field is immutable'),
         (VOLUME_CLAIM, "spec.accessModes", ["ReadWriteMany"], "spec is immutable after creation except"),
         (put(SERVICE, "spec.clusterIP", "10.0.0.1"), "spec.clusterIP", "10.0.0.2", "spec.clusterIPs[0]: Invalid value"),
     ],

@@ -15,7 +15,6 @@ from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supp
 Obj = dict[str, Any]
 
 IMMUTABLE = "field is immutable"
-_INT32_MAX = 2**31 - 1
 
 
 def each_message(field: str, value: Any, messages: Iterable[str]) -> list[FieldError]:

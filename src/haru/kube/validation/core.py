@@ -1,4 +1,4 @@
-"""The remaining kinds of core/v1: namespaces, nodes, config maps, secrets, services, quotas, volume claims, events."""
+"""The remaining kinds of core/v1: namespaces, nodes, config maps, secrets, services, quotas, volume claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from haru.kube import names
-from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
+from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required, too_long
 from haru.kube.validation.common import (
     each_message,
     immutable,
@@ -235,7 +235,7 @@ def validate_service_update(new: Obj, old: Obj) -> list[FieldError]:
     return found
 
 
-# --- quotas, claims, events ----------------------------------------------------------------------------------------
+# --- quotas, volume claims --------------------------------------------------------------------------------------------
 
 
 def validate_resource_quota(quota: Obj) -> list[FieldError]:
@@ -266,24 +266,3 @@ def validate_volume_claim_update(new: Obj, old: Obj) -> list[FieldError]:
         return []
     why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
     return [forbidden("spec", why)]
-
-
-def validate_event(event: Obj) -> list[FieldError]:
-    """An event of either API; the newer one asks for more."""
-    newer = event.get("apiVersion") == "events.k8s.io/v1"
-    subject = "regarding" if newer else "involvedObject"
-    namespace = part(event, "metadata").get("namespace") or ""
-    found: list[FieldError] = []
-    about = part(event, subject).get("namespace") or ""
-    if about != namespace and (about or namespace != "default"):
-        found.append(invalid(f"{subject}.namespace", about, "does not match event.namespace"))
-    if not newer:
-        return found
-    for name in ("eventTime", "reportingController", "reportingInstance", "action", "reason"):
-        if not event.get(name):
-            found.append(required(name))
-    if event.get("type") not in ("Normal", "Warning"):
-        found.append(not_supported("type", event.get("type") or "", ("Normal", "Warning")))
-    if len((event.get("note") or "").encode()) > 1024:
-        found.append(invalid("note", "", "can have at most 1024 characters"))
-    return found
