@@ -1,0 +1,409 @@
+"""The PodGroup cycle as a table: a cluster, work, the expected end (KEP-4671 and the scheduler's own messages)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from engine_objects import (
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    decide_all,
+    device_class,
+    member_with_claim,
+    node,
+    options,
+    pod,
+    pod_group,
+    resource_slice,
+)
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import Decision
+from haru.engine.groups import decide, pre_enqueue
+
+
+def gpu_nodes(*devices: int) -> list[Obj]:
+    found: list[Obj] = [device_class()]
+    for i, count in enumerate(devices):
+        found += [node(f"n{i}"), resource_slice(f"n{i}", count)]
+    return found
+
+
+def members(group: str, how_many: int, **kwargs: Any) -> list[Obj]:
+    return [o for i in range(how_many) for o in member_with_claim(f"{group}-{i}", group, **kwargs)]
+
+
+@dataclass
+class Case:
+    name: str
+    objects: list[Obj]
+    status: str
+    placed: int = 0
+    message: str = ""
+    messages: dict[str, str] = field(default_factory=dict)
+
+
+TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+CASES = [
+    Case("a gang takes whole nodes", [*gpu_nodes(8, 8), pod_group("g", 2), *members("g", 2, count=8)], "scheduled", 2),
+    Case(
+        "all or nothing",
+        [*gpu_nodes(8), pod_group("g", 2), *members("g", 2, count=8)],
+        "unschedulable",
+        message="pod group is unschedulable",
+        messages={
+            "g-0": "waiting for minCount pods from a gang to be scheduled",
+            "g-1": "0/1 nodes are available: 1 cannot allocate all claims.",
+        },
+    ),
+    Case("extras stay pending", [*gpu_nodes(8, 8, 8), pod_group("g", 2), *members("g", 4, count=8)], "scheduled", 3),
+    Case("basic binds what fits", [*gpu_nodes(8), pod_group("g", None), *members("g", 3, count=8)], "scheduled", 1),
+    Case(
+        "basic fails if nobody fits",
+        [*gpu_nodes(4), pod_group("g", None), *members("g", 2, count=8)],
+        "unschedulable",
+        message="pod group is unschedulable",
+    ),
+    Case(
+        "claims of the members get distinct devices",
+        [*gpu_nodes(8), pod_group("g", 4), *members("g", 4, count=2)],
+        "scheduled",
+        4,
+    ),
+    Case(
+        "held: the group is missing",
+        [*gpu_nodes(8), *members("g", 1)],
+        "unschedulable",
+        message='waiting for pods\'s pod group "g" to appear in scheduling queue',
+    ),
+    Case(
+        "held: too few members",
+        [*gpu_nodes(8), pod_group("g", 3), *members("g", 2)],
+        "unschedulable",
+        message="waiting for minCount pods from a gang to appear in scheduling queue",
+    ),
+    Case(
+        "schedulers differ",
+        [
+            *gpu_nodes(8),
+            pod_group("g", 2),
+            pod("a", group="g"),
+            pod("b", group="g", schedulerName="other"),
+        ],
+        "error",
+        message="all pods in a single pod group should have the same .spec.schedulerName set, "
+        'got: "default-scheduler" and "other"',
+    ),
+    Case(
+        "a replacement binds alone beside running siblings",
+        [
+            *gpu_nodes(8, 8),
+            pod_group("g", 3),
+            pod("r0", group="g", node="n0"),
+            pod("r1", group="g", node="n0"),
+            *member_with_claim("new", "g", 8),
+        ],
+        "scheduled",
+        1,
+    ),
+    Case(
+        "finished members do not count",
+        [
+            *gpu_nodes(8),
+            pod_group("g", 2),
+            {**pod("done", group="g", node="n0"), "status": {"phase": "Succeeded"}},
+            *members("g", 1),
+        ],
+        "unschedulable",
+        message="waiting for minCount pods from a gang to appear in scheduling queue",
+    ),
+    Case(
+        "an ordinary pod is told why",
+        [node("a", cpu="1"), node("b", taints=[TAINT]), node("c", unschedulable=True), pod("p", cpu="2")],
+        "unschedulable",
+        message="0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), "
+        "1 node(s) were unschedulable.",
+    ),
+    Case("no nodes", [pod("p")], "unschedulable", message="no nodes available to schedule pods"),
+    Case(
+        "a claim that does not exist",
+        [node("a"), pod("p", claims=["c"])],
+        "unschedulable",
+        message='0/1 nodes are available: resourceclaim.resource.k8s.io "c" not found.',
+    ),
+    Case(
+        "a claim that is not created yet",
+        [node("a"), pod("p", claims=[("gpu", "t", "")])],
+        "unschedulable",
+        message='0/1 nodes are available: pod "default/p": ResourceClaim not created yet.',
+    ),
+    Case(
+        "a claim of somebody else",
+        [node("a"), claim("c", owner=pod("q")), pod("p", claims=[("gpu", "t", "c")])],
+        "unschedulable",
+        message="0/1 nodes are available: "
+        "ResourceClaim default/c was not created for Pod default/p (Pod is not owner).",
+    ),
+    Case(
+        "a class that does not exist",
+        [node("a"), claim("c"), pod("p", claims=["c"])],
+        "unschedulable",
+        message="0/1 nodes are available: request gpu: device class gpu does not exist.",
+    ),
+    Case(
+        "an allocated claim ties its users to its node",
+        [*gpu_nodes(2, 2), allocated(claim("c"), allocation("n1", "gpu-0"), pod("o")), pod("p", claims=["c"])],
+        "scheduled",
+        1,
+    ),
+    Case(
+        "an allocated claim on a full node",
+        [
+            *gpu_nodes(2, 2),
+            allocated(claim("c"), allocation("n1", "gpu-0"), pod("o")),
+            pod("o", cpu="8", node="n1"),
+            pod("p", claims=["c"]),
+        ],
+        "unschedulable",
+        message="0/2 nodes are available: 1 Insufficient cpu, 1 resourceclaim not available on the node.",
+    ),
+    Case(
+        "an unbound volume claim",
+        [
+            node("a"),
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "v", "namespace": "default"},
+                "spec": {},
+            },
+            pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "v"}}]),
+        ],
+        "unschedulable",
+        message="0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+    ),
+    Case(
+        "an extended resource behind a class is not ignored",
+        [
+            device_class(extendedResourceName="example.com/gpu"),
+            node("a"),
+            pod(
+                "p",
+                containers=[{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}],
+            ),
+        ],
+        "unschedulable",
+        message="0/1 nodes are available: 1 extended resource example.com/gpu is backed by DeviceClass gpu: "
+        "use a ResourceClaim instead.",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_cycle(case: Case) -> None:
+    group = next((o["metadata"]["name"] for o in case.objects if o["kind"] == "PodGroup"), "")
+    if not group and any(o["kind"] == "Pod" and "schedulingGroup" in o["spec"] for o in case.objects):
+        group = "g"
+    decision: Decision = run(case.objects, group)
+    assert decision.status == case.status
+    assert len(decision.placed) == case.placed
+    assert decision.message == case.message
+    for member in decision.members:
+        assert member.message == case.messages.get(member.pod.name, member.message)
+    devices = [
+        (r["pool"], r["device"])
+        for m in decision.placed
+        for a in m.allocations
+        for r in a.allocation["devices"]["results"]
+    ]
+    assert len(devices) == len(set(devices))
+
+
+def run(objects: list[Obj], group: str, **kwargs: Any) -> Decision:
+    cluster = Cluster.of(objects)
+    snapshot = cluster.snapshot()
+    pods = [o for o in objects if o["kind"] == "Pod"]
+    named = snapshot.pod_groups.get(f"default/{group}")
+    if group and named is None:
+        named = {"metadata": {"name": group, "namespace": "default"}, "spec": {}}
+    decision: Decision = decide(snapshot, pods, group=named, options=options(**kwargs))
+    return decision
+
+
+def test_members_go_by_priority_then_in_the_given_order() -> None:
+    objects = [*gpu_nodes(1), pod_group("g", None)]
+    for name, priority in (("a", 0), ("b", 5), ("c", 10), ("d", 10)):
+        objects += member_with_claim(name, "g", priority=priority)
+    decision = run(objects, "g")
+    assert [m.pod.name for m in decision.members] == ["c", "d", "b", "a"]
+    assert [m.pod.name for m in decision.placed] == ["c"]
+
+
+def test_a_failed_gang_leaves_the_room_to_others() -> None:
+    objects = [*gpu_nodes(8, 8), pod_group("a", 3), *members("a", 3, count=8), pod_group("b", 2)]
+    objects += members("b", 2, count=8)
+    snapshot = Cluster.of(objects).snapshot()
+    for name, status in (("a", "unschedulable"), ("b", "scheduled")):
+        group = snapshot.pod_groups[f"default/{name}"]
+        own = [o for o in objects if o["kind"] == "Pod" and o["spec"]["schedulingGroup"]["podGroupName"] == name]
+        assert decide(snapshot, own, group=group, options=options()).status == status
+
+
+def test_two_gangs_and_room_for_one_never_give_halves() -> None:
+    base = [*gpu_nodes(8, 8, 8)]
+    for name in "ab":
+        base += [pod_group(name, 2), *members(name, 2, count=8)]
+    for seed in range(20):
+        cluster = Cluster.of(base)
+        ends = []
+        for name in "ab":
+            snapshot = cluster.snapshot()
+            own = [o for o in base if o["kind"] == "Pod" and o["spec"]["schedulingGroup"]["podGroupName"] == name]
+            decision = decide(snapshot, own, group=snapshot.pod_groups[f"default/{name}"], options=options(seed=seed))
+            ends.append(len(decision.placed))
+            for member in decision.placed:
+                cluster.assume_pod(member.pod, member.node or "")
+                for given in member.allocations:
+                    held = snapshot.claims[given.path]
+                    cluster.assume_claim({**held, "status": {"allocation": given.allocation}})
+        assert ends == [2, 0]
+
+
+def test_a_shared_claim_is_allocated_once_and_joined_by_the_others() -> None:
+    shared = {"name": "gpu", "resourceClaimName": "gpu"}
+    objects = [*gpu_nodes(1, 1), pod_group("g", 3, claims=[shared]), claim("gpu")]
+    objects += [pod(f"p{i}", group="g", claims=["gpu"]) for i in range(3)]
+    decision = run(objects, "g")
+    assert decision.status == "scheduled"
+    assert len({m.node for m in decision.placed}) == 1
+    given = [a for m in decision.placed for a in m.allocations]
+    joined = [r for m in decision.placed for r in m.reservations]
+    assert [len(given), len(joined)] == [1, 2]
+    consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "uid-group-g"}
+    assert all(entry.reserve_for == consumer for entry in (*given, *joined))
+
+
+def test_a_claim_of_the_group_in_another_shape_is_the_pods_own() -> None:
+    shared = {"name": "gpu", "resourceClaimTemplateName": "one"}
+    objects = [*gpu_nodes(2), pod_group("g", 1, claims=[shared])]
+    made = member_with_claim("p", "g")
+    decision = run([*objects, *made], "g")
+    (given,) = decision.placed[0].allocations
+    assert given.reserve_for == {"resource": "pods", "name": "p", "uid": "uid-p"}
+
+
+def test_a_shared_claim_moves_to_where_enough_members_fit() -> None:
+    """The greedy first choice would pin the gang to a node with room for one."""
+    objects: list[Obj] = [device_class(), pod_group("g", 3), claim("gpu")]
+    for name, cpu in (("n0", "1"), ("n1", "3"), ("n2", "1")):
+        objects += [node(name, cpu=cpu), resource_slice(name, 1)]
+    objects += [pod(f"p{i}", group="g", claims=["gpu"]) for i in range(3)]
+    decision = run(objects, "g")
+    assert {m.node for m in decision.placed} == {"n1"}
+    assert len(decision.placed) == 3
+
+
+def test_a_small_member_does_not_take_the_big_ones_place() -> None:
+    """The small member comes first and, greedily, would break up the only whole node."""
+    objects: list[Obj] = [device_class(), pod_group("g", 2)]
+    objects += [node("whole"), resource_slice("whole", 8), node("part"), resource_slice("part", 1)]
+    for seed in range(8):
+        work = [*member_with_claim("small", "g", 1, priority=1), *member_with_claim("big", "g", 8)]
+        decision = run([*objects, *work], "g", seed=seed)
+        assert decision.status == "scheduled"
+        assert {m.pod.name: m.node for m in decision.placed} == {"small": "part", "big": "whole"}
+
+
+def test_giving_up_is_an_error_and_not_a_no() -> None:
+    objects: list[Obj] = [device_class(), pod_group("g", 2)]
+    for i in range(6):
+        objects += [node(f"n{i}", cpu=str(i + 2)), resource_slice(f"n{i}", 1 + i % 2)]
+    work = [*member_with_claim("a", "g", 2), *member_with_claim("b", "g", 3)]
+    assert run([*objects, *work], "g").status == "unschedulable"
+    decision = run([*objects, *work], "g", placement_budget=2)
+    assert decision.status == "error"
+    assert decision.reasons[0].type == "GaveUp"
+
+
+def test_the_same_seed_gives_the_same_decision() -> None:
+    objects = [*gpu_nodes(8, 8, 8, 8), pod_group("g", 2), *members("g", 2, count=3)]
+    assert run(objects, "g", seed=7) == run(objects, "g", seed=7)
+    assert len({tuple(m.node for m in run(objects, "g", seed=s).placed) for s in range(20)}) > 1
+
+
+def test_topology_keeps_the_group_in_one_domain() -> None:
+    objects: list[Obj] = [device_class()]
+    for i, rack in enumerate("aabbb"):
+        objects += [node(f"n{i}", labels={"rack": rack}), resource_slice(f"n{i}", 8)]
+    topology = {"topology": [{"key": "rack"}]}
+    fits = [pod_group("g", 3, schedulingConstraints=topology), *members("g", 3, count=8)]
+    decision = run([*objects, *fits], "g")
+    assert {m.node for m in decision.placed} == {"n2", "n3", "n4"}
+    fails = [pod_group("g", 4, schedulingConstraints=topology), *members("g", 4, count=8)]
+    decision = run([*objects, *fails], "g")
+    assert (decision.status, decision.reasons[0].type) == ("unschedulable", "TopologyDomain")
+    assert decision.message.startswith("0/2 placements are available, first placement status: ")
+
+
+def test_switched_off_gangs_behave_like_basic_groups() -> None:
+    objects = [*gpu_nodes(8), pod_group("g", 2), *members("g", 2, count=8)]
+    assert len(run(objects, "g", gang_scheduling=False).placed) == 1
+
+
+def test_a_claim_in_flight_makes_others_wait() -> None:
+    objects = [*gpu_nodes(2), claim("c"), pod("p", claims=["c"])]
+    cluster = Cluster.of(objects)
+    cluster.assume_claim(allocated(claim("c"), allocation("n0", "gpu-0"), pod("other")))
+    decision = decide(cluster.snapshot(), [objects[-1]], group=None, options=options())
+    assert decision.reasons[0].type == "ClaimInFlight"
+    assert "resource claim default/c is in the process of being allocated" in decision.message
+
+
+HOLDS = [
+    (pod("p"), None),
+    (pod("p", schedulingGates=[{"name": "x"}]), "Gated"),
+    (pod("p", group="none"), "PodGroupMissing"),
+    (pod("p", group="small"), "TooFewMembers"),
+    (pod("p", group="basic"), None),
+    (pod("p", claims=["c"]), "ClaimMissing"),
+    (pod("p", claims=[("gpu", "t", "")]), "ClaimNotCreated"),
+]
+
+
+@pytest.mark.parametrize(("work", "expected"), HOLDS, ids=lambda v: str(v)[:40])
+def test_pre_enqueue(work: Obj, expected: str | None) -> None:
+    objects = [node("a"), pod_group("small", 2), pod_group("basic", None), work]
+    reason = pre_enqueue(Cluster.of(objects).snapshot(), work)
+    assert (reason.type if reason else None) == expected
+
+
+def test_a_claim_that_needs_no_object_is_passed_over() -> None:
+    work = pod("p", claims=[("gpu", "t", "")])
+    work["status"]["resourceClaimStatuses"] = [{"name": "gpu"}]
+    decision: Decision = decide_all([node("a"), work])
+    assert decision.status == "scheduled"
+
+
+def test_a_full_claim_takes_no_further_user() -> None:
+    users = [pod(f"u{i}") for i in range(256)]
+    objects = [*gpu_nodes(1), allocated(claim("c"), allocation("n0", "gpu-0"), *users), pod("p", claims=["c"])]
+    decision: Decision = decide_all(objects)
+    assert decision.reasons[0].type == "ClaimReservedFull"
+
+
+def test_members_that_have_a_place_are_passed_over() -> None:
+    objects = [*gpu_nodes(8), pod_group("g", 1), *members("g", 1)]
+    cluster = Cluster.of(objects)
+    member = next(o for o in objects if o["kind"] == "Pod")
+    first = decide(cluster.snapshot(), [member], group=objects[3], options=options())
+    cluster.assume_pod(first.placed[0].pod, "n0")
+    again = decide(cluster.snapshot(), [member], group=objects[3], options=options())
+    assert (again.members, again.status) == ((), "unschedulable")
+
+
+def test_options_are_a_value() -> None:
+    assert replace(options(), seed=3).seed == 3
