@@ -57,10 +57,10 @@ class Code(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where a variable lives. `init` computes a lazy one."""
+    """Where a variable lives, and how it is read where that is more than looking there."""
 
     number: int
-    init: Run | None = None
+    read: Run | None = None
 
 
 def constant(value: Value) -> Code:
@@ -120,18 +120,8 @@ class Compiler:
         found = self.slot(node)
         if found is None:
             return Code(_unknown(node.name))
-        number, init = found
-        if init is None:
-            return Code(lambda frame: frame[number])
-        compute = init
-
-        def lazy(frame: Frame) -> Value:
-            value = frame[number]
-            if value is UNSET:
-                value = frame[number] = compute(frame)
-            return value
-
-        return Code(lazy)
+        number, read = found
+        return Code(read or (lambda frame: frame[number]))
 
     def select(self, node: Select) -> Code:
         """Code for a selection or a presence test."""
@@ -163,7 +153,7 @@ class Compiler:
             if node.type is None or node.type.kind not in ("map", "struct"):
                 return None
         found = None if node.constant is not None else self.slot(node)
-        if found is None or found.init is not None or len(keys) > 3:
+        if found is None or found.read is not None or len(keys) > 3:
             return None
         return Code(_read(found.number, keys[::-1]))
 
@@ -303,7 +293,7 @@ class Compiler:
         """Code for `cel.bind`: the value is computed when it is first needed, if ever."""
         init = self.compile(node.accu_init).run
         number = self.new_slot()
-        self.scopes.append({node.accu_var: Slot(number, init)})
+        self.scopes.append({node.accu_var: Slot(number, _lazy(number, init))})
         body = self.compile(node.result).run
         self.scopes.pop()
 
@@ -314,7 +304,7 @@ class Compiler:
         return run
 
     def fold(self, node: Comprehension, ranged: Run, slots: tuple[int, int], variables: dict[str, Slot]) -> Run:
-        """Any comprehension, step by step. An error in the accumulator stays there until somebody reads it."""
+        """Code for a comprehension without a loop of its own, step by step. The first error ends it."""
         init = self.compile(node.accu_init).run
         number = self.new_slot()
         self.scopes.append({node.accu_var: Slot(number)})
@@ -340,6 +330,16 @@ class Compiler:
             return result(frame)
 
         return run
+
+
+def _lazy(number: int, compute: Run) -> Run:
+    def read(frame: Frame) -> Value:
+        value = frame[number]
+        if value is UNSET:
+            value = frame[number] = compute(frame)
+        return value
+
+    return read
 
 
 # Logic. An error is absorbed where the other operand decides alone.

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from haru.cel.ast import Node
 from haru.cel.environment import Environment, Library, member
 from haru.cel.errors import CompileError, EvaluationError
+from haru.cel.estimate import Estimate, Operand, Path, Range, estimate
+from haru.cel.function_costs import ESTIMATES, OVERLOAD_ESTIMATES
 from haru.cel.libraries.kubernetes import BASE, BINDINGS
 from haru.cel.libraries.quantity import QUANTITY
 from haru.cel.libraries.semver import parse_semver
-from haru.cel.program import Program, parse_and_check
+from haru.cel.program import MeteredProgram, Program, instantiation_error, parse_and_check
 from haru.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
 from haru.cel.values import Value, equals, type_name
 from haru.kube.quantity import parse_quantity
@@ -150,6 +153,44 @@ def _same(left: Value, right: Value) -> bool:
 _INCLUDES = Library("dra.includes", {"includes": (member("dra_includes_dyn_dyn", (DYN, DYN), BOOL, _includes),)})
 
 
+def _includes_cost(_overload: str, _target: Operand | None, _args: list[Operand]) -> Estimate:
+    return Estimate(Range(0, MAX_LIST_LENGTH))
+
+
+_OVERLOAD_ESTIMATES = {**OVERLOAD_ESTIMATES, "dra_includes_dyn_dyn": _includes_cost}
+
+# The longest that things may be, as the API limits them.
+_MAX_ENTRIES, _MAX_DOMAIN, _MAX_ID, _MAX_VALUE, _MAX_DRIVER = 32, 63, 32, 64, 63
+_NO_LIMIT = (1 << 63) - 1
+
+
+def _size_of(path: Path) -> Range | None:
+    """The size of a part of the device. Everything here mirrors what 1.36 declares, and what it does not."""
+    if path[0] != "device":
+        return None
+    if len(path) == 1:
+        return Range(0, _NO_LIMIT)
+    member_name, steps = path[1], path[2:]
+    if not steps:
+        plain = {"driver": _MAX_DRIVER, "attributes": _MAX_ENTRIES, "capacity": _MAX_ENTRIES}
+        return Range(0, plain.get(member_name, _NO_LIMIT))
+    if member_name not in ("attributes", "capacity") or len(steps) > 2:
+        return None
+    if steps == ("@keys",):
+        return Range(0, _MAX_DOMAIN)
+    if steps[0] not in ("@values", "@items"):
+        return None
+    return Range(0, _MAX_ENTRIES) if len(steps) == 1 else _inner_size(member_name, steps[1])
+
+
+def _inner_size(member_name: str, step: str) -> Range | None:
+    if step == "@keys":
+        return Range(0, _MAX_ID)
+    if member_name == "attributes":
+        return Range(0, _MAX_VALUE)
+    return Range(0, _NO_LIMIT) if step in ("@values", "@items") else None
+
+
 @lru_cache(maxsize=8)
 def environment(consumable_capacity: bool, list_attributes: bool, new: bool) -> Environment:
     """The declarations that a device selector may use."""
@@ -165,23 +206,57 @@ def environment(consumable_capacity: bool, list_attributes: bool, new: bool) -> 
     return Environment(libraries, {"device": DEVICE}, {DEVICE.name: fields}, homogeneous=True)
 
 
+class Outcome(NamedTuple):
+    """A selector's answer for a device, or the error that took its place, and the cost of finding out."""
+
+    value: bool | None
+    error: EvaluationError | None
+    cost: int
+
+    def decide(self) -> bool:
+        """The answer. Raises the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value is True
+
+
 class DeviceSelector:
     """A compiled selector. `max_cost` is what an evaluation may cost at worst."""
 
-    __slots__ = ("_list_attributes", "_program", "expression", "max_cost")
+    __slots__ = ("_environment", "_list_attributes", "_metered", "_program", "_root", "expression", "max_cost")
 
-    def __init__(self, expression: str, program: Program, list_attributes: bool, max_cost: int) -> None:
+    def __init__(self, expression: str, root: Node, declared: Environment, list_attributes: bool) -> None:
         self.expression = expression
-        self.max_cost = max_cost
-        self._program = program
+        self.max_cost = estimate(root, _size_of, ESTIMATES, _OVERLOAD_ESTIMATES).high
+        self._root = root
+        self._environment = declared
         self._list_attributes = list_attributes
+        self._metered: MeteredProgram | None = None
+        self._program: Program | None = None
+        if self.max_cost <= COST_LIMIT:
+            self._program = Program(root, declared, ("device",))
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the device is selected. Raises EvaluationError: the attempt fails, it is not a mere "no"."""
-        result = self._program.evaluate(device.value(self._list_attributes))
+        value = device.value(self._list_attributes)
+        if self._program is None:
+            return self._measured(value).decide()
+        result = self._program.evaluate(value)
         if result is True or result is False:
             return result
         raise EvaluationError(_not_bool(result))
+
+    def measure(self, device: DeviceView) -> Outcome:
+        """Like `matches`, with what the evaluation cost. Raises EvaluationError only for an unusable device."""
+        return self._measured(device.value(self._list_attributes))
+
+    def _measured(self, value: Obj) -> Outcome:
+        if self._metered is None:
+            self._metered = MeteredProgram(self._root, self._environment, ("device",))
+        result, error, cost = self._metered.measure(COST_LIMIT, value)
+        if error is None and result.__class__ is not bool:
+            error = EvaluationError(_not_bool(result))
+        return Outcome(None if error is not None else result, error, cost)
 
 
 def _not_bool(value: Value) -> str:
@@ -212,4 +287,7 @@ def compile_device_selector(
         raise CompileError(f"compilation failed: {error}", error.line, error.column) from None
     if root.type not in (BOOL, ANY, DYN):
         raise CompileError(f"must evaluate to bool or the unknown type, not {root.type}")
-    return DeviceSelector(expression, Program(root, declared, ("device",)), list_attributes, COST_LIMIT)
+    problem = instantiation_error(root, declared)
+    if problem:
+        raise CompileError(problem)
+    return DeviceSelector(expression, root, declared, list_attributes)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.cel.ast import Call, Literal, Node
 from haru.cel.checker import check, resolve_names
-from haru.cel.compiler import Compiler
+from haru.cel.compiler import Compiler, constant
 from haru.cel.environment import Environment
-from haru.cel.errors import CompileError, EvaluationError, Issue, Source, compile_error
+from haru.cel.errors import CompileError, CostLimitError, EvaluationError, Issue, Source, compile_error
 from haru.cel.libraries.regex import PatternError, compile_pattern
 from haru.cel.libraries.timestamps import parse_duration, parse_timestamp
+from haru.cel.metering import CONVERSIONS, CostExceeded, Meter, MeteringCompiler
 from haru.cel.operations import Frame, Run
 from haru.cel.parser import MAX_TREE_DEPTH, parse
 
@@ -68,6 +69,23 @@ def _is_valid(function: str, argument: Literal) -> bool:
     return True
 
 
+def instantiation_error(root: Node, environment: Environment) -> str:
+    """What is wrong with a conversion of a constant, which is done before any evaluation; empty if nothing is."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending.extend(node.children())
+        if not isinstance(node, Call) or node.function not in CONVERSIONS or len(node.args) != 1:
+            continue
+        argument = node.args[0]
+        if isinstance(argument, Literal):
+            try:
+                Compiler(environment, ()).apply(node, [constant(argument.value)])([])
+            except EvaluationError as error:
+                return f"program instantiation failed: {error}"
+    return ""
+
+
 class Program:
     """A compiled expression without cost accounting. Variables are given in the order of `variables`."""
 
@@ -86,3 +104,34 @@ class Program:
             return self._run([None, *values, *self._spare])
         except RecursionError:
             raise EvaluationError("expression is nested too deeply to evaluate") from None
+
+
+class Measurement(NamedTuple):
+    """An evaluation with its cost. `error` is set where there is no value."""
+
+    value: Any
+    error: EvaluationError | None
+    cost: int
+
+
+class MeteredProgram:
+    """A compiled expression that counts what its evaluations cost, and gives up above a limit."""
+
+    __slots__ = ("_run", "_spare")
+
+    def __init__(self, root: Node, environment: Environment, variables: Sequence[str]) -> None:
+        compiler = MeteringCompiler(environment, variables)
+        self._run: Run = compiler.compile(root).run
+        self._spare: Frame = [None] * (compiler.size - len(variables) - 1)
+
+    def measure(self, limit: float, *values: Any) -> Measurement:
+        """Evaluate. Errors are part of the answer."""
+        meter = Meter(limit)
+        try:
+            return Measurement(self._run([meter, *values, *self._spare]), None, meter.cost)
+        except CostExceeded:
+            return Measurement(None, CostLimitError(), meter.cost)
+        except EvaluationError as error:
+            return Measurement(None, error, meter.cost)
+        except RecursionError:
+            return Measurement(None, EvaluationError("expression is nested too deeply to evaluate"), meter.cost)
