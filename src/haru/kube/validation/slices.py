@@ -1,8 +1,8 @@
 """ResourceSlice: pool, node selection, devices, counters (KEP 4381, 4815, 5055, 5075, 5491).
 
-Slices come by the thousands and their devices are mostly alike, so every device first goes through a quick test that
-knows nothing but yes and "look closer". Attribute, capacity and counter maps that were found good are remembered by
-their bytes; only devices that fail the quick test are walked with the paths that messages need.
+Slices come by the thousands and their devices are mostly alike, so every device first goes through the quick test of
+`device_quick`, which knows nothing but yes and "look closer". Only slices with a device that fails it are
+walked with the paths that messages need.
 """
 
 from __future__ import annotations
