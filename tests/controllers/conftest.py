@@ -1,0 +1,3 @@
+from controller_cluster import cluster
+
+__all__ = ["cluster"]

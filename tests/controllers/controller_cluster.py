@@ -1,0 +1,185 @@
+"""A cluster for controllers: the real API server in this process, and a kubelet that plays along."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.server import ApiServer
+from haru.client.api import ApiClient
+from haru.client.informer import Informer
+from haru.controllers.manager import ControllerManager
+from haru.controllers.objects import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
+from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import Kind
+from haru.storage.sqlite import SqliteStore
+
+Obj = dict[str, Any]
+RUNTIME = {"api/all": True}
+
+
+def service_account_key() -> bytes:
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+class Cluster:
+    """One API server, a client of it, and controllers that can be started and killed."""
+
+    def __init__(self, client: ApiClient, gates: FeatureGates) -> None:
+        self.client = client
+        self.gates = gates
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, *controllers: str, **options: Any) -> ControllerManager:
+        manager = ControllerManager(self.client, self.gates, controllers, options=options)
+        task = asyncio.create_task(manager.run())
+        self._tasks.append(task)
+        async with asyncio.timeout(10):
+            waiting = asyncio.create_task(manager.wait_started())
+            await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                waiting.cancel()
+                task.result()
+        return manager
+
+    async def kill(self) -> None:
+        """End all controllers at once, wherever they are."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def play(self, coroutine: Awaitable[None]) -> None:
+        self._tasks.append(asyncio.ensure_future(coroutine))
+
+    async def create(self, kind: Kind, obj: Obj, namespace: str = "ns") -> Obj:
+        obj = {"apiVersion": kind.api_version, "kind": kind.kind, **copy.deepcopy(obj)}
+        return await self.client.create(kind, obj, namespace if kind.namespaced else "")
+
+    async def get(self, kind: Kind, name: str, namespace: str = "ns") -> Obj | None:
+        try:
+            return await self.client.get(kind, name, namespace if kind.namespaced else "")
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def items(self, kind: Kind, namespace: str = "ns", **selectors: str) -> list[Obj]:
+        return (await self.client.list(kind, namespace if kind.namespaced else "", **selectors))["items"]
+
+    async def set_status(self, kind: Kind, name: str, status: Obj) -> Obj:
+        return await self.client.patch(kind, name, {"status": status}, "ns", subresource="status")
+
+    async def eventually(self, holds: Callable[[], Awaitable[Any]], seconds: float = 10.0) -> Any:
+        """The first true answer of `holds`."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if result := await holds():
+                return result
+            await asyncio.sleep(0.02)
+        raise AssertionError("it did not come to pass")
+
+    async def always(self, holds: Callable[[], Awaitable[Any]], seconds: float = 0.3) -> None:
+        """`holds` stays true for a while."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert await holds()
+            await asyncio.sleep(0.02)
+
+
+class Kubelet:
+    """Binds every pod to a node and brings it to the phase that `phase_of(pod)` says; deleted pods go at once."""
+
+    def __init__(
+        self, client: ApiClient, phase_of: Callable[[Obj], str] = lambda pod: "Running", node: str = "n1"
+    ) -> None:
+        self.client, self.phase_of, self.node = client, phase_of, node
+        self.pods = Informer(client, PODS)
+        self.changed = asyncio.Event()
+        self.pods.add_handler(self._note, lambda _, new: self._note(new), self._note)
+
+    def _note(self, _: Obj) -> None:
+        self.changed.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.pods.run())
+            while True:
+                await self.changed.wait()
+                self.changed.clear()
+                for pod in list(self.pods.store.values()):
+                    try:
+                        await self._play(pod)
+                    except StatusError as error:
+                        if error.code not in (404, 409):
+                            raise
+
+    async def _play(self, pod: Obj) -> None:
+        metadata = pod["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        phase = (pod.get("status") or {}).get("phase") or "Pending"
+        if metadata.get("deletionTimestamp"):
+            if phase in ("Pending", "Running") and metadata.get("finalizers"):
+                await self._set(pod, "Failed")
+            await self.client.delete(PODS, name, namespace, uid=metadata["uid"], grace_period_seconds=0)
+        elif not pod["spec"].get("nodeName"):
+            binding = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name, "namespace": namespace},
+                "target": {"kind": "Node", "name": self.node},
+            }
+            await self.client.create_subresource(PODS, name, "binding", binding, namespace)
+        elif phase not in ("Succeeded", "Failed") and (wanted := self.phase_of(pod)) != phase:
+            await self._set(pod, wanted)
+
+    async def _set(self, pod: Obj, phase: str) -> None:
+        ready = "True" if phase == "Running" else "False"
+        condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        metadata = pod["metadata"]
+        body = {"status": {"phase": phase, "conditions": [condition]}}
+        await self.client.patch(
+            PODS, metadata["name"], body, metadata["namespace"], type="strategic", subresource="status"
+        )
+
+
+def pod_body(name: str = "", **spec: Any) -> Obj:
+    metadata = {"name": name} if name else {}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+
+
+def template(labels: dict[str, str], **spec: Any) -> Obj:
+    return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    gates = FeatureGates.accelerator_defaults()
+    server = ApiServer(
+        ServerConfig(
+            store=SqliteStore(":memory:"),
+            gates=gates,
+            runtime_config=RUNTIME,
+            tokens={"admin": UserInfo("admin", ("system:masters",))},
+            service_account_key_pem=service_account_key(),
+        )
+    )
+    await server.start()
+    cluster = Cluster(ApiClient.in_process(server, "admin", "tests"), gates)
+    await cluster.create(NAMESPACES, {"metadata": {"name": "ns"}})
+    await cluster.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}})
+    await cluster.create(NODES, {"metadata": {"name": "n1"}})
+    yield cluster
+    await cluster.kill()
+    await server.stop()

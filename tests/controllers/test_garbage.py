@@ -1,0 +1,191 @@
+"""Garbage collection, namespaces and service accounts against the API server."""
+
+import pytest
+from controller_cluster import pod_body
+
+from haru.controllers.objects import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
+from haru.kube import kinds
+
+CONFIG_MAPS = kinds.lookup("", "v1", "configmaps")
+GC = "garbage-collector-controller"
+
+
+def reference(owner, **extra):
+    kind, api_version = owner["kind"], owner["apiVersion"]
+    metadata = owner["metadata"]
+    return {"apiVersion": api_version, "kind": kind, "name": metadata["name"], "uid": metadata["uid"], **extra}
+
+
+async def config_map(cluster, name, *owners, finalizers=()):
+    metadata = {"name": name, "ownerReferences": list(owners)}
+    if finalizers:
+        metadata["finalizers"] = list(finalizers)
+    return await cluster.create(CONFIG_MAPS, {"metadata": metadata})
+
+
+async def names(cluster):
+    return {c["metadata"]["name"] for c in await cluster.items(CONFIG_MAPS)} - {"kube-root-ca.crt"}
+
+
+async def become(cluster, expected):
+    async def holds():
+        return await names(cluster) == expected
+
+    await cluster.eventually(holds)
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_dependents_follow_their_owner_in_the_background(cluster, before):
+    """Whether the owner goes while the collector runs, or before it starts."""
+    owner = await config_map(cluster, "owner")
+    child = await config_map(cluster, "child", reference(owner))
+    await config_map(cluster, "grandchild", reference(child))
+    await config_map(cluster, "other")
+    if before:
+        await cluster.start(GC)
+    await cluster.client.delete(CONFIG_MAPS, "owner", "ns")
+    if not before:
+        await cluster.start(GC)
+    await become(cluster, {"other"})
+
+
+async def test_another_owner_of_the_same_name_is_no_owner(cluster):
+    owner = await config_map(cluster, "owner")
+    wrong = {**reference(owner), "uid": "11111111-2222-3333-4444-555555555555"}
+    await config_map(cluster, "child", wrong)
+    await cluster.start(GC)
+    await become(cluster, {"owner"})
+
+
+async def test_one_living_owner_is_enough(cluster):
+    one, two = await config_map(cluster, "one"), await config_map(cluster, "two")
+    await config_map(cluster, "child", reference(one), reference(two))
+    await cluster.start(GC)
+    await cluster.client.delete(CONFIG_MAPS, "one", "ns")
+
+    async def reduced():
+        references = (await cluster.get(CONFIG_MAPS, "child"))["metadata"]["ownerReferences"]
+        return [r["name"] for r in references] == ["two"]
+
+    await cluster.eventually(reduced)
+
+
+async def test_in_the_foreground_the_owner_waits_for_those_that_block_it(cluster):
+    owner = await config_map(cluster, "owner")
+    await config_map(cluster, "blocks", reference(owner, blockOwnerDeletion=True), finalizers=["test/hold"])
+    await config_map(cluster, "follows", reference(owner))
+    await cluster.start(GC)
+    await cluster.client.delete(CONFIG_MAPS, "owner", "ns", propagation_policy="Foreground")
+
+    async def going():
+        blocks = await cluster.get(CONFIG_MAPS, "blocks")
+        return blocks["metadata"].get("deletionTimestamp")
+
+    await cluster.eventually(going)
+    owner = await cluster.get(CONFIG_MAPS, "owner")
+    assert owner["metadata"]["finalizers"] == ["foregroundDeletion"]
+    await cluster.client.patch(CONFIG_MAPS, "blocks", {"metadata": {"finalizers": None}}, "ns")
+    await become(cluster, set())
+
+
+async def test_a_chain_goes_from_its_end(cluster):
+    owner = await config_map(cluster, "owner")
+    child = await config_map(cluster, "child", reference(owner, blockOwnerDeletion=True))
+    await config_map(cluster, "grandchild", reference(child, blockOwnerDeletion=True), finalizers=["test/hold"])
+    await cluster.start(GC)
+    await cluster.client.delete(CONFIG_MAPS, "owner", "ns", propagation_policy="Foreground")
+
+    async def all_going():
+        going = [c["metadata"].get("deletionTimestamp") for c in await cluster.items(CONFIG_MAPS)]
+        return len(going) >= 3 and sum(bool(g) for g in going) == 3
+
+    await cluster.eventually(all_going)
+    await cluster.client.patch(CONFIG_MAPS, "grandchild", {"metadata": {"finalizers": None}}, "ns")
+    await become(cluster, set())
+
+
+async def test_orphans_stay_without_the_reference(cluster):
+    owner = await config_map(cluster, "owner")
+    await config_map(cluster, "child", reference(owner))
+    await cluster.start(GC)
+    await cluster.client.delete(CONFIG_MAPS, "owner", "ns", propagation_policy="Orphan")
+    await become(cluster, {"child"})
+    assert not (await cluster.get(CONFIG_MAPS, "child"))["metadata"].get("ownerReferences")
+
+
+async def test_an_owner_of_another_namespace_is_none(cluster):
+    await cluster.create(NAMESPACES, {"metadata": {"name": "other"}})
+    owner = await cluster.client.create(
+        CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}, "other"
+    )
+    await config_map(cluster, "child", reference(owner))
+    await cluster.start(GC)
+    await become(cluster, set())
+
+
+async def test_a_cluster_scoped_owner_counts(cluster):
+    node = await cluster.get(NODES, "n1")
+    await config_map(cluster, "child", reference({"apiVersion": "v1", "kind": "Node", **node}))
+    await cluster.start(GC)
+
+    async def stays():
+        return await names(cluster) == {"child"}
+
+    await cluster.always(stays)
+    await cluster.client.delete(NODES, "n1")
+    await become(cluster, set())
+
+
+async def test_an_owner_of_an_unknown_kind_is_left_alone(cluster):
+    unknown = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "x", "uid": "u"}
+    await config_map(cluster, "child", unknown)
+    await cluster.start(GC)
+
+    async def stays():
+        return await names(cluster) == {"child"}
+
+    await cluster.always(stays)
+
+
+# -- namespaces -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_namespace_is_emptied_before_it_goes(cluster):
+    await config_map(cluster, "a")
+    await config_map(cluster, "held", finalizers=["test/hold"])
+    await cluster.create(PODS, pod_body("p"))
+    await cluster.start("namespace-controller")
+    await cluster.client.delete(NAMESPACES, "ns")
+
+    async def told():
+        namespace = await cluster.get(NAMESPACES, "ns")
+        return {c["type"]: c for c in namespace["status"].get("conditions", ())}
+
+    conditions = await cluster.eventually(told)
+    assert conditions["NamespaceContentRemaining"]["status"] == "True"
+    assert "test/hold in 1 resource instances" in conditions["NamespaceFinalizersRemaining"]["message"]
+    assert conditions["NamespaceDeletionContentFailure"]["status"] == "False"
+    assert await names(cluster) == {"held"}
+    await cluster.client.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "ns")
+
+    async def gone():
+        return await cluster.get(NAMESPACES, "ns") is None
+
+    await cluster.eventually(gone)
+
+
+async def test_every_namespace_has_its_service_account(cluster):
+    await cluster.start("serviceaccount-controller")
+    await cluster.create(NAMESPACES, {"metadata": {"name": "fresh"}})
+
+    async def there():
+        return await cluster.get(SERVICE_ACCOUNTS, "default", "fresh")
+
+    first = await cluster.eventually(there)
+    await cluster.client.delete(SERVICE_ACCOUNTS, "default", "fresh")
+
+    async def again():
+        account = await there()
+        return account and account["metadata"]["uid"] != first["metadata"]["uid"]
+
+    await cluster.eventually(again)

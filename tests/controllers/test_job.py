@@ -1,0 +1,328 @@
+"""Jobs against the API server, with a kubelet that plays along."""
+
+import pytest
+from controller_cluster import Kubelet, pod_body, template
+
+from haru.controllers.job_indexes import INDEX, index_of
+from haru.controllers.job_tracking import TRACKING
+from haru.controllers.objects import JOBS, POD_GROUPS, PODS, WORKLOADS
+from haru.kube import kinds
+from haru.kube.meta import get_condition
+
+EVENTS = kinds.lookup("", "v1", "events")
+NAME = "job-controller"
+
+
+def job(name="j", **spec):
+    pods = template({}, restartPolicy="Never")
+    return {"metadata": {"name": name}, "spec": {"template": pods, **spec}}
+
+
+def indexed(count, **spec):
+    return {"completionMode": "Indexed", "completions": count, "parallelism": count, **spec}
+
+
+async def conditions(cluster, name="j"):
+    listed = ((await cluster.get(JOBS, name)).get("status") or {}).get("conditions") or ()
+    return {c["type"]: (c["status"], c["reason"]) for c in listed}
+
+
+async def ends(cluster, type_, name="j"):
+    async def holds():
+        return (await conditions(cluster, name)).get(type_)
+
+    status, reason = await cluster.eventually(holds)
+    assert status == "True"
+    return reason, (await cluster.get(JOBS, name))["status"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "succeeded"),
+    [
+        ({}, 1),
+        ({"completions": 5, "parallelism": 2}, 5),
+        ({"completions": None, "parallelism": 3}, 3),
+        (indexed(4), 4),
+        (indexed(5, parallelism=2), 5),
+        ({"completions": 0}, 0),
+    ],
+)
+async def test_jobs_complete(cluster, spec, succeeded):
+    await cluster.create(JOBS, job(**spec))
+    await cluster.play(Kubelet(cluster.client, lambda pod: "Succeeded").run())
+    await cluster.start(NAME)
+    reason, status = await ends(cluster, "Complete")
+    assert reason == "CompletionsReached"
+    assert (status.get("succeeded", 0), status.get("failed", 0), status.get("active", 0)) == (succeeded, 0, 0)
+    assert status["uncountedTerminatedPods"] == {}
+    assert status["startTime"]
+    assert status["completionTime"]
+    assert (await conditions(cluster))["SuccessCriteriaMet"] == ("True", "CompletionsReached")
+    pods = await cluster.items(PODS)
+    assert len(pods) == succeeded
+    assert not any(TRACKING in p["metadata"].get("finalizers", ()) for p in pods)
+    if spec.get("completionMode") == "Indexed":
+        assert status["completedIndexes"] == f"0-{succeeded - 1}"
+        assert sorted(index_of(p) for p in pods) == list(range(succeeded))
+
+
+async def test_what_an_indexed_pod_knows(cluster):
+    await cluster.create(JOBS, job(**indexed(2)))
+    await cluster.start(NAME)
+
+    async def both():
+        return len(await cluster.items(PODS)) == 2
+
+    await cluster.eventually(both)
+    pods = sorted(await cluster.items(PODS), key=index_of)
+    metadata, spec = pods[1]["metadata"], pods[1]["spec"]
+    assert metadata["name"].startswith("j-1-")
+    assert metadata["labels"][INDEX] == metadata["annotations"][INDEX] == "1"
+    assert metadata["labels"]["batch.kubernetes.io/job-name"] == metadata["labels"]["job-name"] == "j"
+    assert metadata["finalizers"] == [TRACKING]
+    assert spec["hostname"] == "j-1"
+    assert [e["name"] for e in spec["containers"][0]["env"]] == ["JOB_COMPLETION_INDEX"]
+
+
+async def test_too_many_failures_end_a_job(cluster):
+    await cluster.create(JOBS, job(parallelism=3, completions=3, backoffLimit=1))
+    await cluster.play(Kubelet(cluster.client, lambda pod: "Failed").run())
+    await cluster.start(NAME)
+    reason, status = await ends(cluster, "Failed")
+    assert reason == "BackoffLimitExceeded"
+    assert status["failed"] >= 2
+    assert status.get("active", 0) == 0
+    assert status["uncountedTerminatedPods"] == {}
+    assert (await conditions(cluster))["FailureTarget"] == ("True", "BackoffLimitExceeded")
+
+
+async def test_a_job_that_failed_stops_its_other_pods_first(cluster):
+    first = set()
+
+    def phase(pod):
+        first.add(pod["metadata"]["name"]) if not first else None
+        return "Failed" if pod["metadata"]["name"] in first else "Running"
+
+    await cluster.create(JOBS, job(parallelism=3, completions=3, backoffLimit=0))
+    await cluster.play(Kubelet(cluster.client, phase).run())
+    await cluster.start(NAME)
+    _, status = await ends(cluster, "Failed")
+    assert status["failed"] == 3
+    assert status["terminating"] == 0
+
+
+async def test_a_deadline_ends_a_job(cluster):
+    await cluster.create(JOBS, job(activeDeadlineSeconds=1))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(NAME)
+    reason, _ = await ends(cluster, "Failed")
+    assert reason == "DeadlineExceeded"
+
+
+async def test_suspend_and_resume(cluster):
+    await cluster.create(JOBS, job(parallelism=2, completions=2, suspend=True))
+    finish = False
+    await cluster.play(Kubelet(cluster.client, lambda pod: "Succeeded" if finish else "Running").run())
+    await cluster.start(NAME)
+
+    async def state(expected, active):
+        async def holds():
+            status = (await cluster.get(JOBS, "j")).get("status") or {}
+            condition = get_condition(status.get("conditions"), "Suspended")
+            return condition and condition["status"] == expected and status.get("active", 0) == active
+
+        await cluster.eventually(holds)
+        return (await cluster.get(JOBS, "j"))["status"]
+
+    assert "startTime" not in await state("True", 0)
+    await cluster.client.patch(JOBS, "j", {"spec": {"suspend": False}}, "ns")
+    assert (await state("False", 2))["startTime"]
+    await cluster.client.patch(JOBS, "j", {"spec": {"suspend": True}}, "ns")
+    status = await state("True", 0)
+    assert "startTime" not in status
+    assert status.get("failed", 0) == 0  # taken away is not failed
+
+    async def gone():
+        return not await cluster.items(PODS)
+
+    await cluster.eventually(gone)
+    finish = True
+    await cluster.client.patch(JOBS, "j", {"spec": {"suspend": False}}, "ns")
+    await ends(cluster, "Complete")
+
+
+async def test_less_parallelism_is_no_failure(cluster):
+    await cluster.create(JOBS, job(parallelism=4, completions=10))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(NAME)
+
+    async def active(count):
+        status = (await cluster.get(JOBS, "j")).get("status") or {}
+        return status.get("active", 0) == count and len(await cluster.items(PODS)) == count
+
+    await cluster.eventually(lambda: active(4))
+    await cluster.client.patch(JOBS, "j", {"spec": {"parallelism": 1}}, "ns")
+    await cluster.eventually(lambda: active(1))
+    assert (await cluster.get(JOBS, "j"))["status"].get("failed", 0) == 0
+
+
+async def test_pods_of_a_job_that_is_gone_are_not_held(cluster):
+    await cluster.create(JOBS, job(parallelism=2, completions=2))
+    await cluster.start(NAME)
+
+    async def both():
+        return len(await cluster.items(PODS)) == 2
+
+    await cluster.eventually(both)
+    await cluster.kill()
+    await cluster.client.delete(JOBS, "j", "ns", propagation_policy="Background")
+    await cluster.start(NAME, "garbage-collector-controller")
+
+    async def gone():
+        return not await cluster.items(PODS)
+
+    await cluster.eventually(gone)
+
+
+async def test_killed_at_any_moment_counts_stay_exact(cluster):
+    await cluster.create(JOBS, job(**indexed(12, parallelism=4)))
+    seen = set()
+    for _ in range(8):
+        kubelet = Kubelet(cluster.client, lambda pod: "Succeeded")
+        await cluster.play(kubelet.run())
+        await cluster.start(NAME)
+        seen |= {p["metadata"]["name"] for p in await cluster.items(PODS)}
+        await cluster.kill()
+    await cluster.play(Kubelet(cluster.client, lambda pod: "Succeeded").run())
+    await cluster.start(NAME)
+    _, status = await ends(cluster, "Complete")
+    assert (status["succeeded"], status["completedIndexes"]) == (12, "0-11")
+    assert len(await cluster.items(PODS)) == 12
+
+
+async def test_finished_jobs_go_after_their_time(cluster):
+    await cluster.create(JOBS, job(ttlSecondsAfterFinished=1))
+    await cluster.play(Kubelet(cluster.client, lambda pod: "Succeeded").run())
+    await cluster.start(NAME, "ttl-after-finished-controller", "garbage-collector-controller")
+    await ends(cluster, "SuccessCriteriaMet")
+
+    async def gone():
+        return await cluster.get(JOBS, "j") is None and not await cluster.items(PODS)
+
+    await cluster.eventually(gone)
+
+
+# -- gangs ------------------------------------------------------------------------------------------------------------
+
+
+async def groups_of(cluster):
+    return {(p["spec"].get("schedulingGroup") or {}).get("podGroupName") for p in await cluster.items(PODS)}
+
+
+async def started(cluster, count):
+    async def holds():
+        return len(await cluster.items(PODS)) == count
+
+    await cluster.eventually(holds)
+
+
+async def test_a_gang_gets_a_workload_and_a_group_before_its_pods(cluster):
+    created = await cluster.create(JOBS, job(**indexed(4)))
+    await cluster.start(NAME)
+    await started(cluster, 4)
+    (workload,) = await cluster.items(WORKLOADS)
+    (group,) = await cluster.items(POD_GROUPS)
+    assert await groups_of(cluster) == {group["metadata"]["name"]}
+    assert workload["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
+    assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 4}}
+    assert group["spec"]["podGroupTemplateRef"]["workload"] == {
+        "workloadName": workload["metadata"]["name"],
+        "podGroupTemplateName": "j-pgt-0",
+    }
+
+    async def told():
+        return [e["message"] for e in await cluster.items(EVENTS) if e["reason"] == "WorkloadCreated"]
+
+    assert await cluster.eventually(told) == [f"Created Workload {workload['metadata']['name']} for Job j"]
+
+
+@pytest.mark.parametrize("length", [57, 58, 61])
+async def test_long_job_names(cluster, length):
+    await cluster.create(JOBS, job("j" * length, **indexed(2)))
+    await cluster.start(NAME)
+    await started(cluster, 2)
+    assert None not in await groups_of(cluster)
+
+
+@pytest.mark.parametrize("leave", ["workload", "both"])
+async def test_a_crash_between_the_creations_makes_nothing_twice(cluster, leave):
+    from haru.controllers.job_workload import new_pod_group, new_workload
+
+    created = await cluster.create(JOBS, job(**indexed(2)))
+    workload = await cluster.create(WORKLOADS, new_workload(created))
+    if leave == "both":
+        await cluster.create(POD_GROUPS, new_pod_group(created, workload))
+    await cluster.start(NAME)
+    await started(cluster, 2)
+    assert len(await cluster.items(WORKLOADS)) == 1
+    (group,) = await cluster.items(POD_GROUPS)
+    assert await groups_of(cluster) == {group["metadata"]["name"]}
+
+
+async def test_two_workloads_for_one_job_mean_none(cluster):
+    for name in ("one", "two"):
+        reference = {"apiGroup": "batch", "kind": "Job", "name": "j"}
+        policy = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}}
+        spec = {"controllerRef": reference, "podGroupTemplates": [policy]}
+        await cluster.create(WORKLOADS, {"metadata": {"name": name}, "spec": spec})
+    await cluster.create(JOBS, job(**indexed(2)))
+    await cluster.start(NAME)
+    await started(cluster, 2)
+    assert await groups_of(cluster) == {None}
+    assert not await cluster.items(POD_GROUPS)
+
+
+async def test_a_job_that_was_suspended_first_has_no_group(cluster):
+    await cluster.create(JOBS, job(**indexed(2, suspend=True)))
+    await cluster.start(NAME)
+
+    async def suspended():
+        return "Suspended" in await conditions(cluster)
+
+    await cluster.eventually(suspended)
+    await cluster.client.patch(JOBS, "j", {"spec": {"suspend": False}}, "ns")
+    await started(cluster, 2)
+    assert await groups_of(cluster) == {None}
+
+
+async def test_a_deleted_gang_goes_altogether(cluster):
+    await cluster.create(JOBS, job(**indexed(2)))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(NAME, "garbage-collector-controller", "podgroup-protection-controller")
+    await started(cluster, 2)
+    await cluster.client.delete(JOBS, "j", "ns", propagation_policy="Foreground")
+
+    async def gone():
+        left = [await cluster.items(kind) for kind in (JOBS, PODS, POD_GROUPS, WORKLOADS)]
+        return not any(left)
+
+    await cluster.eventually(gone)
+
+
+async def test_a_group_stays_while_a_pod_may_run(cluster):
+    group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
+    await cluster.create(POD_GROUPS, group)
+    await cluster.create(PODS, pod_body("p", nodeName="n1", schedulingGroup={"podGroupName": "g"}))
+    await cluster.start("podgroup-protection-controller")
+    await cluster.client.delete(POD_GROUPS, "g", "ns")
+
+    async def stays():
+        return (await cluster.get(POD_GROUPS, "g"))["metadata"]["deletionTimestamp"]
+
+    await cluster.always(stays)
+    await cluster.set_status(PODS, "p", {"phase": "Succeeded"})
+
+    async def gone():
+        return await cluster.get(POD_GROUPS, "g") is None
+
+    await cluster.eventually(gone)

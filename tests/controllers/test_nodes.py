@@ -1,0 +1,256 @@
+"""Node lifecycle, eviction by taints (of nodes and devices) and pod garbage against the API server."""
+
+from datetime import UTC, datetime
+
+import pytest
+from controller_cluster import pod_body
+
+from haru.controllers.objects import CLAIMS, LEASES, NAMESPACES, NODES, PODS, SLICES, TAINT_RULES
+from haru.kube.meta import get_condition
+from haru.kube.names import format_micro_time, format_time
+
+LIFECYCLE, TAINTS = "node-lifecycle-controller", "taint-eviction-controller"
+FAST = {"node-monitor-grace-period": 0.4, "node-monitor-period": 0.05}
+DEVICES = "device-taint-eviction-controller"
+
+
+async def make_ready(cluster, *nodes):
+    now = format_time(datetime.now(UTC))
+    condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
+    for name in nodes:
+        if await cluster.get(NODES, name) is None:
+            await cluster.create(NODES, {"metadata": {"name": name}})
+        await cluster.client.patch(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
+
+
+async def renew(cluster, *nodes):
+    for name in nodes:
+        spec = {"holderIdentity": name, "renewTime": format_micro_time(datetime.now(UTC))}
+        if await cluster.get(LEASES, name, "kube-node-lease") is None:
+            await cluster.create(LEASES, {"metadata": {"name": name}, "spec": spec}, "kube-node-lease")
+        else:
+            await cluster.client.patch(LEASES, name, {"spec": spec}, "kube-node-lease")
+
+
+async def running(cluster, name, node="n1", **spec):
+    pod = await cluster.create(PODS, pod_body(name, nodeName=node, **spec))
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await cluster.set_status(PODS, name, status)
+    return pod
+
+
+def taints(node):
+    return {(t["key"].removeprefix("node.kubernetes.io/"), t["effect"]) for t in node["spec"].get("taints", ())}
+
+
+@pytest.fixture
+async def lease_namespace(cluster):
+    if await cluster.get(NAMESPACES, "kube-node-lease") is None:
+        await cluster.create(NAMESPACES, {"metadata": {"name": "kube-node-lease"}})
+
+
+@pytest.mark.usefixtures("lease_namespace")
+async def test_a_silent_node_is_marked_tainted_and_emptied(cluster):
+    await make_ready(cluster, "n1", "n2")
+    tolerant = [{"operator": "Exists"}]
+    await running(cluster, "goes", tolerations=[{"key": "x", "operator": "Exists"}])
+    await running(cluster, "stays", tolerations=tolerant)
+    await running(cluster, "elsewhere", "n2")
+    await cluster.start(LIFECYCLE, TAINTS, **FAST)
+
+    async def silent():
+        await renew(cluster, "n2")  # n1 says nothing
+        return taints(await cluster.get(NODES, "n1")) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
+
+    await cluster.eventually(silent)
+    ready = get_condition(await cluster.get(NODES, "n1"), "Ready")
+    assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusUnknown")
+
+    async def not_ready():
+        await renew(cluster, "n2")
+        return get_condition(await cluster.get(PODS, "stays"), "Ready")["status"] == "False"
+
+    await cluster.eventually(not_ready)
+    assert get_condition(await cluster.get(PODS, "elsewhere"), "Ready")["status"] == "True"
+    await make_ready(cluster, "n1")
+
+    async def back():
+        await renew(cluster, "n1", "n2")
+        return taints(await cluster.get(NODES, "n1")) == set()
+
+    await cluster.eventually(back)
+
+
+@pytest.mark.usefixtures("lease_namespace")
+async def test_when_all_are_silent_nobody_is_driven_away(cluster):
+    await make_ready(cluster, "n1", "n2")
+    await cluster.start(LIFECYCLE, TAINTS, **FAST)
+
+    async def silent():
+        nodes = [await cluster.get(NODES, name) for name in ("n1", "n2")]
+        return all(("unreachable", "NoSchedule") in taints(node) for node in nodes) and nodes
+
+    nodes = await cluster.eventually(silent)
+    assert sum(("unreachable", "NoExecute") in taints(node) for node in nodes) <= 1  # the first while one still spoke
+
+
+async def test_pods_leave_a_tainted_node_in_their_time(cluster):
+    added = format_time(datetime.now(UTC))
+    taint = {"key": "k", "effect": "NoExecute", "timeAdded": added}
+    for name, tolerations in {
+        "never": [{"key": "k", "operator": "Exists"}],
+        "soon": [{"key": "k", "operator": "Exists", "tolerationSeconds": 1}],
+        "now": [{"key": "other", "operator": "Exists"}],
+    }.items():
+        await running(cluster, name, tolerations=tolerations)
+    await cluster.start(TAINTS)
+    await cluster.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
+
+    async def leaving():
+        return {p["metadata"]["name"] for p in await cluster.items(PODS) if p["metadata"].get("deletionTimestamp")}
+
+    async def both():
+        return await leaving() == {"now", "soon"}
+
+    await cluster.eventually(both)
+    condition = get_condition(await cluster.get(PODS, "now"), "DisruptionTarget")
+    assert (condition["status"], condition["reason"]) == ("True", "DeletionByTaintManager")
+
+
+async def test_a_taint_that_goes_in_time_does_nothing(cluster):
+    taint = {"key": "k", "effect": "NoExecute", "timeAdded": format_time(datetime.now(UTC))}
+    await running(cluster, "p", tolerations=[{"key": "k", "operator": "Exists", "tolerationSeconds": 2}])
+    await cluster.start(TAINTS)
+    await cluster.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
+    await cluster.client.patch(NODES, "n1", {"spec": {"taints": None}})
+
+    async def stays():
+        return not (await cluster.get(PODS, "p"))["metadata"].get("deletionTimestamp")
+
+    await cluster.always(stays, 2.5)
+
+
+async def test_pods_of_nodes_that_are_gone_are_removed(cluster):
+    await cluster.create(NODES, {"metadata": {"name": "n2"}})
+    await running(cluster, "stays", "n1")
+    await running(cluster, "goes", "n2")
+    await cluster.start("pod-garbage-collector-controller", **{"node-quarantine-seconds": 0.1})
+    await cluster.client.delete(NODES, "n2")
+
+    async def gone():
+        return [p["metadata"]["name"] for p in await cluster.items(PODS)] == ["stays"]
+
+    await cluster.eventually(gone)
+
+
+async def test_deleted_pods_that_never_ran_are_removed(cluster):
+    body = pod_body("p")
+    body["metadata"]["finalizers"] = ["test/hold"]
+    await cluster.create(PODS, body)
+    await cluster.client.delete(PODS, "p", "ns")
+    await cluster.start("pod-garbage-collector-controller")
+    await cluster.client.patch(PODS, "p", {"metadata": {"finalizers": None}}, "ns")
+
+    async def gone():
+        return await cluster.get(PODS, "p") is None
+
+    await cluster.eventually(gone)
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
+
+def device_slice(*taints_):
+    device = {"name": "gpu-0", **({"taints": list(taints_)} if taints_ else {})}
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    return {
+        "metadata": {"name": "s"},
+        "spec": {"driver": "d.example.com", "pool": pool, "nodeName": "n1", "devices": [device]},
+    }
+
+
+async def with_device(cluster, name="p", tolerations=()):
+    exactly = (
+        {"deviceClassName": "gpu", "tolerations": list(tolerations)} if tolerations else {"deviceClassName": "gpu"}
+    )
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    await cluster.create(CLAIMS, {"metadata": {"name": name}, "spec": spec})
+    pod = await running(cluster, name, resourceClaims=[{"name": "c", "resourceClaimName": name}])
+    result = {"request": "r", "driver": "d.example.com", "pool": "p", "device": "gpu-0"}
+    if tolerations:
+        result["tolerations"] = list(tolerations)
+    live = await cluster.get(CLAIMS, name)
+    live["status"] = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}],
+    }
+    await cluster.client.update_status(CLAIMS, live)
+    return pod
+
+
+async def evicted(cluster):
+    return {p["metadata"]["name"] for p in await cluster.items(PODS) if p["metadata"].get("deletionTimestamp")}
+
+
+async def test_a_drivers_taint_evicts_the_users_of_the_device(cluster):
+    await cluster.create(SLICES, device_slice())
+    await with_device(cluster, "goes")
+    await with_device(cluster, "stays", [{"operator": "Exists", "effect": "NoExecute"}])
+    await running(cluster, "without")
+    await cluster.start(DEVICES)
+    live = await cluster.get(SLICES, "s")
+    live["spec"]["devices"][0]["taints"] = [{"key": "bad", "effect": "NoExecute"}]
+    await cluster.client.update(SLICES, live)
+
+    async def gone():
+        return await evicted(cluster) == {"goes"}
+
+    await cluster.eventually(gone)
+    condition = get_condition(await cluster.get(PODS, "goes"), "DisruptionTarget")
+    assert condition["reason"] == "DeletionByDeviceTaintManager"
+    assert condition["message"] == "Device Taint manager: deleting due to NoExecute taint"
+
+
+async def test_a_taint_taken_back_in_time_cancels(cluster):
+    await cluster.create(SLICES, device_slice({"key": "bad", "effect": "NoExecute"}))
+    await with_device(cluster, "p", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2}])
+    await cluster.start(DEVICES)
+    live = await cluster.get(SLICES, "s")
+    live["spec"]["devices"][0].pop("taints")
+    await cluster.client.update(SLICES, live)
+
+    async def nobody():
+        return not await evicted(cluster)
+
+    await cluster.always(nobody, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("effect", "reason"), [("NoExecute", "Completed"), ("NoSchedule", "OtherEffect"), ("None", "NoEffect")]
+)
+async def test_a_rule_says_what_it_did(cluster, effect, reason):
+    await cluster.create(SLICES, device_slice())
+    await with_device(cluster)
+    await cluster.start(DEVICES)
+    spec = {"deviceSelector": {"driver": "d.example.com"}, "taint": {"key": "k", "effect": effect}}
+    await cluster.create(TAINT_RULES, {"metadata": {"name": "r"}, "spec": spec})
+
+    async def told():
+        return get_condition(await cluster.get(TAINT_RULES, "r"), "EvictionInProgress")
+
+    condition = await cluster.eventually(told)
+    assert condition["observedGeneration"] == 1
+    if effect == "NoExecute":
+
+        async def gone():
+            return await evicted(cluster) == {"p"}
+
+        await cluster.eventually(gone)
+    else:
+        assert (condition["status"], condition["reason"]) == ("False", reason)
+        assert await evicted(cluster) == set()
+    if effect == "None":
+        assert condition["message"] == (
+            "1 published device selected. 1 allocated device selected. "
+            "1 pod would be evicted in 1 namespace if the effect was NoExecute."
+        )

@@ -1,0 +1,303 @@
+"""resourceclaim-controller against the API server."""
+
+import pytest
+from controller_cluster import pod_body
+
+from haru.controllers.objects import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
+from haru.kube import kinds
+
+EVENTS = kinds.lookup("", "v1", "events")
+NAME = "resourceclaim-controller"
+PROTECTED = "resource.kubernetes.io/delete-protection"
+REQUESTS = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+TEMPLATE = {
+    "metadata": {"name": "t"},
+    "spec": {"metadata": {"labels": {"l": "1"}, "annotations": {"a": "2"}}, "spec": REQUESTS},
+}
+USES = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
+ALLOCATION = {"devices": {"results": [{"request": "r", "driver": "d.example.com", "pool": "p", "device": "x"}]}}
+
+
+def recorded(obj):
+    return {s["name"]: s.get("resourceClaimName") for s in obj.get("status", {}).get("resourceClaimStatuses", ())}
+
+
+async def recorded_claim(cluster, pod="p", entry="gpu"):
+    return await cluster.eventually(lambda: _recorded(cluster, PODS, pod, entry))
+
+
+async def _recorded(cluster, kind, name, entry):
+    return recorded(await cluster.get(kind, name)).get(entry)
+
+
+async def use(cluster, claim, *consumers, finalizers=(PROTECTED,)):
+    """Allocate and reserve, as the scheduler does."""
+    live = await cluster.get(CLAIMS, claim)
+    live["metadata"]["finalizers"] = list(finalizers)
+    live = await cluster.client.update(CLAIMS, live)
+    references = [
+        {"resource": "pods", "name": c["metadata"]["name"], "uid": c["metadata"]["uid"]}
+        if c["kind"] == "Pod"
+        else {
+            "apiGroup": "scheduling.k8s.io",
+            "resource": "podgroups",
+            "name": c["metadata"]["name"],
+            "uid": c["metadata"]["uid"],
+        }
+        for c in consumers
+    ]
+    live["status"] = {"allocation": ALLOCATION, "reservedFor": references}
+    return await cluster.client.update_status(CLAIMS, live)
+
+
+async def test_a_claim_is_made_from_the_template_and_recorded(cluster):
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    pod = await cluster.create(PODS, pod_body("p", **USES))
+    await cluster.start(NAME)
+    name = await recorded_claim(cluster)
+    claim = await cluster.get(CLAIMS, name)
+    assert name.startswith("p-gpu-")
+    assert claim["metadata"]["labels"] == {"l": "1"}
+    assert claim["metadata"]["annotations"] == {"a": "2", "resource.kubernetes.io/pod-claim-name": "gpu"}
+    (owner,) = claim["metadata"]["ownerReferences"]
+    assert owner == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "p",
+        "uid": pod["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    assert claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpu"
+    managers = {m["manager"]: m["operation"] for m in (await cluster.get(PODS, "p"))["metadata"]["managedFields"]}
+    assert managers["ResourceClaimController"] == "Apply"
+
+
+async def test_restarts_make_no_second_claim(cluster):
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    for number in range(3):
+        await cluster.create(PODS, pod_body(f"p{number}", **USES))
+    for _ in range(3):
+        await cluster.start(NAME)
+        for number in range(3):
+            await recorded_claim(cluster, f"p{number}")
+        await cluster.kill()
+    assert len(await cluster.items(CLAIMS)) == 3
+
+
+async def test_a_claim_that_was_made_but_not_recorded_is_found_again(cluster):
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    pod = await cluster.create(PODS, pod_body("p", **USES))
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
+    annotations = {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    orphan = {"metadata": {"name": "mine", "annotations": annotations, "ownerReferences": [owner]}, "spec": REQUESTS}
+    await cluster.create(CLAIMS, orphan)
+    await cluster.start(NAME)
+    assert await recorded_claim(cluster) == "mine"
+    assert len(await cluster.items(CLAIMS)) == 1
+
+
+async def test_a_lost_claim_is_made_again(cluster):
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    await cluster.create(PODS, pod_body("p", **USES))
+    await cluster.start(NAME)
+    first = await recorded_claim(cluster)
+    await cluster.client.delete(CLAIMS, first, "ns")
+
+    async def again():
+        name = await _recorded(cluster, PODS, "p", "gpu")
+        return name != first and await cluster.get(CLAIMS, name)
+
+    await cluster.eventually(again)
+
+
+async def test_a_claim_that_was_made_twice_is_reduced_to_one(cluster):
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    pod = await cluster.create(PODS, pod_body("p", **USES))
+    await cluster.start(NAME)
+    name = await recorded_claim(cluster)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
+    annotations = {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    late = {"metadata": {"name": "late", "annotations": annotations, "ownerReferences": [owner]}, "spec": REQUESTS}
+    await cluster.create(CLAIMS, late)
+
+    async def one():
+        return [c["metadata"]["name"] for c in await cluster.items(CLAIMS)] == [name]
+
+    await cluster.eventually(one)
+
+
+async def test_a_missing_template_is_told_and_waited_for(cluster):
+    await cluster.create(PODS, pod_body("p", **USES))
+    await cluster.start(NAME)
+
+    async def told():
+        return [e["message"] for e in await cluster.items(EVENTS) if e["reason"] == "FailedResourceClaimCreation"]
+
+    (message,) = await cluster.eventually(told)
+    assert message == 'PodResourceClaim gpu: resource claim template "t": not found'
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    assert await recorded_claim(cluster)
+
+
+@pytest.mark.parametrize("end", ["Succeeded", "Failed", "deleted"])
+async def test_what_nobody_uses_is_released(cluster, end):
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    await cluster.create(CLAIMS, {"metadata": {"name": "shared"}, "spec": REQUESTS})
+    both = [*USES["resourceClaims"], {"name": "own", "resourceClaimName": "shared"}]
+    pod = await cluster.create(PODS, pod_body("p", resourceClaims=both))
+    await cluster.start(NAME)
+    generated = await recorded_claim(cluster)
+    for claim in (generated, "shared"):
+        await use(cluster, claim, pod)
+    if end == "deleted":
+        await cluster.client.delete(PODS, "p", "ns", grace_period_seconds=0)
+    else:
+        await cluster.set_status(PODS, "p", {"phase": end})
+
+    async def released():
+        claim = await cluster.get(CLAIMS, "shared")
+        return not claim.get("status") and not claim["metadata"].get("finalizers")
+
+    await cluster.eventually(released)
+    if end != "deleted":  # then it is the garbage collector's work
+
+        async def gone():
+            return await cluster.get(CLAIMS, generated) is None
+
+        await cluster.eventually(gone)
+
+
+async def test_the_last_consumer_counts(cluster):
+    await cluster.create(CLAIMS, {"metadata": {"name": "shared"}, "spec": REQUESTS})
+    entries = [{"name": "own", "resourceClaimName": "shared"}]
+    first = await cluster.create(PODS, pod_body("a", resourceClaims=entries))
+    second = await cluster.create(PODS, pod_body("b", resourceClaims=entries))
+    await cluster.start(NAME)
+    await use(cluster, "shared", first, second)
+    await cluster.set_status(PODS, "a", {"phase": "Succeeded"})
+
+    async def only_b():
+        status = (await cluster.get(CLAIMS, "shared")).get("status") or {}
+        return [e["name"] for e in status.get("reservedFor", ())] == ["b"] and status["allocation"]
+
+    await cluster.eventually(only_b)
+
+
+async def test_a_consumer_that_never_was_is_no_consumer(cluster):
+    await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    pod = await cluster.create(PODS, pod_body("p"))
+    replaced = {**pod, "metadata": {**pod["metadata"], "uid": "another"}}
+    await use(cluster, "c", replaced)
+    await cluster.start(NAME)
+
+    async def released():
+        return not (await cluster.get(CLAIMS, "c")).get("status")
+
+    await cluster.eventually(released)
+
+
+async def test_a_running_pod_that_is_being_deleted_keeps_its_claim(cluster):
+    await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    entries = [{"name": "own", "resourceClaimName": "c"}]
+    pod = await cluster.create(PODS, pod_body("p", nodeName="n1", resourceClaims=entries))
+    await cluster.set_status(PODS, "p", {"phase": "Running"})
+    await use(cluster, "c", pod)
+    await cluster.start(NAME)
+    await cluster.client.delete(PODS, "p", "ns")
+    await cluster.client.delete(CLAIMS, "c", "ns")
+
+    async def still():
+        claim = await cluster.get(CLAIMS, "c")
+        return claim["metadata"]["finalizers"] == [PROTECTED] and claim["status"]["allocation"]
+
+    await cluster.always(still)
+    await cluster.client.delete(PODS, "p", "ns", grace_period_seconds=0)
+
+    async def gone():
+        return await cluster.get(CLAIMS, "c") is None
+
+    await cluster.eventually(gone)
+
+
+async def test_a_deleted_claim_that_was_never_reserved_is_deallocated(cluster):
+    await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    await use(cluster, "c")
+    await cluster.start(NAME)
+
+    async def allocated():
+        return (await cluster.get(CLAIMS, "c"))["status"]["allocation"]
+
+    await cluster.always(allocated)
+    await cluster.client.delete(CLAIMS, "c", "ns")
+
+    async def gone():
+        return await cluster.get(CLAIMS, "c") is None
+
+    await cluster.eventually(gone)
+
+
+async def test_a_pod_bound_past_the_scheduler_is_reserved_for(cluster):
+    await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    entries = [{"name": "own", "resourceClaimName": "c"}]
+    other = await cluster.create(PODS, pod_body("a", resourceClaims=entries))
+    await cluster.start(NAME)
+    await use(cluster, "c", other)
+    await cluster.create(PODS, pod_body("b", nodeName="n1", resourceClaims=entries))
+
+    async def both():
+        return [e["name"] for e in (await cluster.get(CLAIMS, "c"))["status"]["reservedFor"]] == ["a", "b"]
+
+    await cluster.eventually(both)
+
+
+GROUP = {
+    "metadata": {"name": "g"},
+    "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": USES["resourceClaims"]},
+}
+
+
+async def test_members_of_a_group_share_its_claim(cluster):
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    await cluster.create(CLAIM_TEMPLATES, {**TEMPLATE, "metadata": {"name": "other"}})
+    grouped = {"schedulingGroup": {"podGroupName": "g"}}
+    other = [{"name": "gpu", "resourceClaimTemplateName": "other"}]
+    await cluster.start(NAME)
+    for name, spec in {"a": USES, "b": USES, "c": {"resourceClaims": other}}.items():
+        await cluster.create(PODS, pod_body(name, **spec, **grouped))
+
+    async def nothing():
+        return not await cluster.items(CLAIMS)
+
+    await cluster.always(nothing)  # the group is not there: nobody can know whose the claims are
+    await cluster.create(POD_GROUPS, GROUP)
+    shared = await cluster.eventually(lambda: _recorded(cluster, POD_GROUPS, "g", "gpu"))
+    assert shared.startswith("g-gpu-")
+    assert await recorded_claim(cluster, "a") == shared
+    assert await recorded_claim(cluster, "b") == shared
+    own = await recorded_claim(cluster, "c")
+    assert own.startswith("c-gpu-")
+    assert {c["metadata"]["name"] for c in await cluster.items(CLAIMS)} == {shared, own}
+    (owner,) = (await cluster.get(CLAIMS, shared))["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("PodGroup", "g")
+
+
+async def test_a_group_keeps_its_reservation_until_it_is_gone(cluster):
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    group = await cluster.create(POD_GROUPS, GROUP)
+    await cluster.create(PODS, pod_body("a", **USES, schedulingGroup={"podGroupName": "g"}))
+    await cluster.start(NAME, "podgroup-protection-controller")
+    shared = await recorded_claim(cluster, "a")
+    await use(cluster, shared, group)
+    await cluster.set_status(PODS, "a", {"phase": "Succeeded"})
+
+    async def reserved():
+        return (await cluster.get(CLAIMS, shared))["status"]["reservedFor"]
+
+    await cluster.always(reserved)
+    await cluster.client.delete(POD_GROUPS, "g", "ns")
+
+    async def released():
+        return not (await cluster.get(CLAIMS, shared)).get("status")
+
+    await cluster.eventually(released)

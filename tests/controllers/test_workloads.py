@@ -1,0 +1,276 @@
+"""ReplicaSets and Deployments against the API server, with a kubelet that plays along."""
+
+import pytest
+from controller_cluster import Kubelet, pod_body, template
+
+from haru.controllers.objects import DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, REPLICA_SETS
+from haru.kube.errors import StatusError
+from haru.kube.meta import get_condition
+
+BOTH = ("deployment-controller", "replicaset-controller")
+APP = {"app": "x"}
+
+
+def replica_set(replicas, name="web"):
+    spec = {"replicas": replicas, "selector": {"matchLabels": APP}, "template": template(APP)}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def deployment(replicas, image="v1", **spec):
+    pods = template(APP)
+    pods["spec"]["containers"][0]["image"] = image
+    spec = {"replicas": replicas, "selector": {"matchLabels": APP}, "template": pods, **spec}
+    return {"metadata": {"name": "web"}, "spec": spec}
+
+
+async def live_pods(cluster):
+    return [p for p in await cluster.items(PODS) if not p["metadata"].get("deletionTimestamp")]
+
+
+async def status_is(cluster, kind, name="web", **expected):
+    async def holds():
+        status = (await cluster.get(kind, name)).get("status") or {}
+        return all(status.get(key, 0) == value for key, value in expected.items())
+
+    await cluster.eventually(holds)
+
+
+async def test_a_replica_set_keeps_its_number(cluster):
+    await cluster.create(REPLICA_SETS, replica_set(3))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start("replicaset-controller")
+    await status_is(cluster, REPLICA_SETS, replicas=3, readyReplicas=3, availableReplicas=3, fullyLabeledReplicas=3)
+    pods = await live_pods(cluster)
+    assert all(p["metadata"]["name"].startswith("web-") for p in pods)
+    await cluster.client.delete(PODS, pods[0]["metadata"]["name"], "ns")
+
+    async def replaced():
+        now = {p["metadata"]["name"] for p in await live_pods(cluster)}
+        return len(now) == 3 and pods[0]["metadata"]["name"] not in now
+
+    await cluster.eventually(replaced)
+    await cluster.client.patch(REPLICA_SETS, "web", {"spec": {"replicas": 1}}, "ns")
+    await status_is(cluster, REPLICA_SETS, replicas=1, observedGeneration=2)
+    assert len(await live_pods(cluster)) == 1
+
+
+async def test_restarts_make_no_pod_too_many(cluster):
+    await cluster.create(REPLICA_SETS, replica_set(8))
+    seen = set()
+    for _ in range(4):
+        manager = await cluster.start("replicaset-controller")
+        del manager
+        seen |= {p["metadata"]["name"] for p in await cluster.items(PODS)}
+        await cluster.kill()
+    await cluster.start("replicaset-controller")
+    await status_is(cluster, REPLICA_SETS, replicas=8)
+    seen |= {p["metadata"]["name"] for p in await cluster.items(PODS)}
+    assert len(seen) == 8
+
+
+async def test_pods_are_adopted_and_let_go(cluster):
+    body = pod_body("mine")
+    body["metadata"]["labels"] = APP
+    await cluster.create(PODS, body)
+    await cluster.create(REPLICA_SETS, replica_set(2))
+    await cluster.start("replicaset-controller")
+    await status_is(cluster, REPLICA_SETS, replicas=2)
+    mine = await cluster.get(PODS, "mine")
+    assert mine["metadata"]["ownerReferences"][0]["name"] == "web"
+    assert len(await live_pods(cluster)) == 2
+    await cluster.client.patch(PODS, "mine", {"metadata": {"labels": {"app": "other"}}}, "ns")
+
+    async def let_go():
+        mine = await cluster.get(PODS, "mine")
+        return not mine["metadata"].get("ownerReferences") and len(await live_pods(cluster)) == 3
+
+    await cluster.eventually(let_go)
+
+
+async def test_what_cannot_be_created_is_told(cluster):
+    body = replica_set(2)
+    body["spec"]["template"]["spec"]["priorityClassName"] = "there-is-none"
+    await cluster.create(REPLICA_SETS, body)
+    await cluster.start("replicaset-controller")
+
+    async def told():
+        return get_condition(await cluster.get(REPLICA_SETS, "web"), "ReplicaFailure")
+
+    condition = await cluster.eventually(told)
+    assert (condition["status"], condition["reason"]) == ("True", "FailedCreate")
+
+
+async def test_a_rollout_replaces_pods_within_its_limits(cluster):
+    await cluster.create(DEPLOYMENTS, deployment(4))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(*BOTH)
+    await status_is(cluster, DEPLOYMENTS, replicas=4, updatedReplicas=4, availableReplicas=4, observedGeneration=1)
+    conditions = {
+        c["type"]: (c["status"], c["reason"]) for c in (await cluster.get(DEPLOYMENTS, "web"))["status"]["conditions"]
+    }
+    assert conditions == {
+        "Available": ("True", "MinimumReplicasAvailable"),
+        "Progressing": ("True", "NewReplicaSetAvailable"),
+    }
+    await cluster.client.update(
+        DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": deployment(4, "v2")["spec"]}
+    )
+    most = 0
+
+    async def done():
+        nonlocal most
+        pods = await live_pods(cluster)
+        most = max(most, len(pods))
+        return len(pods) == 4 and all(p["spec"]["containers"][0]["image"] == "v2" for p in pods)
+
+    await cluster.eventually(done)
+    assert most <= 5
+    await status_is(cluster, DEPLOYMENTS, replicas=4, updatedReplicas=4, availableReplicas=4, unavailableReplicas=0)
+    sets = await cluster.items(REPLICA_SETS)
+    assert sorted(rs["metadata"]["annotations"]["deployment.kubernetes.io/revision"] for rs in sets) == ["1", "2"]
+    # Back again: the first ReplicaSet takes over under a new number.
+    await cluster.client.update(
+        DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": deployment(4, "v1")["spec"]}
+    )
+
+    async def back():
+        return (await cluster.get(DEPLOYMENTS, "web"))["metadata"]["annotations"].get(
+            "deployment.kubernetes.io/revision"
+        ) == "3" and len(await cluster.items(REPLICA_SETS)) == 2
+
+    await cluster.eventually(back)
+
+
+async def test_recreate_lets_the_old_go_first(cluster):
+    await cluster.create(DEPLOYMENTS, deployment(2, strategy={"type": "Recreate"}))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(*BOTH)
+    await status_is(cluster, DEPLOYMENTS, availableReplicas=2)
+    spec = deployment(2, "v2", strategy={"type": "Recreate"})["spec"]
+    await cluster.client.update(DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": spec})
+
+    async def done():
+        images = {p["spec"]["containers"][0]["image"] for p in await cluster.items(PODS)}
+        assert len(images) <= 1
+        return images == {"v2"}
+
+    await cluster.eventually(done)
+    await status_is(cluster, DEPLOYMENTS, availableReplicas=2, updatedReplicas=2)
+
+
+async def test_a_paused_deployment_scales_and_does_not_roll(cluster):
+    await cluster.create(DEPLOYMENTS, deployment(2))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(*BOTH)
+    await status_is(cluster, DEPLOYMENTS, availableReplicas=2)
+    spec = deployment(3, "v2", paused=True)["spec"]
+    await cluster.client.update(DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": spec})
+    await status_is(cluster, DEPLOYMENTS, availableReplicas=3, updatedReplicas=0, observedGeneration=2)
+    assert {p["spec"]["containers"][0]["image"] for p in await live_pods(cluster)} == {"v1"}
+    condition = get_condition(await cluster.get(DEPLOYMENTS, "web"), "Progressing")
+    assert condition["reason"] == "DeploymentPaused"
+    await cluster.client.patch(DEPLOYMENTS, "web", {"spec": {"paused": False}}, "ns")
+    await status_is(cluster, DEPLOYMENTS, availableReplicas=3, updatedReplicas=3, replicas=3)
+
+
+async def test_old_revisions_are_limited(cluster):
+    await cluster.create(DEPLOYMENTS, deployment(1, revisionHistoryLimit=1))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(*BOTH)
+    for image in ("v2", "v3", "v4"):
+        await status_is(cluster, DEPLOYMENTS, availableReplicas=1, updatedReplicas=1, replicas=1)
+        spec = deployment(1, image, revisionHistoryLimit=1)["spec"]
+        await cluster.client.update(DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": spec})
+
+    async def two():
+        sets = await cluster.items(REPLICA_SETS)
+        revisions = {rs["metadata"]["annotations"]["deployment.kubernetes.io/revision"] for rs in sets}
+        return revisions == {"3", "4"}
+
+    await cluster.eventually(two)
+
+
+async def test_a_deadline_that_passes_is_told(cluster):
+    await cluster.create(DEPLOYMENTS, deployment(1, progressDeadlineSeconds=1, minReadySeconds=0))
+    await cluster.start(*BOTH)  # nobody runs the pod
+
+    async def told():
+        condition = get_condition(await cluster.get(DEPLOYMENTS, "web"), "Progressing")
+        return condition is not None and condition["reason"] == "ProgressDeadlineExceeded"
+
+    await cluster.eventually(told)
+
+
+async def test_killed_in_the_middle_a_rollout_goes_on(cluster):
+    await cluster.create(DEPLOYMENTS, deployment(6))
+    for step in range(6):
+        await cluster.play(Kubelet(cluster.client).run())
+        await cluster.start(*BOTH)
+        if step == 2:
+            spec = deployment(6, "v2")["spec"]
+            await cluster.client.update(DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": spec})
+        await cluster.kill()
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(*BOTH)
+    await status_is(cluster, DEPLOYMENTS, replicas=6, updatedReplicas=6, availableReplicas=6, observedGeneration=2)
+    assert len(await cluster.items(REPLICA_SETS)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "allowed", "desired"),
+    [
+        ({"minAvailable": 2}, 2, 2),
+        ({"maxUnavailable": 1}, 1, 3),
+        ({"minAvailable": "50%"}, 2, 2),
+        ({"minAvailable": 9}, 0, 9),
+    ],
+)
+async def test_budgets_say_how_many_may_go(cluster, spec, allowed, desired):
+    await cluster.create(DEPLOYMENTS, deployment(4))
+    await cluster.create(
+        DISRUPTION_BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": APP}, **spec}}
+    )
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(*BOTH, "disruption-controller")
+    await status_is(
+        cluster, DISRUPTION_BUDGETS, "b", currentHealthy=4, disruptionsAllowed=allowed, desiredHealthy=desired
+    )
+    condition = get_condition(await cluster.get(DISRUPTION_BUDGETS, "b"), "DisruptionAllowed")
+    assert condition["reason"] == ("SufficientPods" if allowed else "InsufficientPods")
+
+
+async def test_a_budget_lets_as_many_evictions_through_as_it_says(cluster):
+    await cluster.create(REPLICA_SETS, replica_set(3))
+    budget = {"selector": {"matchLabels": APP}, "minAvailable": 2}
+    await cluster.create(DISRUPTION_BUDGETS, {"metadata": {"name": "b"}, "spec": budget})
+    kubelet = Kubelet(cluster.client)
+    await cluster.play(kubelet.run())
+    await cluster.start("replicaset-controller", "disruption-controller")
+    await status_is(cluster, DISRUPTION_BUDGETS, "b", disruptionsAllowed=1, currentHealthy=3)
+    await cluster.kill()  # nobody replaces what is evicted
+    await cluster.start("disruption-controller")
+    first, second, _ = sorted(p["metadata"]["name"] for p in await live_pods(cluster))
+    await evict(cluster, first)
+    with pytest.raises(StatusError) as refused:
+        await evict(cluster, second)
+    assert refused.value.code == 429
+
+
+async def evict(cluster, name):
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "ns"}}
+    await cluster.client.create_subresource(PODS, name, "eviction", body, "ns")
+
+
+async def test_pods_without_a_controller_have_no_share(cluster):
+    body = pod_body("alone")
+    body["metadata"]["labels"] = APP
+    await cluster.create(PODS, body)
+    spec = {"selector": {"matchLabels": APP}, "maxUnavailable": 1}
+    await cluster.create(DISRUPTION_BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
+    await cluster.start("disruption-controller")
+
+    async def failed():
+        return get_condition(await cluster.get(DISRUPTION_BUDGETS, "b"), "DisruptionAllowed")
+
+    condition = await cluster.eventually(failed)
+    assert (condition["reason"], condition["message"]) == ("SyncFailed", "found no controller ref for pod 'alone'")
