@@ -49,6 +49,7 @@ class Snapshot:
     devices: DeviceSnapshot
     allocated: AllocatedState
     anti_affine: Mapping[str, PodInfo]
+    nominated: Mapping[str, PodInfo]
 
     def objects(self, kind: str) -> Mapping[str, Obj]:
         """Objects of a kind that the engine keeps as they are, by path: Job, PersistentVolume, DeviceClass, …"""
@@ -85,6 +86,7 @@ class _State:
     pod_groups: CowMap[Obj] = field(default_factory=CowMap)
     groups: CowMap[GroupState] = field(default_factory=CowMap)
     anti_affine: CowMap[PodInfo] = field(default_factory=CowMap)
+    nominated: CowMap[PodInfo] = field(default_factory=CowMap)
 
 
 class Cluster:
@@ -156,6 +158,7 @@ class Cluster:
                 devices=self._inventory.snapshot(),
                 allocated=self._allocated,
                 anti_affine=state.anti_affine.freeze(),
+                nominated=state.nominated.freeze(),
             )
         return self._snapshot
 
@@ -188,7 +191,7 @@ class Cluster:
         self._touch()
         path = claim_path(claim)
         live = self._live_claims.get(path)
-        if written and live is not None and _revision(live) >= _revision(claim):
+        if written and live is not None and _revision(live) >= _revision(claim) > 0:
             self._assumed_claims.pop(path, None)
         else:
             self._assumed_claims[path] = _Assumed(claim, written)
@@ -258,6 +261,8 @@ class Cluster:
             self._state.nodes[pod.node] = info.with_pod(pod)
             if pod.has_required_anti_affinity:
                 self._state.anti_affine[pod.key.path] = pod
+        elif pod.nominated_node and not pod.deleting:
+            self._state.nominated[pod.key.path] = pod
         if pod.group is not None:
             group = self._state.groups.get(pod.group.path) or GroupState()
             assumed = pod.key.path in self._assumed_pods
@@ -266,6 +271,7 @@ class Cluster:
     def _withdraw(self, pod: PodInfo) -> None:
         path = pod.key.path
         self._state.anti_affine.pop(path, None)
+        self._state.nominated.pop(path, None)
         if pod.node and not pod.terminal:
             info = self._state.nodes.get(pod.node)
             if info is not None and path in info.pods:
@@ -350,7 +356,7 @@ _KEPT_TOO = frozenset({"DeviceClass", "DeviceTaintRule"})
 def _caught_up(assumed: _Assumed, live: Obj) -> bool:
     if live["metadata"].get("uid") != assumed.obj["metadata"].get("uid"):
         return True
-    if assumed.written:
+    if assumed.written and _revision(assumed.obj):
         return _revision(live) >= _revision(assumed.obj)
     return _allocation(live) is not None
 

@@ -122,6 +122,11 @@ class PodInfo:
         return bool(self.obj["metadata"].get("deletionTimestamp"))
 
     @cached_property
+    def nominated_node(self) -> str:
+        """The node that it waits for: room is being made there, or it was about to be bound to it."""
+        return str(self.status.get("nominatedNodeName") or "")
+
+    @cached_property
     def gated(self) -> bool:
         """Scheduling gates hold it."""
         return bool(self.spec.get("schedulingGates"))

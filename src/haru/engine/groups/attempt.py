@@ -12,7 +12,7 @@ from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
 from haru.engine.groups.options import Options
 from haru.engine.groups.placing import Placed, Placer, Refused, occupy
-from haru.engine.groups.search import Found, search
+from haru.engine.groups.search import Found, rank, search
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
@@ -30,6 +30,11 @@ class Attempt:
     def fit(self) -> int:
         """How many members have a place."""
         return sum(isinstance(outcome, Placed) for outcome in self.outcomes)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which members have a place."""
+        return [number for number, outcome in enumerate(self.outcomes) if isinstance(outcome, Placed)]
 
     @property
     def broken(self) -> bool:
@@ -57,7 +62,7 @@ def attempt_on(
     short = greedy.fit < needed
     questions = options.placement_budget if short else options.extras_budget
     found = search(snapshot, members, group, needed, options, nodes, questions)
-    if len(found.placed) > greedy.fit:
+    if rank(number for number, _ in found.placed) < rank(greedy.numbers):
         return Attempt(_with_diagnoses(snapshot, members, group, options, nodes, found))
     if short and found.problem:
         return Attempt(greedy.outcomes, Reason("SelectorError", found.problem))

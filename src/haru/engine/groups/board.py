@@ -6,7 +6,7 @@ node that the first one took. The overlay says which nodes were touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from haru.engine.decision import Obj
@@ -14,6 +14,7 @@ from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate, d
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import PLUGIN, Demand
 from haru.engine.groups.options import Options
+from haru.engine.groups.promises import Promises
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes import scores
 from haru.engine.nodes.basic import NodeFilter
@@ -57,14 +58,16 @@ class Boards:
         self._options = options
         self._nodes = nodes
         self._allowed = frozenset(nodes)
-        self._boards: dict[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], Board] = {}
+        self._boards: dict[Hashable, Board] = {}
         self._plans: dict[str, NodePlan] = {}
         self._claims: dict[tuple[str, ...], tuple[Claim, ...]] = {}
+        self._promises = Promises(overlay.snapshot)
 
     def board(self, pod: PodInfo, demand: Demand) -> Board:
         """The answers for a pod as things stand now. Raises AllocationError if the attempt must be aborted."""
         rules = self._rules(pod)
-        key = (pod.shape, demand.shape, tuple(sorted(pod.labels.items())) if rules else ())
+        labels = tuple(sorted(pod.labels.items())) if rules else ()
+        key = (pod.shape, demand.shape, labels, self._promises.view(pod))
         board = self._boards.get(key)
         if board is None:
             board = self._boards[key] = Board(self._plan(pod))
@@ -99,7 +102,9 @@ class Boards:
         board.candidates.pop(name, None)
         board.refusals.pop(name, None)
         board.undecided.pop(name, None)
-        failures = board.plan.check(node) or first_failure(rules, node) or demand.tied_elsewhere(node)
+        failures = (
+            board.plan.check(self._promises.on(node, pod)) or first_failure(rules, node) or demand.tied_elsewhere(node)
+        )
         if failures:
             board.refusals[name] = failures
             return

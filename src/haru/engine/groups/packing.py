@@ -18,6 +18,7 @@ from haru.engine.groups.budget import Budget
 from haru.engine.groups.demand import Demand
 from haru.engine.groups.options import Options
 from haru.engine.groups.placing import Placed, occupy
+from haru.engine.groups.promises import Promises
 from haru.engine.groups.signature import DeviceLens
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.plan import NodePlan
@@ -66,6 +67,7 @@ class Packing:
         self._lens = DeviceLens(
             (claim for per_class in self._claims for claims in per_class[:1] for claim in claims), options.features
         )
+        self._promises = Promises(overlay.snapshot)
         self._known: dict[Hashable, tuple[Vector, ...]] = {}
 
     def confined(self) -> bool:
@@ -127,11 +129,15 @@ class Packing:
     def _combinations(self, name: str) -> tuple[Vector, ...]:
         """The largest combinations of classes that a node takes."""
         node = self._overlay.node(name)
-        open_to = tuple(not (c.plan.check(node) or c.demand.tied_elsewhere(node)) for c in self._classes)
+        seen = [self._promises.on(node, c.members[0][1]) for c in self._classes]
+        open_to = tuple(
+            not (c.plan.check(as_seen) or c.demand.tied_elsewhere(node))
+            for c, as_seen in zip(self._classes, seen, strict=True)
+        )
         if not any(open_to):
             return ()
         # Labels, taints and volumes are settled by `open_to`; what changes as members are added is in the node's load.
-        key = (node.load, open_to, self._device_signature(node))
+        key = (tuple(as_seen.load for as_seen in seen), open_to, self._device_signature(node))
         if key not in self._known:
             caps = tuple(self._cap(node, i) if is_open else 0 for i, is_open in enumerate(open_to))
             self._known[key] = self._maximal(node, caps) if any(caps) else ()
@@ -180,7 +186,7 @@ class Packing:
         for index, count in enumerate(vector):
             chosen = self._classes[index]
             for i in range(count):
-                if chosen.plan.check(node):
+                if chosen.plan.check(self._promises.on(node, chosen.members[i][1])):
                     return False
                 node = node.with_pod(chosen.members[i][1].bound_to(node.name))
                 claims.extend(self._claims[index][i])

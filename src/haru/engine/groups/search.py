@@ -8,7 +8,7 @@ Source: our own; 1.36 has no search across members.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from haru.engine.cluster import Snapshot
@@ -22,6 +22,7 @@ from haru.engine.groups.demand import demand_of
 from haru.engine.groups.options import Options
 from haru.engine.groups.packing import MemberClass, Packing
 from haru.engine.groups.placing import Placed
+from haru.engine.groups.promises import Promises
 from haru.engine.groups.walk import Walk
 from haru.engine.nodes.interpod import inter_pod_rules
 from haru.engine.nodes.plan import make_plan
@@ -120,7 +121,7 @@ class _Search:
                 if self._done:
                     return
         without = [entry for entry in members if not self._wants(entry[1], first.path)]
-        if len(without) > len(self.best):
+        if len(without) >= len(self.best):
             self._branch([use for use in rest if any(self._wants(p, use.path) for _, p in without)], without)
 
     def _wants(self, pod: PodInfo, path: str) -> bool:
@@ -133,7 +134,7 @@ class _Search:
             self._walk(members, ordered=False)
             return
         chosen = packing.best(len(members))
-        if sum(chosen.vector) > len(self.best):
+        if sum(chosen.vector) >= len(self.best):
             mark = self._overlay.mark()
             self._keep(packing.realise(chosen))
             self._overlay.rollback(mark)
@@ -143,16 +144,16 @@ class _Search:
         try:
             walk.run(members, self._needed)
         finally:
-            if len(walk.best) > len(self.best):
-                self._keep(walk.best)
+            self._keep(walk.best)
 
     def _classes(self, members: Sequence[tuple[int, PodInfo]]) -> list[MemberClass]:
+        promises = Promises(self._overlay.snapshot)
         classes: dict[Hashable, MemberClass] = {}
         for number, pod in members:
             demand = demand_of(self._overlay, pod, self._group, self._options)
             if isinstance(demand, Reason):
                 continue
-            key = (pod.shape, demand.shape)
+            key = (pod.shape, demand.shape, promises.view(pod))
             if key not in classes:
                 plan = make_plan(self._overlay.snapshot, pod)
                 if plan.rejection is not None:
@@ -162,7 +163,9 @@ class _Search:
         return list(classes.values())
 
     def _keep(self, placed: Sequence[tuple[int, Placed]]) -> None:
-        """Remember a better answer. Claims that were allocated ahead of their users go to the first user."""
+        """Remember an answer if it is better. Claims that were allocated ahead of their users go to the first user."""
+        if rank(number for number, _ in placed) >= rank(number for number, _ in self.best):
+            return
         given: set[str] = {use.path for _, outcome in placed for use, _ in outcome.allocations}
         kept: list[tuple[int, Placed]] = []
         for number, outcome in placed:
@@ -174,6 +177,15 @@ class _Search:
                 outcome = replace(outcome, allocations=(*outcome.allocations, *added), joined=joined)
             kept.append((number, outcome))
         self.best = kept
+        if len(kept) >= self._needed:
+            # The quorum is found: what is left to find is worth less.
+            self.budget.left = min(self.budget.left, self._options.extras_budget)
+
+
+def rank(numbers: Iterable[int]) -> tuple[int, list[int]]:
+    """Smaller is better: more members, and among as many the earlier ones."""
+    placed = sorted(numbers)
+    return -len(placed), placed
 
 
 def _shared_claims(uses: Iterator[ClaimUse]) -> Iterator[ClaimUse]:
