@@ -1,0 +1,1 @@
+"""The Kubernetes API over a store: discovery, REST, watch, admission, authentication and authorization."""

@@ -1,0 +1,106 @@
+"""ResourceClaims: admin access needs a labelled namespace (KEP 5018), and status writers need the right to
+allocate or to speak for a driver (DRAResourceClaimGranularStatusAuthorization)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from haru.apiserver.call import Call
+from haru.kube.errors import FieldError, forbidden, forbidden_error, internal_error
+
+Obj = dict[str, Any]
+
+ADMIN_LABEL = "resource.kubernetes.io/admin-access"
+NODE_NAME_EXTRA = "authentication.kubernetes.io/node-name"
+_WHY = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
+
+
+async def require_admin_namespace(call: Call, obj: Obj) -> None:
+    """On create of a claim or a template."""
+    spec = obj.get("spec") or {}
+    base = "spec"
+    if obj["kind"] == "ResourceClaimTemplate":
+        spec, base = spec.get("spec") or {}, "spec.spec"
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    fields = [
+        f"{base}.devices.requests[{index}].{'exactly.' if 'exactly' in request else ''}adminAccess"
+        for index, request in enumerate(requests)
+        if (request.get("exactly") or request).get("adminAccess")
+    ]
+    await _require(call, fields)
+
+
+async def require_admin_namespace_for_status(call: Call, new: Obj, old: Obj) -> None:
+    """On a status write that brings the first results with admin access."""
+    if not any(r.get("adminAccess") for r in _results(old)):
+        fields = [
+            f"status.allocation.devices.results[{index}].adminAccess"
+            for index, result in enumerate(_results(new))
+            if result.get("adminAccess")
+        ]
+        await _require(call, fields)
+
+
+def _results(claim: Obj) -> list[Obj]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return (allocation.get("devices") or {}).get("results") or []
+
+
+async def _require(call: Call, fields: list[str]) -> None:
+    if not fields:
+        return
+    namespace = await call.core.peek("", "namespaces", "", call.namespace)
+    if namespace is None:
+        raise internal_error(f"could not retrieve namespace {call.namespace} to verify admin access")
+    if (namespace["metadata"].get("labels") or {}).get(ADMIN_LABEL) != "true":
+        errors: list[FieldError] = [forbidden(field, _WHY) for field in fields]
+        raise call.invalid(call.name, errors)
+
+
+async def authorize_status(call: Call, new: Obj, old: Obj) -> None:
+    """Allocating and reserving need `resourceclaims/binding`, device statuses `resourceclaims/driver` per driver."""
+    if not call.core.gates.enabled("DRAResourceClaimGranularStatusAuthorization"):
+        return
+    after, before = new.get("status") or {}, old.get("status") or {}
+    if any((after.get(name) or None) != (before.get(name) or None) for name in ("allocation", "reservedFor")):
+        _check(call, [call.verb], "binding", "", "", "changing status.allocation or status.reservedFor")
+    for driver in sorted(_touched_drivers(after.get("devices") or (), before.get("devices") or ())):
+        verbs = [f"arbitrary-node:{call.verb}"]
+        if _is_on_the_claims_node(call, new):
+            verbs.insert(0, f"associated-node:{call.verb}")
+        _check(call, verbs, "driver", call.namespace, driver, f"changing status.devices of driver {driver}")
+
+
+def _device_key(entry: Obj) -> tuple[str, str, str, str]:
+    return (entry.get("driver", ""), entry.get("pool", ""), entry.get("device", ""), entry.get("shareID") or "")
+
+
+def _touched_drivers(after: Iterable[Obj], before: Iterable[Obj]) -> set[str]:
+    new, old = {_device_key(e): e for e in after}, {_device_key(e): e for e in before}
+    return {key[0] for key in new.keys() | old.keys() if new.get(key) != old.get(key)}
+
+
+def _is_on_the_claims_node(call: Call, claim: Obj) -> bool:
+    user = call.request.user
+    names = list(user.extra.get(NODE_NAME_EXTRA) or ())
+    if not user.name.startswith("system:serviceaccount:") or len(names) != 1:
+        return False
+    selector = ((claim.get("status") or {}).get("allocation") or {}).get("nodeSelector") or {}
+    terms: list[Obj] = selector.get("nodeSelectorTerms") or []
+    if len(terms) != 1 or terms[0].get("matchExpressions"):
+        return False
+    fields: list[Obj] = terms[0].get("matchFields") or []
+    return len(fields) == 1 and fields[0] == {"key": "metadata.name", "operator": "In", "values": names}
+
+
+def _check(call: Call, verbs: list[str], resource: str, namespace: str, name: str, what: str) -> None:
+    authorizer = call.core.authorizer
+    if authorizer is None:
+        return
+    user = call.request.user
+    for verb in verbs:
+        if authorizer.allowed(user, verb, "resource.k8s.io", "resourceclaims", resource, namespace, name):
+            return
+    why = f'{what} requires "{verbs[-1]}" on resourceclaims/{resource}'
+    raise forbidden_error("resource.k8s.io", "resourceclaims", call.name, why)

@@ -1,0 +1,45 @@
+"""What every pod gets: a service account, and 300 seconds of patience with a node that fails.
+
+Sources: admission plugins ServiceAccount and DefaultTolerationSeconds, as behaviour.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haru.apiserver.call import Call
+
+Obj = dict[str, Any]
+
+PATIENCE_SECONDS = 300
+_NODE_FAULTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+async def set_service_account(call: Call, pod: Obj) -> None:
+    """A pod that names no service account runs as the namespace's default one."""
+    spec = pod["spec"]
+    if not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = "default"
+    spec["serviceAccount"] = spec["serviceAccountName"]
+
+
+async def add_default_tolerations(call: Call, pod: Obj) -> None:
+    """Tolerate a node that is not ready or unreachable for a while, unless the pod says how long itself."""
+    spec = pod["spec"]
+    tolerations = list(spec.get("tolerations") or ())
+    for key in _NODE_FAULTS:
+        if not any(_covers(toleration, key) for toleration in tolerations):
+            tolerations.append(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": PATIENCE_SECONDS}
+            )
+    spec["tolerations"] = tolerations
+
+
+def _covers(toleration: Obj, key: str) -> bool:
+    return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
+
+
+async def keep_tolerations(call: Call, new: Obj, old: Obj) -> None:
+    """A client that replaces a pod by its own manifest does not know of the tolerations that were added."""
+    await set_service_account(call, new)
+    await add_default_tolerations(call, new)

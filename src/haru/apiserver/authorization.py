@@ -1,0 +1,239 @@
+"""RBAC: may this user do this verb to this resource, by the stored roles and bindings.
+
+The roles and bindings are kept compiled: what a subject is bound to, by namespace. Cursors in the store's history say,
+before each request, whether anything changed; so a binding counts from the moment its write was acknowledged.
+Source: rbac.authorization.k8s.io/v1 with aggregated roles, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from haru.apiserver.config import UserInfo
+from haru.apiserver.core import Core
+from haru.apiserver.objects import shared
+from haru.kube.selectors import label_selector_from
+from haru.storage import Compacted, Record, Watch
+
+Obj = dict[str, Any]
+
+MASTERS = "system:masters"
+_GROUP = "rbac.authorization.k8s.io"
+_PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One PolicyRule, its lists as sets."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    resources: frozenset[str]
+    names: frozenset[str]
+    paths: tuple[str, ...]
+    source: Obj
+
+    def allows(self, verb: str, group: str, resource: str, name: str) -> bool:
+        """Whether the rule covers a request for a resource (`pods`, `pods/log`)."""
+        return (
+            (verb in self.verbs or "*" in self.verbs)
+            and (group in self.groups or "*" in self.groups)
+            and self._covers(resource)
+            and (not self.names or name in self.names)
+        )
+
+    def _covers(self, resource: str) -> bool:
+        if resource in self.resources or "*" in self.resources:
+            return True
+        subresource = resource.partition("/")[2]
+        return bool(subresource) and f"*/{subresource}" in self.resources
+
+    def allows_path(self, verb: str, path: str) -> bool:
+        """Whether the rule covers a request for a path that is no resource."""
+        return (verb in self.verbs or "*" in self.verbs) and any(
+            p == path or (p.endswith("*") and path.startswith(p[:-1])) for p in self.paths
+        )
+
+
+def compile_rules(rules: Iterable[Obj]) -> tuple[Rule, ...]:
+    """Rules as they are stored, made ready."""
+    return tuple(
+        Rule(
+            frozenset(rule.get("verbs") or ()),
+            frozenset(rule.get("apiGroups") or ()),
+            frozenset(rule.get("resources") or ()),
+            frozenset(rule.get("resourceNames") or ()),
+            tuple(rule.get("nonResourceURLs") or ()),
+            rule,
+        )
+        for rule in rules
+    )
+
+
+Bindings = dict[str, list[tuple[Rule, ...]]]
+"""Namespace (empty: everywhere) -> the rules bound there."""
+
+
+class Authorizer:
+    """Decides from the store; synchronous, since every request passes here."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._records: dict[str, dict[str, Record]] = {}
+        self._watches: dict[str, Watch] = {}
+        self._subjects: dict[str, Bindings] = {}
+        self._users: dict[tuple[str, tuple[str, ...]], Bindings] = {}
+
+    async def start(self) -> None:
+        """Read the roles and bindings, and follow them from there."""
+        for plural in _PLURALS:
+            await self._read(plural)
+        self._compile()
+
+    async def _read(self, plural: str) -> None:
+        prefix = self._core.served.preferred(_GROUP, plural).prefix("")
+        page = await self._core.store.range(prefix)
+        self._records[plural] = {record.key: record for record in page.records}
+        self._watches[plural] = self._core.store.watch(prefix, page.revision)
+
+    def allowed(
+        self, user: UserInfo, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str
+    ) -> bool:
+        """Whether a user may do something to a resource."""
+        if MASTERS in user.groups:
+            return True
+        asked = f"{resource}/{subresource}" if subresource else resource
+        return any(rule.allows(verb, group, asked, name) for rules in self._rules(user, namespace) for rule in rules)
+
+    def allowed_path(self, user: UserInfo, verb: str, path: str) -> bool:
+        """Whether a user may ask for a path that is no resource."""
+        if MASTERS in user.groups:
+            return True
+        return any(rule.allows_path(verb, path) for rules in self._rules(user, "") for rule in rules)
+
+    def rules(self, user: UserInfo, namespace: str) -> list[Obj]:
+        """Every rule that applies to the user in a namespace, as stored."""
+        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        found = [everything, {"verbs": ["*"], "nonResourceURLs": ["*"]}] if MASTERS in user.groups else []
+        return found + [rule.source for rules in self._rules(user, namespace) for rule in rules]
+
+    def covers(self, user: UserInfo, rules: Sequence[Obj], namespace: str) -> list[Obj]:
+        """Which of the rules the user does not hold; granting those would be an escalation."""
+        if MASTERS in user.groups:
+            return []
+        held = [rule for bound in self._rules(user, namespace) for rule in bound]
+        return [rule.source for rule in compile_rules(rules) if not _held(rule, held)]
+
+    def role_rules(self, reference: Obj, namespace: str) -> list[Obj] | None:
+        """The rules of the role that a binding refers to; None when it does not exist."""
+        found = self._roles().get((reference.get("kind", ""), _role_key(reference, namespace)))
+        return [rule.source for rule in found] if found is not None else None
+
+    def _rules(self, user: UserInfo, namespace: str) -> Iterator[tuple[Rule, ...]]:
+        key = (user.name, user.groups)
+        bindings = self._users.get(key)
+        if bindings is None:
+            if len(self._users) > 10_000:
+                self._users.clear()
+            bindings = self._users[key] = self._bindings_of(user)
+        yield from bindings.get("", ())
+        if namespace:
+            yield from bindings.get(namespace, ())
+
+    def _bindings_of(self, user: UserInfo) -> Bindings:
+        merged: Bindings = {}
+        subjects = [f"User:{user.name}", *(f"Group:{group}" for group in user.groups)]
+        for subject in subjects:
+            for namespace, rules in self._subjects.get(subject, {}).items():
+                merged.setdefault(namespace, []).extend(rules)
+        return merged
+
+    async def refresh(self) -> None:
+        """Take in what has changed; every request does so before it is judged."""
+        changed = False
+        for plural in _PLURALS:
+            try:
+                events = self._watches[plural].pending()
+            except Compacted:
+                await self._read(plural)
+                changed = True
+                continue
+            for event in events:
+                changed = True
+                if event.new is not None:
+                    self._records[plural][event.key] = event.new
+                else:
+                    self._records[plural].pop(event.key, None)
+        if changed:
+            self._compile()
+
+    def _roles(self) -> dict[tuple[str, str], tuple[Rule, ...]]:
+        cluster = [shared(record) for record in self._records["clusterroles"].values()]
+        roles = {
+            ("ClusterRole", role["metadata"]["name"]): compile_rules(_aggregated(role, cluster)) for role in cluster
+        }
+        for record in self._records["roles"].values():
+            role = shared(record)
+            metadata = role["metadata"]
+            roles["Role", f"{metadata['namespace']}/{metadata['name']}"] = compile_rules(role.get("rules") or ())
+        return roles
+
+    def _compile(self) -> None:
+        roles = self._roles()
+        self._subjects, self._users = {}, {}
+        for plural in ("clusterrolebindings", "rolebindings"):
+            for record in self._records[plural].values():
+                binding = shared(record)
+                namespace = binding["metadata"].get("namespace", "")
+                reference = binding.get("roleRef") or {}
+                rules = roles.get((reference.get("kind", ""), _role_key(reference, namespace)))
+                if not rules:
+                    continue
+                for subject in binding.get("subjects") or ():
+                    bound = self._subjects.setdefault(_subject_key(subject, namespace), {})
+                    bound.setdefault(namespace, []).append(rules)
+
+
+def _role_key(reference: Obj, namespace: str) -> str:
+    name = str(reference.get("name", ""))
+    return name if reference.get("kind") == "ClusterRole" else f"{namespace}/{name}"
+
+
+def _subject_key(subject: Obj, namespace: str) -> str:
+    if subject.get("kind") == "ServiceAccount":
+        return f"User:system:serviceaccount:{subject.get('namespace') or namespace}:{subject.get('name')}"
+    return f"{subject.get('kind')}:{subject.get('name')}"
+
+
+def _aggregated(role: Obj, cluster: Sequence[Obj]) -> list[Obj]:
+    """A role's own rules, and those of the roles that its aggregation rule selects."""
+    rules = list(role.get("rules") or ())
+    selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
+    for selector in map(label_selector_from, selectors):
+        for other in cluster:
+            if other is not role and selector.matches(other["metadata"].get("labels") or {}):
+                rules += [rule for rule in other.get("rules") or () if rule not in rules]
+    return rules
+
+
+def _held(wanted: Rule, held: Sequence[Rule]) -> bool:
+    """Whether every single thing that a rule grants is granted by some rule that is held."""
+    for verb in wanted.verbs:
+        for path in wanted.paths:
+            if not any(rule.allows_path(verb, path) for rule in held):
+                return False
+        for group in wanted.groups:
+            for resource in wanted.resources:
+                for name in wanted.names or {""}:
+                    if not any(_grants(rule, verb, group, resource, name) for rule in held):
+                        return False
+    return True
+
+
+def _grants(rule: Rule, verb: str, group: str, resource: str, name: str) -> bool:
+    # A rule without names grants all of them; one with names can not cover a wish for all.
+    if rule.names and (not name or name not in rule.names):
+        return False
+    return rule.allows(verb, group, resource, name)

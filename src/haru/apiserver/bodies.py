@@ -1,0 +1,162 @@
+"""Request bodies: JSON, YAML or protobuf to one object, checked against the resource and the wish for strictness."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from haru.apiserver.http import Request
+from haru.kube import yaml
+from haru.kube.decoding import duplicate_fields, strict_decode
+from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, unsupported_media_type_error
+from haru.kube.kinds import Kind
+from haru.kube.wire import decode_protobuf
+
+Obj = dict[str, Any]
+
+JSON_TYPES = ("", "application/json")
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
+PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf"
+DEPTH_LIMIT = 254  # the decoders refuse deeper values themselves; this is the server's own promise
+_STRICTNESS = ("Ignore", "Warn", "Strict")
+_OPENINGS = re.compile(rb"[\[{]")
+
+
+def media_type(request: Request) -> str:
+    """The Content-Type without its parameters."""
+    return request.header(b"content-type").partition(";")[0].strip().lower()
+
+
+def parse_json(data: bytes) -> Any:
+    """A JSON value; 400 for what is none."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise bad_request_error(f"error decoding JSON request body: {error}") from None
+    if len(_OPENINGS.findall(data, 0, 100_000)) > DEPTH_LIMIT and _depth(value) > DEPTH_LIMIT:
+        raise bad_request_error(f"JSON request body is nested deeper than {DEPTH_LIMIT} levels")
+    return value
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
+            if isinstance(child, dict | list)
+        ]
+    return depth
+
+
+def parse_yaml(data: bytes) -> Obj:
+    """One YAML document; 400 for what is none."""
+    try:
+        return yaml.load(data.decode("utf-8"))
+    except ValueError as error:
+        raise bad_request_error(f"error converting YAML to JSON: {error}") from None
+
+
+def parse_body(data: bytes, content_type: str) -> Any:
+    """The value of a request body by its media type."""
+    if content_type in JSON_TYPES:
+        return parse_json(data)
+    if content_type == PROTOBUF_TYPE:
+        return decode_protobuf(data)
+    if content_type in YAML_TYPES:
+        return parse_yaml(data)
+    raise unsupported_media_type_error(
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    )
+
+
+def strictness(request: Request) -> str:
+    """The `fieldValidation` parameter; `Warn` unless the client says otherwise."""
+    values = request.query.get("fieldValidation")
+    if not values or not values[0]:
+        return "Warn"
+    if values[0] not in _STRICTNESS:
+        error = FieldError(
+            "FieldValueNotSupported", "fieldValidation", values[0], 'supported values: "", "Ignore", "Strict", "Warn"'
+        )
+        raise invalid_error(
+            "meta.k8s.io", "CreateOptions" if request.method == "POST" else "UpdateOptions", "", [error]
+        )
+    return values[0]
+
+
+async def read_object(request: Request, kind: Kind, *, any_kind: bool = False) -> Obj:
+    """The object of a POST or PUT in the version of `kind`: known fields only, no nulls, JSON types as they must be."""
+    data = await request.body()
+    content_type = media_type(request)
+    value = parse_body(data, content_type)
+    if not isinstance(value, dict):
+        raise bad_request_error(
+            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: the body is no object'
+        )
+    check_kind(value, kind)
+    wish = strictness(request)
+    repeated: list[str] = []
+    if wish != "Ignore" and content_type in JSON_TYPES:
+        repeated = repeated_fields(data, value)
+    return decode_checked(value, kind, wish, repeated, request)
+
+
+def repeated_fields(data: bytes, value: Any) -> list[str]:
+    """Names that occur twice. Whoever writes JSON without blanks gets the same length back unless one was dropped."""
+    if len(orjson.dumps(value)) == len(data.rstrip()):
+        return []
+    return duplicate_fields(data)
+
+
+def decode_checked(value: Obj, kind: Kind, wish: str, repeated: list[str], request: Request) -> Obj:
+    """Drop unknown fields, and refuse, warn or say nothing about them as the client wishes."""
+    obj, unknown = strict_decode(value, kind)
+    problems = unknown + repeated
+    if problems and wish == "Strict":
+        raise strict_error(kind, problems)
+    if problems and wish == "Warn":
+        request.warnings.extend(problems)
+    return obj
+
+
+def strict_error(kind: Kind, problems: list[str]) -> StatusError:
+    """400 with every unknown or repeated field."""
+    return bad_request_error(
+        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+        f"strict decoding error: {', '.join(problems)}"
+    )
+
+
+def check_kind(value: Obj, kind: Kind) -> None:
+    """The body must be of the resource's kind; a body that does not say is taken for one."""
+    given_version, given_kind = value.get("apiVersion"), value.get("kind")
+    if given_version == kind.api_version and given_kind == kind.kind:
+        return
+    if not given_version and not given_kind:
+        value["apiVersion"], value["kind"] = kind.api_version, kind.kind
+        return
+    if not isinstance(given_version, str | None) or not isinstance(given_kind, str | None):
+        raise bad_request_error("apiVersion and kind must be strings")
+    version = (given_version or "").rpartition("/")[2]
+    if given_kind and given_kind != kind.kind:
+        raise bad_request_error(
+            f"{given_kind} in version {json_text(version)} cannot be handled as a {kind.kind}: "
+            f"the body is a {given_version or 'object'} {given_kind}, the path takes {kind.api_version} {kind.kind}"
+        )
+    if given_version and given_version != kind.api_version:
+        raise bad_request_error(
+            f"the API version in the data ({given_version}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    value["apiVersion"], value["kind"] = kind.api_version, kind.kind
+
+
+def json_text(text: str) -> str:
+    """A text in JSON's quotes."""
+    return orjson.dumps(text).decode()

@@ -1,0 +1,325 @@
+"""The cluster roles and bindings that a cluster is born with.
+
+Roles of people (cluster-admin, admin, edit, view), of everybody (discovery, basic-user, public-info-viewer), of nodes,
+of the scheduler and of the controllers. Source: RBAC bootstrap policy and the tables of KEP 4381, 4671, 5547.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Obj = dict[str, Any]
+
+_API = "rbac.authorization.k8s.io/v1"
+_LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+_READ = ("get", "list", "watch")
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
+_EVENTS = (("create", "patch", "update"), ("", "events.k8s.io"), ("events",))
+
+RuleText = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""Verbs, API groups, resources."""
+
+_WORKLOAD_GROUPS = ("", "apps", "batch", "autoscaling", "policy", "networking.k8s.io", "discovery.k8s.io")
+_SCHEDULING_GROUPS = ("resource.k8s.io", "scheduling.k8s.io")
+_NAMESPACED_CORE = (
+    "configmaps",
+    "endpoints",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "serviceaccounts",
+    "services",
+)
+_NAMESPACED = (
+    ("apps", ("controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets")),
+    ("autoscaling", ("horizontalpodautoscalers",)),
+    ("batch", ("cronjobs", "jobs")),
+    ("discovery.k8s.io", ("endpointslices",)),
+    ("networking.k8s.io", ("ingresses", "networkpolicies")),
+    ("policy", ("poddisruptionbudgets",)),
+    ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
+    ("scheduling.k8s.io", ("podgroups", "workloads")),
+    ("coordination.k8s.io", ("leases",)),
+)
+
+
+def _rule(verbs: tuple[str, ...], groups: tuple[str, ...], resources: tuple[str, ...]) -> Obj:
+    return {"apiGroups": list(groups), "resources": list(resources), "verbs": list(verbs)}
+
+
+def _rules(*texts: RuleText) -> list[Obj]:
+    return [_rule(*text) for text in texts]
+
+
+def _role(name: str, rules: list[Obj], labels: dict[str, str] | None = None) -> Obj:
+    metadata: Obj = {"name": name, "labels": {**_LABELS, **(labels or {})}}
+    return {"apiVersion": _API, "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+
+
+def _aggregate(name: str, onto: str = "") -> Obj:
+    role = _role(name, [], {f"rbac.authorization.k8s.io/aggregate-to-{onto}": "true"} if onto else None)
+    label = {f"rbac.authorization.k8s.io/aggregate-to-{name}": "true"}
+    del role["rules"]
+    role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": label}]}
+    return role
+
+
+def _binding(name: str, *subjects: Obj, role: str = "") -> Obj:
+    return {
+        "apiVersion": _API,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": dict(_LABELS)},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role or name},
+        "subjects": list(subjects),
+    }
+
+
+def _group(name: str) -> Obj:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name}
+
+
+def _user(name: str) -> Obj:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+
+
+def _account(name: str) -> Obj:
+    return {"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}
+
+
+def _view_rules() -> list[Obj]:
+    core: tuple[str, ...] = (
+        *_NAMESPACED_CORE,
+        "bindings",
+        "events",
+        "limitranges",
+        "namespaces",
+        "pods/log",
+        "pods/status",
+    )
+    core += ("resourcequotas", "replicationcontrollers/scale", "services/status")
+    rules = [_rule(_READ, ("",), core)]
+    for group, plurals in _NAMESPACED:
+        rules.append(_rule(_READ, (group,), tuple(p for name in plurals for p in (name, f"{name}/status"))))
+    rules.append(_rule(_READ, ("apps",), ("deployments/scale", "replicasets/scale", "statefulsets/scale")))
+    return rules
+
+
+def _edit_rules() -> list[Obj]:
+    rules = [
+        _rule(_WRITE, ("",), (*_NAMESPACED_CORE, "pods/eviction", "pods/ephemeralcontainers", "pods/resize")),
+        _rule((*_READ, *_WRITE), ("",), ("secrets",)),
+        _rule(("create",), ("",), ("serviceaccounts/token", "pods/exec", "pods/attach", "pods/portforward")),
+        _rule(("impersonate",), ("",), ("serviceaccounts",)),
+        _rule(_WRITE, ("",), ("events", "replicationcontrollers/scale")),
+    ]
+    rules += [_rule(_WRITE, (group,), plurals) for group, plurals in _NAMESPACED]
+    rules.append(_rule(_WRITE, ("apps",), ("deployments/scale", "replicasets/scale", "statefulsets/scale")))
+    return rules
+
+
+def _people() -> list[Obj]:
+    everything = [_rule(("*",), ("*",), ("*",)), {"nonResourceURLs": ["*"], "verbs": ["*"]}]
+    admin_rules = [
+        _rule((*_READ, *_WRITE), ("rbac.authorization.k8s.io",), ("roles", "rolebindings")),
+        _rule(("create",), ("authorization.k8s.io",), ("localsubjectaccessreviews",)),
+    ]
+    to = "rbac.authorization.k8s.io/aggregate-to-"
+    return [
+        _role("cluster-admin", everything),
+        _aggregate("admin"),
+        _aggregate("edit", "admin"),
+        _aggregate("view", "edit"),
+        _role("system:aggregate-to-admin", admin_rules + _edit_rules() + _view_rules(), {f"{to}admin": "true"}),
+        _role("system:aggregate-to-edit", _edit_rules() + _view_rules(), {f"{to}edit": "true"}),
+        _role("system:aggregate-to-view", _view_rules(), {f"{to}view": "true"}),
+        _binding("cluster-admin", _group("system:masters")),
+    ]
+
+
+def _everybody() -> list[Obj]:
+    discovery = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz"]
+    public = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
+    reviews = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+    return [
+        _role("system:discovery", [{"nonResourceURLs": [*discovery, "/version", "/version/"], "verbs": ["get"]}]),
+        _role("system:public-info-viewer", [{"nonResourceURLs": public, "verbs": ["get"]}]),
+        _role(
+            "system:basic-user",
+            _rules(
+                (("create",), ("authorization.k8s.io",), reviews),
+                (("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
+            ),
+        ),
+        _role(
+            "system:auth-delegator",
+            _rules(
+                (("create",), ("authentication.k8s.io",), ("tokenreviews",)),
+                (("create",), ("authorization.k8s.io",), ("subjectaccessreviews",)),
+            ),
+        ),
+        _role("system:monitoring", [{"nonResourceURLs": ["/metrics", *public], "verbs": ["get"]}]),
+        _binding("system:discovery", _group("system:authenticated")),
+        _binding("system:basic-user", _group("system:authenticated")),
+        _binding("system:public-info-viewer", _group("system:authenticated"), _group("system:unauthenticated")),
+        _binding("system:monitoring", _group("system:monitoring")),
+    ]
+
+
+def _scheduler() -> list[Obj]:
+    claims = ("resourceclaims", "resourceclaims/status")
+    rules = _rules(
+        _EVENTS,
+        (("create", "get", "list", "watch", "update"), ("coordination.k8s.io",), ("leases", "leasecandidates")),
+        ((*_READ, "delete"), ("",), ("pods",)),
+        (("create",), ("",), ("bindings", "pods/binding")),
+        (("patch", "update"), ("",), ("pods/status",)),
+        (_READ, ("",), ("nodes", "namespaces", "services", "replicationcontrollers", "persistentvolumes")),
+        ((*_READ, "patch", "update"), ("",), ("persistentvolumeclaims",)),
+        (_READ, ("apps",), ("replicasets", "statefulsets")),
+        (_READ, ("policy",), ("poddisruptionbudgets",)),
+        (_READ, ("storage.k8s.io",), ("csidrivers", "csinodes", "csistoragecapacities", "storageclasses")),
+        (_READ, ("storage.k8s.io",), ("volumeattachments",)),
+        (_READ, ("resource.k8s.io",), ("deviceclasses", "resourceslices", "devicetaintrules")),
+        ((*_READ, "create", "delete", "patch", "update"), ("resource.k8s.io",), claims),
+        (("patch", "update"), ("resource.k8s.io",), ("resourceclaims/binding",)),
+        (_READ, ("scheduling.k8s.io",), ("podgroups", "priorityclasses", "workloads")),
+        (("patch", "update"), ("scheduling.k8s.io",), ("podgroups/status",)),
+        (("create",), ("authentication.k8s.io",), ("tokenreviews",)),
+        (("create",), ("authorization.k8s.io",), ("subjectaccessreviews",)),
+    )
+    return [
+        _role("system:kube-scheduler", rules),
+        _binding("system:kube-scheduler", _user("system:kube-scheduler")),
+    ]
+
+
+def _node() -> list[Obj]:
+    drivers = ("associated-node:update", "associated-node:patch")
+    rules = _rules(
+        _EVENTS,
+        (("create", *_READ, "patch", "update"), ("",), ("nodes",)),
+        (("patch", "update"), ("",), ("nodes/status",)),
+        (("create", "delete", *_READ), ("",), ("pods",)),
+        (("patch", "update"), ("",), ("pods/status",)),
+        (("create",), ("",), ("pods/eviction", "serviceaccounts/token")),
+        (_READ, ("",), ("configmaps", "secrets", "services", "persistentvolumes", "persistentvolumeclaims")),
+        (("create", "delete", *_READ, "patch", "update"), ("coordination.k8s.io",), ("leases",)),
+        (_READ, ("node.k8s.io",), ("runtimeclasses",)),
+        (_READ, ("resource.k8s.io",), ("resourceclaims",)),
+        ((*_READ, *_WRITE), ("resource.k8s.io",), ("resourceslices",)),
+        (drivers, ("resource.k8s.io",), ("resourceclaims/driver",)),
+        (("create",), ("authentication.k8s.io",), ("tokenreviews",)),
+        (("create",), ("authorization.k8s.io",), ("subjectaccessreviews", "localsubjectaccessreviews")),
+    )
+    # No node authorizer narrows a node to its own pods here; the binding is to the group of all nodes.
+    return [_role("system:node", rules), _binding("system:node", _group("system:nodes"))]
+
+
+_PODS: RuleText = (("create", "delete", "get", "list", "patch", "watch"), ("",), ("pods",))
+_POD_STATUS: RuleText = (("patch", "update"), ("",), ("pods/status",))
+_CLAIMS = ("resourceclaims",)
+
+_CONTROLLERS: dict[str, tuple[RuleText, ...]] = {
+    "daemon-set-controller": (
+        _PODS,
+        (_READ, ("",), ("nodes",)),
+        ((*_READ, "update"), ("apps",), ("daemonsets", "daemonsets/status", "daemonsets/finalizers")),
+        ((*_READ, *_WRITE), ("apps",), ("controllerrevisions",)),
+    ),
+    "deployment-controller": (
+        (("get", "list", "update", "watch"), ("",), ("pods",)),
+        ((*_READ, "update"), ("apps",), ("deployments", "deployments/status", "deployments/finalizers")),
+        ((*_READ, "create", "delete", "patch", "update"), ("apps",), ("replicasets",)),
+    ),
+    "device-taint-eviction-controller": (
+        (("delete", *_READ), ("",), ("pods",)),
+        _POD_STATUS,
+        (_READ, ("",), ("nodes",)),
+        (_READ, ("resource.k8s.io",), ("deviceclasses", "devicetaintrules", "resourceclaims", "resourceslices")),
+        (("get", "patch", "update"), ("resource.k8s.io",), ("devicetaintrules/status",)),
+    ),
+    "disruption-controller": (
+        (_READ, ("",), ("pods", "replicationcontrollers")),
+        _POD_STATUS,
+        (_READ, ("apps",), ("deployments", "replicasets", "statefulsets")),
+        ((*_READ, "update"), ("policy",), ("poddisruptionbudgets", "poddisruptionbudgets/status")),
+    ),
+    "generic-garbage-collector": (((*_READ, "delete", "patch", "update"), ("*",), ("*",)),),
+    "job-controller": (
+        _PODS,
+        ((*_READ, "patch", "update"), ("batch",), ("jobs", "jobs/status", "jobs/finalizers")),
+        ((*_READ, "create", "delete", "update"), ("scheduling.k8s.io",), ("podgroups", "workloads")),
+    ),
+    "cronjob-controller": (
+        (("delete", "list"), ("",), ("pods",)),
+        ((*_READ, *_WRITE), ("batch",), ("jobs",)),
+        ((*_READ, "update"), ("batch",), ("cronjobs", "cronjobs/status", "cronjobs/finalizers")),
+    ),
+    "namespace-controller": (
+        ((*_READ, "delete", "update"), ("",), ("namespaces", "namespaces/finalize", "namespaces/status")),
+        (("delete", "deletecollection", "get", "list"), ("*",), ("*",)),
+    ),
+    "node-controller": (
+        ((*_READ, "delete", "patch", "update"), ("",), ("nodes", "nodes/status")),
+        ((*_READ, "delete"), ("",), ("pods",)),
+        _POD_STATUS,
+        (_READ, ("coordination.k8s.io",), ("leases",)),
+    ),
+    "podgroup-protection-controller": (
+        (_READ, ("",), ("pods",)),
+        ((*_READ, "update"), ("scheduling.k8s.io",), ("podgroups",)),
+    ),
+    "pod-garbage-collector": (
+        (("delete", *_READ), ("",), ("pods",)),
+        _POD_STATUS,
+        (_READ, ("",), ("nodes",)),
+    ),
+    "replicaset-controller": (
+        _PODS,
+        ((*_READ, "update"), ("apps",), ("replicasets", "replicasets/status", "replicasets/finalizers")),
+    ),
+    "resource-claim-controller": (
+        (_READ, ("",), ("pods",)),
+        (("patch", "update"), ("",), ("pods/finalizers", "pods/status")),
+        ((*_READ, "create", "delete", "update"), ("resource.k8s.io",), _CLAIMS),
+        (_READ, ("resource.k8s.io",), ("deviceclasses", "resourceclaimtemplates", "resourceslices")),
+        (("patch", "update"), ("resource.k8s.io",), ("resourceclaims/binding", "resourceclaims/status")),
+        (_READ, ("scheduling.k8s.io",), ("podgroups",)),
+        (("patch", "update"), ("scheduling.k8s.io",), ("podgroups/finalizers", "podgroups/status")),
+    ),
+    "resource-pool-status-controller": (
+        (_READ, ("resource.k8s.io",), ("resourceclaims", "resourceslices", "resourcepoolstatusrequests")),
+        (("delete",), ("resource.k8s.io",), ("resourcepoolstatusrequests",)),
+        (("patch", "update"), ("resource.k8s.io",), ("resourcepoolstatusrequests/status",)),
+    ),
+    "service-account-controller": (((*_READ, "create"), ("",), ("namespaces", "serviceaccounts")),),
+    "statefulset-controller": (
+        _PODS,
+        ((*_READ, "update"), ("apps",), ("statefulsets", "statefulsets/status", "statefulsets/finalizers")),
+        ((*_READ, *_WRITE), ("apps",), ("controllerrevisions",)),
+        ((*_READ, "create", "delete", "update"), ("",), ("persistentvolumeclaims",)),
+    ),
+    "ttl-after-finished-controller": (((*_READ, "delete"), ("batch",), ("jobs",)),),
+}
+
+
+def _controllers() -> list[Obj]:
+    found = []
+    for name, texts in _CONTROLLERS.items():
+        role = f"system:controller:{name}"
+        found += [_role(role, _rules(_EVENTS, *texts)), _binding(role, _account(name))]
+    manager = _rules(
+        _EVENTS,
+        ((*_READ, "create", "update"), ("coordination.k8s.io",), ("leases",)),
+        ((*_READ, "create"), ("",), ("serviceaccounts", "serviceaccounts/token")),
+        (_READ, ("*",), ("*",)),
+        (("create",), ("authentication.k8s.io",), ("tokenreviews",)),
+        (("create",), ("authorization.k8s.io",), ("subjectaccessreviews",)),
+    )
+    name = "system:kube-controller-manager"
+    return [*found, _role(name, manager), _binding(name, _user(name))]
+
+
+def role_objects() -> list[Obj]:
+    """All of them."""
+    return [*_people(), *_everybody(), *_scheduler(), *_node(), *_controllers()]

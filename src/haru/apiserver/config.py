@@ -1,0 +1,50 @@
+"""What an API server is told when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from haru.kube.gates import FeatureGates
+from haru.storage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """Who a request is from (`authentication.k8s.io` UserInfo)."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+ANONYMOUS = UserInfo("system:anonymous", ("system:unauthenticated",))
+
+
+def utc_now() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """The settings of one API server.
+
+    `runtime_config` switches API versions as kube-apiserver's `--runtime-config` does: keys are `group/version`,
+    `api/all`, `api/beta`, `api/alpha`. `tokens` are static bearer tokens. `service_account_key_pem` is an EC private
+    key (P-256): it signs ServiceAccount tokens and, its public half, checks them.
+    """
+
+    store: Store
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    tokens: Mapping[str, UserInfo] = field(default_factory=dict)
+    client_ca_pem: bytes | None = None
+    service_account_key_pem: bytes = b""
+    service_account_issuer: str = "https://kubernetes.default.svc.cluster.local"
+    advertise_address: str = "127.0.0.1:6443"
+    clock: Callable[[], datetime] = utc_now
+    max_reads_in_flight: int = 400
+    max_writes_in_flight: int = 200

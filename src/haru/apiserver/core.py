@@ -1,0 +1,87 @@
+"""What all handlers of one API server share: the store, the served resources, the clock, ids, look-ups."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from haru.apiserver.config import ServerConfig
+from haru.apiserver.objects import decode, shared
+from haru.apiserver.resources import Resource, Served
+from haru.kube.gates import FeatureGates
+from haru.kube.names import format_time
+from haru.kube.validation.types import SelectorProblem
+from haru.storage import Record, Store, Watch
+
+if TYPE_CHECKING:
+    from haru.apiserver.authorization import Authorizer
+
+Obj = dict[str, Any]
+
+
+class Core:
+    """One server's shared parts."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        self.store: Store = config.store
+        self.gates: FeatureGates = config.gates
+        self.served = Served(config.gates, config.runtime_config)
+        self.clock: Callable[[], datetime] = config.clock
+        self.authorizer: Authorizer | None = None
+        self.watches: set[Watch] = set()
+        self.stopping = False
+
+    def follow(self, watch: Watch) -> Watch:
+        """Remember a stream's watch, so that stopping ends the stream."""
+        if self.stopping:
+            watch.close()
+        self.watches.add(watch)
+        return watch
+
+    def stop_streams(self) -> None:
+        """End every stream, now and from now on."""
+        self.stopping = True
+        for watch in self.watches:
+            watch.close()
+        self.watches = set()
+
+    def now(self) -> str:
+        """The time as objects carry it."""
+        return format_time(self.clock())
+
+    def new_uid(self) -> str:
+        """A fresh UUIDv4."""
+        return str(uuid.uuid4())
+
+    def check_selector(self, expression: str) -> SelectorProblem | None:
+        """Whether a CEL device selector compiles and stays within its cost."""
+        from haru.apiserver.selectors import check_selector
+
+        return check_selector(expression, self.gates)
+
+    async def record(self, resource: Resource, namespace: str, name: str) -> Record | None:
+        """The newest stored version of an object."""
+        return await self.store.get(resource.key(namespace, name))
+
+    async def read(self, group: str, plural: str, namespace: str, name: str) -> Obj | None:
+        """Another object in its stored version, decoded afresh."""
+        resource = self.served.find(group, plural)
+        record = await self.record(resource, namespace, name) if resource else None
+        return decode(record) if record else None
+
+    async def peek(self, group: str, plural: str, namespace: str, name: str) -> Obj | None:
+        """As `read`, but shared: for small objects that many requests look at. Not to be changed."""
+        resource = self.served.find(group, plural)
+        record = await self.record(resource, namespace, name) if resource else None
+        return shared(record) if record else None
+
+    async def peek_all(self, group: str, plural: str, namespace: str = "") -> list[Obj]:
+        """All objects of a resource in their stored version, shared: not to be changed."""
+        resource = self.served.find(group, plural)
+        if resource is None:
+            return []
+        page = await self.store.range(resource.prefix(namespace))
+        return [shared(record) for record in page.records]

@@ -1,0 +1,195 @@
+"""Everything that is no resource: discovery, OpenAPI, version, health, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from functools import lru_cache
+
+import orjson
+
+from haru import __version__
+from haru.apiserver.config import ANONYMOUS
+from haru.apiserver.core import Core
+from haru.apiserver.http import Request, Response, json_response, text_response
+from haru.apiserver.metrics import Metrics
+from haru.apiserver.negotiation import parse_accept
+from haru.apiserver.resources import no_such_path
+from haru.kube import discovery
+from haru.kube.errors import StatusError, method_not_allowed_error
+
+KUBERNETES_VERSION = "v1.36.0"
+_HEALTH = ("healthz", "livez", "readyz")
+_CHECKS = ("ping", "storage", "rbac")
+_OPEN = ("/version", "/healthz", "/livez", "/readyz")
+
+
+class Endpoints:
+    """The handlers of the paths that are no resources."""
+
+    def __init__(self, core: Core, metrics: Metrics) -> None:
+        self._core = core
+        self._metrics = metrics
+        self._documents: dict[str, tuple[bytes, str]] = {}
+
+    def is_discovery(self, path: str) -> bool:
+        """Whether a path below /api/ or /apis/ names a group or a version, not a resource."""
+        parts = path.strip("/").split("/")
+        return len(parts) <= 2 or (parts[0] == "apis" and len(parts) == 3)
+
+    async def handle(self, request: Request) -> Response:
+        """Answer a GET; 404 for what is not served."""
+        path = "/" + request.path.strip("/")
+        self._authorize(request, path)
+        first, *rest = path.strip("/").split("/")
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed_error("the server does not allow this method on the requested resource")
+        if first in _HEALTH:
+            return await self._health(request, first, rest)
+        if path == "/version":
+            return json_response(version_info())
+        if path == "/metrics":
+            response = text_response(await self._metrics.text())
+            response.content_type = "text/plain; version=0.0.4; charset=utf-8"
+            return response
+        if first == "openapi":
+            return await self._openapi(request, rest)
+        if first in ("api", "apis"):
+            return self._discovery(request, path, rest)
+        if path == "/":
+            return json_response({"paths": self._paths()})
+        raise no_such_path()
+
+    def _authorize(self, request: Request, path: str) -> None:
+        authorizer, user = self._core.authorizer, request.user
+        verb = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}.get(request.method, "get")
+        if path.startswith(_OPEN) or authorizer is None or authorizer.allowed_path(user, verb, path):
+            return
+        if user is ANONYMOUS:
+            raise StatusError(401, "Unauthorized", "Unauthorized")
+        raise StatusError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
+
+    # --- health
+
+    async def _health(self, request: Request, name: str, rest: list[str]) -> Response:
+        if rest and rest[0] not in _CHECKS:
+            raise no_such_path()
+        failing = "shutdown" if self._core.stopping and name != "livez" else ""
+        if failing:
+            return text_response(f"[-]{failing} failed: the server is stopping\n{name} check failed\n", 503)
+        if rest or "verbose" not in request.query:
+            return text_response("ok")
+        lines = [f"[+]{check} ok" for check in _CHECKS]
+        return text_response("\n".join([*lines, f"{name} check passed", ""]))
+
+    # --- discovery
+
+    def _discovery(self, request: Request, path: str, rest: list[str]) -> Response:
+        served = self._core.served
+        if path in ("/api", "/apis"):
+            if wants_aggregated(request.header(b"accept")):
+                return self._cached(request, f"aggregated {path}", discovery.AGGREGATED_CONTENT_TYPE)
+            return self._cached(request, path, "application/json")
+        if path.startswith("/api/"):
+            rest = ["", *rest]
+        if len(rest) == 1:
+            versions = [version for group, version in served.group_versions if group == rest[0]]
+            if not versions:
+                raise no_such_path()
+            return json_response(discovery.api_group(rest[0], versions))
+        if (rest[0], rest[1]) not in served.group_versions:
+            raise no_such_path()
+        return json_response(discovery.api_resource_list(rest[0], rest[1], served.kinds))
+
+    def _build(self, name: str) -> object:
+        served = self._core.served
+        if name == "aggregated /api":
+            return discovery.aggregated(served.group_versions, served.kinds, root="/api")
+        if name == "aggregated /apis":
+            return discovery.aggregated(served.group_versions, served.kinds, root="/apis")
+        if name == "/api":
+            return discovery.api_versions(self._core.config.advertise_address)
+        return discovery.api_group_list(served.group_versions)
+
+    def _cached(self, request: Request, name: str, content_type: str) -> Response:
+        """A document that does not change while the server runs, with its ETag."""
+        found = self._documents.get(name)
+        if found is None:
+            body = orjson.dumps(self._build(name))
+            found = self._documents[name] = (body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"')
+        return with_etag(request, found[0], found[1], content_type)
+
+    # --- OpenAPI
+
+    async def _openapi(self, request: Request, rest: list[str]) -> Response:
+        """Version 3 only: clients ask for version 2 in protobuf, and fall back rightly on a 404."""
+        from haru.kube import openapi
+
+        served = self._core.served
+        if rest == ["v3"]:
+            index = openapi.openapi_v3_index(
+                served.group_versions, lambda group, version: openapi.openapi_hash(group, version, served.kinds)
+            )
+            return json_response(index)
+        if rest[:1] == ["v3"] and rest[1:2] in (["api"], ["apis"]):
+            group_version = ("", rest[2]) if rest[1] == "api" and len(rest) == 3 else tuple(rest[2:])
+            if group_version in served.group_versions:
+                name = f"openapi {'/'.join(rest)}"
+                found = self._documents.get(name)
+                if found is None:
+                    found = await asyncio.to_thread(self._openapi_document, group_version[0], group_version[1])
+                    self._documents[name] = found
+                return with_etag(request, found[0], found[1], "application/json")
+        raise no_such_path()
+
+    def _openapi_document(self, group: str, version: str) -> tuple[bytes, str]:
+        from haru.kube import openapi
+
+        body = orjson.dumps(openapi.openapi_v3_document(group, version, self._core.served.kinds))
+        return body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'
+
+    def _paths(self) -> list[str]:
+        roots = ["/api", "/apis"]
+        for group, version in self._core.served.group_versions:
+            roots.append(f"/apis/{group}/{version}" if group else f"/api/{version}")
+        return sorted([*roots, "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"])
+
+
+def with_etag(request: Request, body: bytes, etag: str, content_type: str) -> Response:
+    """The document, or 304 for a client that has it."""
+    headers = [(b"etag", etag.encode()), (b"vary", b"Accept")]
+    if etag in request.header(b"if-none-match"):
+        return Response(304, b"", content_type, headers)
+    return Response(200, body, content_type, headers)
+
+
+@lru_cache(maxsize=64)
+def wants_aggregated(accept: str) -> bool:
+    """Whether the client prefers the aggregated discovery document over the legacy ones."""
+    for media, parameters in parse_accept(accept):
+        if media == "application/json":
+            if parameters.get("as") == "APIGroupDiscoveryList":
+                if parameters.get("v") == "v2" and parameters.get("g") == "apidiscovery.k8s.io":
+                    return True
+                continue
+            return False
+    return False
+
+
+def version_info() -> dict[str, str]:
+    """`GET /version`."""
+    return {
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": f"{KUBERNETES_VERSION}+haru.{__version__}",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    }

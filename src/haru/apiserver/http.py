@@ -1,0 +1,163 @@
+"""Requests and responses between the ASGI server and the handlers.
+
+The body is read only where a handler wants one; a response is bytes, or a stream that writes itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+import orjson
+
+from haru.apiserver.config import ANONYMOUS, UserInfo
+from haru.kube.errors import StatusError, bad_request_error, too_large_error
+
+Obj = dict[str, Any]
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+BODY_LIMIT = 3 * 1024 * 1024
+JSON = "application/json"
+
+_TRUE = {"1", "t", "T", "true", "TRUE", "True"}
+_FALSE = {"0", "f", "F", "false", "FALSE", "False"}
+
+
+class ClientGone(Exception):
+    """The client has closed the connection while its request was read."""
+
+
+class Request:
+    """One HTTP request."""
+
+    __slots__ = ("_query", "_receive", "_send", "headers", "method", "path", "scope", "user", "warnings")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.user: UserInfo = ANONYMOUS
+        self.warnings: list[str] = []
+        self._receive = receive
+        self._send = send
+        self._query: Mapping[str, list[str]] | None = None
+
+    @property
+    def receive(self) -> Receive:
+        """The ASGI channel, for streams that watch for `http.disconnect`."""
+        return self._receive
+
+    @property
+    def query(self) -> Mapping[str, list[str]]:
+        """The query parameters."""
+        if self._query is None:
+            raw = self.scope.get("query_string") or b""
+            self._query = parse_qs(raw.decode("latin-1"), keep_blank_values=True) if raw else {}
+        return self._query
+
+    def param(self, name: str) -> str:
+        """The first value of a query parameter; empty when it is absent."""
+        values = self.query.get(name)
+        return values[0] if values else ""
+
+    def flag(self, name: str) -> bool:
+        """A boolean parameter as Go reads it; present without a value means true."""
+        values = self.query.get(name)
+        if not values:
+            return False
+        value = values[0]
+        if value in _TRUE or value == "":
+            return True
+        if value in _FALSE:
+            return False
+        raise bad_request_error(f'strconv.ParseBool: parsing "{value}": invalid syntax')
+
+    def number(self, name: str) -> int:
+        """An integer parameter, 0 when absent."""
+        value = self.param(name)
+        try:
+            return int(value or "0")
+        except ValueError:
+            raise bad_request_error(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+
+    def header(self, name: bytes) -> str:
+        """A header's value; `name` in lower case."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+    async def body(self) -> bytes:
+        """The whole body, at most 3 MiB."""
+        declared = self.headers.get(b"content-length")
+        if declared and declared.isdigit() and int(declared) > BODY_LIMIT:
+            raise body_too_large()
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body"):
+            body = bytes(message.get("body") or b"")
+            if len(body) > BODY_LIMIT:
+                raise body_too_large()
+            return body
+        chunks = []
+        size = 0
+        while True:
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk = message.get("body") or b""
+            size += len(chunk)
+            if size > BODY_LIMIT:
+                raise body_too_large()
+            chunks.append(chunk)
+            if not message.get("more_body"):
+                return b"".join(chunks)
+            message = await self._receive()
+
+    async def send(self, message: Message) -> None:
+        """The ASGI channel to the client."""
+        await self._send(message)
+
+
+def body_too_large() -> StatusError:
+    """413 for a body over the limit."""
+    return too_large_error(f"Request entity too large: limit is {BODY_LIMIT}")
+
+
+@dataclass(slots=True)
+class Response:
+    """A whole answer. `stream` takes over after the head has been sent, in place of `body`."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = JSON
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    stream: Callable[[Request], Awaitable[None]] | None = None
+
+
+def json_response(obj: Any, status: int = 200, headers: Iterable[tuple[bytes, bytes]] = ()) -> Response:
+    """An answer of a JSON value."""
+    return Response(status, orjson.dumps(obj), JSON, list(headers))
+
+
+def text_response(text: str, status: int = 200) -> Response:
+    """An answer of plain text."""
+    return Response(status, text.encode(), "text/plain; charset=utf-8", [(b"x-content-type-options", b"nosniff")])
+
+
+def error_response(error: StatusError) -> Response:
+    """The Status object of a failure."""
+    response = json_response(error.to_status(), error.code)
+    retry = error.details.get("retryAfterSeconds")
+    if retry:
+        response.headers.append((b"retry-after", str(retry).encode()))
+    return response
+
+
+def success_status(details: Obj) -> Obj:
+    """The Status object that deletions and bindings answer with."""
+    status: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details:
+        status["details"] = details
+    return status

@@ -1,0 +1,227 @@
+"""LIST: pages of one snapshot, by selectors, at the revision that the client means.
+
+A continue token carries the snapshot's revision and the last key, so all pages show one moment; when that moment has
+left the history the answer is 410 with a token to go on inconsistently.
+Source: apiserver-storage semantics of `resourceVersion` and `resourceVersionMatch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from haru.apiserver.call import Call
+from haru.apiserver.http import Request, Response
+from haru.apiserver.negotiation import PLAIN
+from haru.apiserver.objects import Selection
+from haru.apiserver.rendering import object_bytes, partial, render_plain, representation_of, table_of, versioned
+from haru.kube.errors import (
+    FieldError,
+    StatusError,
+    bad_request_error,
+    expired_error,
+    forbidden,
+    invalid,
+    invalid_error,
+)
+from haru.kube.selectors import parse_field_selector, parse_label_selector, selectable_path
+from haru.storage import Compacted, Page, Record
+
+Obj = dict[str, Any]
+
+WAIT_FOR_REVISION = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The records of one page, the revision they are of, and how it goes on."""
+
+    records: list[Record]
+    revision: int
+    next: str = ""
+    remaining: int | None = None
+
+
+def selection_of(call: Call) -> Selection:
+    """The selectors of the request; 400 for malformed ones and for fields that can not select."""
+    request, kind = call.request, call.resource.kind
+    if not request.query:
+        return Selection(call.resource.stored, None, None)
+    labels = parse_label_selector(request.param("labelSelector")) if request.param("labelSelector") else None
+    fields = parse_field_selector(request.param("fieldSelector")) if request.param("fieldSelector") else None
+    for path, _, _ in fields.requirements if fields else ():
+        selectable_path(kind, path)
+    return Selection(call.resource.stored, labels, fields)
+
+
+def revision_of(request: Request) -> int:
+    """The `resourceVersion` parameter, 0 when absent."""
+    text = request.param("resourceVersion")
+    if text and not (text.isascii() and text.isdigit()):
+        error = invalid("resourceVersion", text, "resource version must be an unsigned integer")
+        raise invalid_error("meta.k8s.io", "ListOptions", "", [error])
+    return int(text or 0)
+
+
+def _encode_token(revision: int, key: str) -> str:
+    token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key})
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def _decode_token(text: str) -> tuple[int, str]:
+    try:
+        token = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        if token["v"] != "meta.k8s.io/v1":
+            raise ValueError
+        return int(token["rv"]), str(token["start"])
+    except (ValueError, KeyError, TypeError):
+        raise bad_request_error("continue key is not valid: the token was not made by this server") from None
+
+
+def check_options(request: Request) -> None:
+    """422 for combinations of options that have no meaning."""
+    errors: list[FieldError] = []
+    match, version = request.param("resourceVersionMatch"), request.param("resourceVersion")
+    going_on = request.param("continue")
+    if "sendInitialEvents" in request.query:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if match:
+        if not version:
+            errors.append(
+                forbidden(
+                    "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+                )
+            )
+        if going_on:
+            errors.append(
+                forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+            )
+        if match not in ("Exact", "NotOlderThan"):
+            why = 'supported values: "Exact", "NotOlderThan", ""'
+            errors.append(FieldError("FieldValueNotSupported", "resourceVersionMatch", match, why))
+        if match == "Exact" and version == "0":
+            why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            errors.append(forbidden("resourceVersionMatch", why))
+    if errors:
+        raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
+
+
+async def find(call: Call, selection: Selection, default_limit: int = 0) -> Found:
+    """The page that the request asks for."""
+    request = call.request
+    if not request.query:
+        page = await call.core.store.range(call.resource.prefix(call.namespace))
+        return Found(list(page.records), page.revision)
+    check_options(request)
+    limit = request.number("limit")
+    if limit < 0:
+        raise invalid_error("meta.k8s.io", "ListOptions", "", [invalid("limit", limit, "must be non-negative")])
+    token = request.param("continue")
+    if token:
+        if request.param("resourceVersion") not in ("", "0"):
+            raise bad_request_error("specifying resource version is not allowed when using continue")
+        revision, after = _decode_token(token)
+    else:
+        revision, after = await _snapshot(call, limit), ""
+    return await _collect(call, selection, revision, after, limit)
+
+
+async def _snapshot(call: Call, limit: int) -> int:
+    """The revision that must be read exactly, or 0 for the newest."""
+    request = call.request
+    revision = revision_of(request)
+    if not revision:
+        return 0
+    await wait_for_revision(call, revision)
+    match = request.param("resourceVersionMatch")
+    exact = match == "Exact" or (not match and limit > 0)
+    return revision if exact else 0
+
+
+async def wait_for_revision(call: Call, revision: int) -> None:
+    """A revision of the future may be on its way; 504 when it does not come."""
+    store = call.core.store
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WAIT_FOR_REVISION
+    while store.revision < revision:
+        if loop.time() >= deadline:
+            cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            message = f"Timeout: Too large resource version: {revision}, current: {store.revision}"
+            raise StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
+        await asyncio.sleep(0.05)
+
+
+async def _collect(call: Call, selection: Selection, revision: int, after: str, limit: int) -> Found:
+    prefix = call.resource.prefix(call.namespace)
+    store = call.core.store
+    try:
+        if selection.everything:
+            page = await store.range(prefix, after=after, limit=limit, revision=max(revision, 0))
+            return _found(page, page.remaining)
+        page = await store.range(prefix, after=after, revision=max(revision, 0))
+    except Compacted:
+        raise _expired(call, after) from None
+    chosen = [record for record in page.records if selection.matches(record)]
+    if limit and len(chosen) > limit:
+        return _found(Page(chosen[:limit], page.revision, len(chosen) - limit), None)
+    return Found(chosen, page.revision)
+
+
+def _found(page: Page, remaining: int | None) -> Found:
+    if not page.remaining:
+        return Found(list(page.records), page.revision)
+    return Found(list(page.records), page.revision, _encode_token(page.revision, page.records[-1].key), remaining)
+
+
+def _expired(call: Call, after: str) -> StatusError:
+    if not after:
+        return expired_error("The resourceVersion for the provided list is too old.")
+    error = expired_error(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+        "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    # -1: whatever is newest when the client comes back.
+    return ExpiredPage(error, _encode_token(-1, after))
+
+
+class ExpiredPage(StatusError):
+    """410 with a token that goes on from the newest state."""
+
+    def __init__(self, error: StatusError, token: str) -> None:
+        super().__init__(error.code, error.reason, error.message, error.details)
+        self.token = token
+
+    def to_status(self) -> Obj:
+        """The Status, the token in its list metadata."""
+        return {**super().to_status(), "metadata": {"continue": self.token}}
+
+
+async def handle_list(call: Call) -> Response:
+    """GET of a collection."""
+    found = await find(call, selection_of(call))
+    metadata: Obj = {"resourceVersion": str(found.revision)}
+    if found.next:
+        metadata["continue"] = found.next
+        if found.remaining is not None:
+            metadata["remainingItemCount"] = found.remaining
+    resource = call.resource
+    kind = resource.kind
+    representation = representation_of(call.request)
+    if representation is PLAIN:
+        head = f'{{"kind":"{kind.list_kind}","apiVersion":"{kind.api_version}","metadata":'.encode()
+        items = b",".join([object_bytes(record, resource) for record in found.records])
+        return Response(200, b'%b%b,"items":[%b]}' % (head, orjson.dumps(metadata), items))
+    objs = [versioned(record, resource) for record in found.records]
+    if representation.shape == "table":
+        return render_plain(representation, table_of(call.core, call.request, resource, objs, metadata))
+    listed: Obj = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": objs}
+    if representation.shape == "partial":
+        listed["kind"], listed["apiVersion"] = "PartialObjectMetadataList", "meta.k8s.io/v1"
+        listed["items"] = [partial(obj) for obj in objs]
+    return render_plain(representation, listed)

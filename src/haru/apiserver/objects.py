@@ -1,0 +1,115 @@
+"""Objects as stored bytes: encoding with the place of the resourceVersion, and what selectors want to know of them.
+
+The encoded form starts `{"apiVersion":…,"kind":…,"metadata":{"resourceVersion":"`: the store writes the revision right
+there, and stored bytes are served as they are, to `get`, lists and watches alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from haru.kube.kinds import Kind
+from haru.kube.selectors import FieldSelector, LabelSelector, field_value
+from haru.storage import Record
+
+Obj = dict[str, Any]
+
+
+def encode(obj: Obj) -> tuple[bytes, int]:
+    """The stored form, and the offset at which the revision belongs."""
+    head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": None}
+    metadata = {"resourceVersion": ""}
+    for name, value in obj["metadata"].items():
+        if name != "resourceVersion":
+            metadata[name] = value
+    head["metadata"] = metadata
+    for name, value in obj.items():
+        if name not in head:
+            head[name] = value
+    return orjson.dumps(head), _place(obj["apiVersion"], obj["kind"])
+
+
+def _place(api_version: str, kind: str) -> int:
+    return len(f'{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"resourceVersion":"')
+
+
+def with_revision(value: bytes, kind: Kind, revision: int) -> bytes:
+    """Stored bytes with another revision: a DELETED event carries that of the deletion."""
+    place = _place(kind.api_version, kind.kind)
+    end = value.index(b'"', place)
+    return b"%b%d%b" % (value[:place], revision, value[end:])
+
+
+def decode(record: Record) -> Obj:
+    """A fresh object of a record, which the caller may change."""
+    obj: Obj = orjson.loads(record.value)
+    return obj
+
+
+class Note:
+    """What is remembered of a record: its labels, the fields that selectors asked for, small objects whole."""
+
+    __slots__ = ("fields", "labels", "obj")
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self.labels = labels
+        self.fields: dict[str, str] = {}
+        self.obj: Obj | None = None
+
+
+def note_of(record: Record) -> Note:
+    """The record's note, made when it is first wanted."""
+    note = record.note
+    if note is None:
+        obj = decode(record)
+        note = record.note = Note(obj["metadata"].get("labels") or {})
+    assert isinstance(note, Note)
+    return note
+
+
+def shared(record: Record) -> Obj:
+    """The decoded object, kept with the record. Nobody may change it; for small objects that are asked for often."""
+    note = note_of(record)
+    if note.obj is None:
+        note.obj = decode(record)
+    return note.obj
+
+
+class Selection:
+    """A label and a field selector together, applied to records in their stored form."""
+
+    __slots__ = ("_kind", "_labels", "_requirements", "everything")
+
+    def __init__(self, kind: Kind, labels: LabelSelector | None, fields: FieldSelector | None) -> None:
+        self._kind = kind
+        self._labels = labels
+        requirements = fields.requirements if fields is not None else ()
+        self._requirements = [(_stored_path(path), op, wanted) for path, op, wanted in requirements]
+        self.everything = labels is None and not self._requirements
+
+    def matches(self, record: Record) -> bool:
+        """Whether the record's object is selected."""
+        if self.everything:
+            return True
+        if self._labels is not None and not self._labels.matches(note_of(record).labels):
+            return False
+        return all((self._field(record, path) == wanted) == (op == "=") for path, op, wanted in self._requirements)
+
+    def _field(self, record: Record, path: str) -> str:
+        if path == "metadata.name":
+            return record.key.rpartition("/")[2]
+        note = note_of(record)
+        value = note.fields.get(path)
+        if value is None:
+            value = note.fields[path] = field_value(self._kind, note.obj or decode(record), path)
+        return value
+
+
+def _stored_path(path: str) -> str:
+    """events.k8s.io selects by names of its own; what is stored is the core group's event."""
+    if path == "reportingController":
+        return "reportingComponent"
+    return path.replace("regarding.", "involvedObject.", 1) if path.startswith("regarding.") else path

@@ -1,0 +1,176 @@
+"""PATCH: four ways to say what should change, over one way to change it.
+
+Sources: RFC 6902, RFC 7386, strategic merge patch, server-side apply (KEP 555).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from haru.apiserver import bodies
+from haru.apiserver.call import Call
+from haru.apiserver.writing import Outcome, Prepare, change, create
+from haru.kube.conversion import convert
+from haru.kube.errors import (
+    StatusError,
+    bad_request_error,
+    conflict_error,
+    forbidden,
+    invalid_error,
+    required,
+    too_large_error,
+    unsupported_media_type_error,
+)
+from haru.kube.patch.apply import server_side_apply
+from haru.kube.patch.json_patch import apply_json_patch
+from haru.kube.patch.merge_patch import apply_merge_patch
+from haru.kube.patch.strategic import apply_strategic_merge_patch
+
+Obj = dict[str, Any]
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+OPERATIONS_LIMIT = 10_000
+
+
+async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
+    """Carry a patch out; `prepare` as for `change`."""
+    content_type = bodies.media_type(call.request)
+    if content_type not in TYPES:
+        raise unsupported_media_type_error(
+            "the body of the request was in an unknown format - accepted media types include: " + ", ".join(TYPES)
+        )
+    check_options(call, content_type)
+    data = await call.request.body()
+    if content_type == APPLY_PATCH:
+        return await apply(call, data, prepare)
+    patched = patcher(call, content_type, data)
+
+    async def make(live: Obj) -> Obj:
+        return decoded(call, patched(live))
+
+    return await change(call, make, prepare=prepare)
+
+
+def check_options(call: Call, content_type: str) -> None:
+    """422 for options that do not go with the kind of patch."""
+    errors = []
+    if content_type == APPLY_PATCH:
+        if not call.request.param("fieldManager"):
+            errors.append(required("fieldManager", "is required for apply patch"))
+    elif call.request.param("force"):
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    if errors:
+        raise invalid_error("meta.k8s.io", "PatchOptions", "", errors)
+
+
+def patcher(call: Call, content_type: str, data: bytes) -> Any:
+    """The function from the live object to the patched one."""
+    value = bodies.parse_json(data)
+    if content_type == JSON_PATCH:
+        if not isinstance(value, list):
+            raise bad_request_error("error decoding patch: the body must be a list of operations")
+        if len(value) > OPERATIONS_LIMIT:
+            raise too_large_error(
+                f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {len(value)}"
+            )
+        return lambda live: apply_json_patch(live, value)
+    if not isinstance(value, dict):
+        raise bad_request_error("error decoding patch: the body must be an object")
+    if content_type == MERGE_PATCH:
+        return lambda live: apply_merge_patch(live, value)
+    return lambda live: apply_strategic_merge_patch(live, value, call.resource.message_type)
+
+
+def decoded(call: Call, obj: Obj) -> Obj:
+    """A patched object with known fields only, or the refusal that strictness asks for."""
+    kind = call.resource.kind
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+        raise StatusError(422, "Invalid", "the patched object has no metadata")
+    given = (obj.get("apiVersion"), obj.get("kind"))
+    if given != (kind.api_version, kind.kind):
+        if given[1] != kind.kind:
+            raise bad_request_error(f"the patch may not change the kind ({kind.kind}) to {given[1]}")
+        obj = convert(obj, kind)
+    warnings = call.request.warnings
+    warnings.clear()  # a retried patch says everything once
+    return bodies.decode_checked(obj, kind, bodies.strictness(call.request), [], call.request)
+
+
+async def apply(call: Call, data: bytes, prepare: Prepare | None = None) -> Outcome:
+    """Server-side apply: the configuration over the live object, or a new object."""
+    kind = call.resource.kind
+    applied = _configuration(call, data)
+    force = call.request.flag("force")
+
+    def merged(live: Obj | None) -> Obj:
+        return server_side_apply(
+            live,
+            applied,
+            manager=call.manager,
+            api_version=kind.api_version,
+            force=force,
+            message_type=call.resource.message_type,
+            subresource=call.subresource,
+            now=call.now,
+        )
+
+    async def make(live: Obj) -> Obj:
+        return merged(live)
+
+    for _ in range(3):
+        if await call.core.record(call.resource, call.namespace, call.name) is None:
+            if call.subresource:
+                raise call.not_found()
+            metadata = applied["metadata"]
+            if metadata.get("resourceVersion"):
+                raise call.not_found()
+            if metadata.get("uid"):
+                why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
+                raise conflict_error(kind.group, kind.plural, call.name, why)
+            try:
+                return await create(call, merged(None), applied=True)
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                continue
+        try:
+            return await change(call, make, prepare=prepare, applied=True)
+        except StatusError as error:
+            if error.code != 404 or error.details.get("kind") != kind.plural:
+                raise
+    raise conflict_error(kind.group, kind.plural, call.name)
+
+
+def _configuration(call: Call, data: bytes) -> Obj:
+    """The applied configuration: an object of the kind with the path's name."""
+    kind = call.resource.kind
+    stripped = data.lstrip()[:1]
+    value = _json_or_none(data) if stripped == b"{" else None
+    if value is None:
+        value = bodies.parse_yaml(data)
+    if not isinstance(value, dict):
+        raise bad_request_error("error decoding YAML: the body must be an object")
+    if not value.get("apiVersion") or not value.get("kind"):
+        raise bad_request_error("error decoding YAML: Object 'Kind' or 'apiVersion' is missing")
+    bodies.check_kind(value, kind)
+    metadata = value.setdefault("metadata", {})
+    if metadata.setdefault("name", call.name) != call.name:
+        raise bad_request_error(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
+        )
+    if kind.namespaced and metadata.setdefault("namespace", call.namespace) != call.namespace:
+        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
+    return bodies.decode_checked(value, kind, bodies.strictness(call.request), [], call.request)
+
+
+def _json_or_none(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None

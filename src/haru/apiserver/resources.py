@@ -1,0 +1,143 @@
+"""Which resources this server serves, and how a URL path names one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import Kind, all_kinds, enabled_by_default, group_versions, storage_kind, subresources_of
+from haru.kube.schema import MessageType, type_of
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One served kind, with what every request for it needs at hand."""
+
+    kind: Kind
+    stored: Kind
+    bucket: str
+    subresource_verbs: Mapping[str, tuple[str, ...]] = field(compare=False)
+
+    @cached_property
+    def message_type(self) -> MessageType:
+        """The schema in the served version."""
+        return type_of(self.kind)
+
+    @cached_property
+    def has_status(self) -> bool:
+        """Whether status is written through a subresource of its own."""
+        return "status" in self.kind.subresources
+
+    def key(self, namespace: str, name: str) -> str:
+        """Where an object is stored."""
+        return f"{self.bucket}/{namespace}/{name}" if self.kind.namespaced else f"{self.bucket}/{name}"
+
+    def prefix(self, namespace: str) -> str:
+        """Where the objects of a namespace, or all, are stored."""
+        return f"{self.bucket}/{namespace}/" if namespace and self.kind.namespaced else f"{self.bucket}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names: a collection, an object or a subresource."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class Served:
+    """The table of served resources."""
+
+    def __init__(self, gates: FeatureGates, runtime_config: Mapping[str, bool]) -> None:
+        self.group_versions = [gv for gv in group_versions() if _enabled(*gv, gates, runtime_config)]
+        enabled = set(self.group_versions)
+        self.kinds = [k for k in all_kinds() if (k.group, k.version) in enabled and _kind_enabled(k, gates)]
+        self._resources = {(k.group, k.version, k.plural): _resource(k) for k in self.kinds}
+        self._preferred: dict[tuple[str, str], Resource] = {}
+        for resource in self._resources.values():
+            self._preferred.setdefault((resource.kind.group, resource.kind.plural), resource)
+        self._paths: dict[str, Target | None] = {}
+
+    def get(self, group: str, version: str, plural: str) -> Resource | None:
+        """The resource of a group, version and plural name."""
+        return self._resources.get((group, version, plural))
+
+    def preferred(self, group: str, plural: str) -> Resource:
+        """The resource in the version that is served first (admission and hooks address others by it)."""
+        return self._preferred[group, plural]
+
+    def find(self, group: str, plural: str) -> Resource | None:
+        """As `preferred`; None when the resource is not served."""
+        return self._preferred.get((group, plural))
+
+    def all(self) -> list[Resource]:
+        """Every served resource in every version."""
+        return list(self._resources.values())
+
+    def target(self, path: str) -> Target:
+        """What a path below `/api/` or `/apis/` names. Raises 404."""
+        parts = path.rstrip("/").split("/")
+        if len(parts) >= 4 and parts[1] == "api":
+            group, version, rest = "", parts[2], parts[3:]
+        elif len(parts) >= 5 and parts[1] == "apis":
+            group, version, rest = parts[2], parts[3], parts[4:]
+        else:
+            raise no_such_path()
+        found = self._target(group, version, rest)
+        if found is None:
+            raise no_such_path()
+        return found
+
+    def _target(self, group: str, version: str, rest: list[str]) -> Target | None:
+        namespace = ""
+        if rest[0] == "namespaces" and len(rest) >= 3:
+            below = self._resources.get((group, version, rest[2]))
+            if below is not None and below.kind.namespaced:
+                namespace, rest = rest[1], rest[2:]
+        resource = self._resources.get((group, version, rest[0]))
+        if resource is None or len(rest) > 3 or "" in rest:
+            return None
+        name = rest[1] if len(rest) > 1 else ""
+        subresource = rest[2] if len(rest) > 2 else ""
+        if subresource and subresource not in resource.subresource_verbs:
+            return None
+        if resource.kind.namespaced and name and not namespace:
+            return None
+        return Target(resource, namespace, name, subresource)
+
+
+def no_such_path() -> StatusError:
+    """404 for what is no resource at all."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
+def _resource(kind: Kind) -> Resource:
+    stored = storage_kind(kind)
+    verbs = {sub.name: sub.verbs for sub in subresources_of(kind)}
+    return Resource(kind, stored, stored.group_resource, verbs)
+
+
+def _enabled(group: str, version: str, gates: FeatureGates, config: Mapping[str, bool]) -> bool:
+    name = f"{group}/{version}" if group else version
+    for key in (name, f"api/{name}" if not group else name):
+        if key in config:
+            return config[key]
+    stage = "api/alpha" if "alpha" in version else "api/beta" if "beta" in version else "api/ga"
+    if stage in config:
+        return config[stage]
+    if "api/all" in config:
+        return config["api/all"]
+    return enabled_by_default(group, version)
+
+
+_GATED = {"Workload": "GenericWorkload", "PodGroup": "GenericWorkload", "DeviceTaintRule": "DRADeviceTaintRules"}
+
+
+def _kind_enabled(kind: Kind, gates: FeatureGates) -> bool:
+    gate = _GATED.get(kind.kind)
+    return gate is None or gates.enabled(gate)

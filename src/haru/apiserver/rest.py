@@ -1,0 +1,95 @@
+"""The REST verbs of a resource: one table, the same handlers for every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from haru.apiserver import bodies
+from haru.apiserver.call import Call, read_write_options
+from haru.apiserver.core import Obj
+from haru.apiserver.deleting import handle_delete, handle_delete_collection
+from haru.apiserver.http import Response
+from haru.apiserver.listing import handle_list
+from haru.apiserver.patching import patch
+from haru.apiserver.rendering import render_object
+from haru.apiserver.watching import handle_watch
+from haru.apiserver.writing import Outcome, Prepare, change, create
+from haru.kube.conversion import convert
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+async def handle_get(call: Call) -> Response:
+    """GET of an object."""
+    record = await call.core.record(call.resource, call.namespace, call.name)
+    if record is None:
+        raise call.not_found()
+    return render_object(call.core, call.request, call.resource, record)
+
+
+async def handle_create(call: Call) -> Response:
+    """POST to a collection."""
+    read_write_options(call)
+    obj = await bodies.read_object(call.request, call.resource.kind)
+    return respond(call, await create(call, obj))
+
+
+async def handle_update(call: Call) -> Response:
+    """PUT of an object."""
+    return await update_with(call)
+
+
+async def update_with(call: Call, prepare: Prepare | None = None) -> Response:
+    """PUT of an object or of a part of it that has rules of its own."""
+    read_write_options(call)
+    obj = await bodies.read_object(call.request, call.resource.kind)
+    obj.setdefault("metadata", {})
+
+    async def make(live: Obj) -> Obj:
+        return obj
+
+    return respond(call, await change(call, make, prepare=prepare, retry=False))
+
+
+async def handle_patch(call: Call) -> Response:
+    """PATCH of an object."""
+    return await patch_with(call)
+
+
+async def patch_with(call: Call, prepare: Prepare | None = None) -> Response:
+    """PATCH of an object or of a part of it that has rules of its own."""
+    read_write_options(call)
+    return respond(call, await patch(call, prepare))
+
+
+async def delete(call: Call) -> Response:
+    """DELETE of an object."""
+    read_write_options(call)
+    return await handle_delete(call)
+
+
+async def delete_collection(call: Call) -> Response:
+    """DELETE of a collection."""
+    read_write_options(call)
+    return await handle_delete_collection(call)
+
+
+def respond(call: Call, outcome: Outcome) -> Response:
+    """The written object as the client wants it."""
+    status = 201 if outcome.created else 200
+    obj = outcome.obj
+    if obj is not None and obj["apiVersion"] != call.resource.kind.api_version:
+        obj = convert(obj, call.resource.kind)
+    return render_object(call.core, call.request, call.resource, outcome.record, obj, status)
+
+
+HANDLERS: dict[str, Handler] = {
+    "get": handle_get,
+    "list": handle_list,
+    "watch": handle_watch,
+    "create": handle_create,
+    "update": handle_update,
+    "patch": handle_patch,
+    "delete": delete,
+    "deletecollection": delete_collection,
+}

@@ -1,0 +1,211 @@
+"""The API server: an ASGI application over a store.
+
+A request is authenticated, its path resolved to a resource, the caller authorized, and the verb's handler run; every
+failure becomes a Status object. The application does not care who calls it: an HTTP server with TLS, or a client in
+the same process with the same method, path, headers and bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import random
+import time
+
+from haru.apiserver import bootstrap
+from haru.apiserver.authentication import Authenticator
+from haru.apiserver.authorization import MASTERS, Authorizer
+from haru.apiserver.call import Call
+from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.core import Core
+from haru.apiserver.endpoints import Endpoints
+from haru.apiserver.http import ClientGone, Receive, Request, Response, Scope, Send, error_response
+from haru.apiserver.janitor import expire_events
+from haru.apiserver.limits import InFlight
+from haru.apiserver.metrics import Metrics
+from haru.apiserver.rest import HANDLERS, Handler
+from haru.apiserver.subresources import SUBRESOURCES
+from haru.apiserver.virtual import VIRTUAL
+from haru.kube.errors import StatusError, forbidden_error, internal_error, method_not_allowed_error
+from haru.kube.selectors import parse_field_selector
+from haru.storage import StoreError
+
+__all__ = ["ApiServer", "ServerConfig", "UserInfo"]
+
+_LOG = logging.getLogger("haru.apiserver")
+
+REQUEST_SECONDS = 60.0
+GZIP_FROM = 128 * 1024
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+class ApiServer:
+    """One API server over one store; `start` before the first request."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        self.core = Core(config)
+        self.metrics = Metrics(self.core)
+        self._authenticator = Authenticator(self.core)
+        self._endpoints = Endpoints(self.core, self.metrics)
+        self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
+        self._janitor: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Write what every cluster starts with, and begin to serve."""
+        await bootstrap.ensure(self.core)
+        authorizer = Authorizer(self.core)
+        await authorizer.start()
+        self.core.authorizer = authorizer
+        self._janitor = asyncio.create_task(expire_events(self.core), name="haru apiserver: event expiry")
+
+    async def stop(self) -> None:
+        """End all streams and stop the server's own work. The store stays open: it is the caller's."""
+        self.core.stop_streams()
+        if self._janitor is not None:
+            self._janitor.cancel()
+            await asyncio.wait([self._janitor])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+        if scope["type"] == "lifespan":
+            return
+        if scope["type"] != "http":
+            raise RuntimeError(f"scope type {scope['type']} is not served")
+        request = Request(scope, receive, send)
+        started = time.perf_counter()
+        try:
+            response = await self._respond(request)
+        except ClientGone:
+            return
+        if response.stream is not None:
+            await self._stream(request, response)
+            return
+        self.metrics.observe(request, response.status, time.perf_counter() - started)
+        await _send_whole(request, response)
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            response = await self._dispatch(request)
+        except StatusError as error:
+            response = error_response(error)
+        except ClientGone:
+            raise
+        except TimeoutError:
+            message = "Timeout: request did not complete within the allotted timeout"
+            response = error_response(StatusError(504, "Timeout", message))
+        except StoreError as error:
+            _LOG.error("%s %s: %s", request.method, request.path, error)
+            response = error_response(internal_error(str(error)))
+        except Exception as error:
+            _LOG.exception("%s %s failed", request.method, request.path)
+            response = error_response(internal_error(f"{type(error).__name__}: {error}"))
+        for warning in request.warnings:
+            text = warning.replace("\\", "\\\\").replace('"', '\\"')
+            response.headers.append((b"warning", f'299 - "{text}"'.encode("latin-1", "replace")))
+        return response
+
+    async def _dispatch(self, request: Request) -> Response:
+        path = request.path
+        authorizer = self.core.authorizer
+        if authorizer is None:
+            raise StatusError(503, "ServiceUnavailable", "the server has not been started")
+        await authorizer.refresh()
+        await self._authenticator.authenticate(request)
+        if not path.startswith(("/api/", "/apis/")) or self._endpoints.is_discovery(path):
+            return await self._endpoints.handle(request)
+        call, handler = self._route(request)
+        _authorize(authorizer, call)
+        if call.verb == "watch":
+            return await handler(call)
+        with self._in_flight.slot(request.method):
+            async with asyncio.timeout(REQUEST_SECONDS):
+                return await handler(call)
+
+    def _route(self, request: Request) -> tuple[Call, Handler]:
+        """The call that a path and method make, and who handles it. 404 or 405 when nobody does."""
+        target = self.core.served.target(request.path)
+        resource = target.resource
+        verb = _verb(request, bool(target.name))
+        call = Call(self.core, request, resource, target.namespace, target.name, target.subresource, verb)
+        if target.subresource:
+            if verb in resource.subresource_verbs[target.subresource]:
+                return call, SUBRESOURCES[target.subresource][verb]
+        elif verb in resource.kind.verbs and (verb != "create" or not target.name):
+            if resource.kind.virtual:
+                return call, VIRTUAL[resource.kind.plural]
+            return call, HANDLERS[verb]
+        raise method_not_allowed_error("the server does not allow this method on the requested resource")
+
+    async def _stream(self, request: Request, response: Response) -> None:
+        assert response.stream is not None
+        await request.send(_head(response, None))
+        # An empty chunk makes the server flush the head: clients wait for it before they wait for events.
+        await request.send({"type": "http.response.body", "body": b"", "more_body": True})
+        self.metrics.watches += 1
+        started = time.perf_counter()
+        try:
+            await response.stream(request)
+            await request.send({"type": "http.response.body", "body": b"", "more_body": False})
+        except OSError:
+            pass  # the client went away while something was sent to it
+        finally:
+            self.metrics.watches -= 1
+            self.metrics.observe(request, response.status, time.perf_counter() - started)
+
+
+def _authorize(authorizer: Authorizer, call: Call) -> None:
+    kind, user = call.resource.kind, call.request.user
+    if MASTERS in user.groups:
+        return
+    # A request for a namespace is one in it: who may read everything in a namespace may read the namespace.
+    namespace = call.name if (kind.group, kind.plural) == ("", "namespaces") else call.namespace
+    name = call.name or selected_name(call.request)
+    if authorizer.allowed(user, call.verb, kind.group, kind.plural, call.subresource, namespace, name):
+        return
+    resource = f"{kind.plural}/{call.subresource}" if call.subresource else kind.plural
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    why = f'User "{user.name}" cannot {call.verb} resource "{resource}" in API group "{kind.group}" {where}'
+    raise forbidden_error(kind.group, kind.plural, call.name, why)
+
+
+def selected_name(request: Request) -> str:
+    """The one name that a collection request selects; rules with resourceNames cover it."""
+    text = request.param("fieldSelector") if request.query else ""
+    return (parse_field_selector(text).exact("metadata.name") or "") if text else ""
+
+
+def _verb(request: Request, named: bool) -> str:
+    method = request.method
+    if method in ("GET", "HEAD"):
+        if named:
+            return "get"
+        return "watch" if request.query and request.flag("watch") else "list"
+    if method == "DELETE":
+        return "delete" if named else "deletecollection"
+    verb = _VERBS.get(method)
+    if verb is None:
+        raise method_not_allowed_error("the server does not allow this method on the requested resource")
+    return verb
+
+
+def _head(response: Response, length: int | None) -> Scope:
+    headers = [
+        (b"content-type", response.content_type.encode()),
+        (b"cache-control", b"no-cache, private"),
+        (b"audit-id", b"%032x" % random.getrandbits(128)),
+        *response.headers,
+    ]
+    if length is not None:
+        headers.append((b"content-length", str(length).encode()))
+    return {"type": "http.response.start", "status": response.status, "headers": headers}
+
+
+async def _send_whole(request: Request, response: Response) -> None:
+    body = response.body
+    if len(body) > GZIP_FROM and b"gzip" in request.headers.get(b"accept-encoding", b""):
+        body = await asyncio.to_thread(gzip.compress, body, 1)
+        response.headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+    await request.send(_head(response, len(body)))
+    await request.send({"type": "http.response.body", "body": body if request.method != "HEAD" else b""})

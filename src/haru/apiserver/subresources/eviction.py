@@ -1,0 +1,118 @@
+"""Eviction: a deletion that asks the pod's disruption budget first (policy/v1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from haru.apiserver import bodies
+from haru.apiserver.call import Call, is_dry_run, read_write_options
+from haru.apiserver.core import Obj
+from haru.apiserver.deleting import Options, delete_one
+from haru.apiserver.http import Response, json_response, success_status
+from haru.apiserver.writing import change
+from haru.kube.errors import StatusError, bad_request_error, internal_error, too_many_requests_error
+from haru.kube.kinds import by_kind
+from haru.kube.meta import get_condition
+from haru.kube.selectors import label_selector_from
+
+_KIND = by_kind("policy/v1", "Eviction")
+RETRY_SECONDS = 10
+
+
+async def evict(call: Call) -> Response:
+    """POST of an Eviction: 201, or 429 while the budget allows no disruption."""
+    assert _KIND is not None
+    read_write_options(call)
+    eviction = await bodies.read_object(call.request, _KIND)
+    given = (eviction.get("metadata") or {}).get("name") or call.name
+    if given != call.name:
+        raise bad_request_error("name in URL does not match name in Eviction object")
+    asked = eviction.get("deleteOptions") or {}
+    if asked.get("dryRun"):
+        call.dry_run = is_dry_run(asked["dryRun"])
+    preconditions = asked.get("preconditions") or {}
+    pod = await call.core.read("", "pods", call.namespace, call.name)
+    if pod is None:
+        raise call.not_found()
+    if not _needs_no_budget(pod):
+        budget = await _budget_of(call, pod)
+        if budget is not None and not _is_free_to_go(budget, pod):
+            await _spend(call, budget, pod)
+    options = Options(
+        asked.get("gracePeriodSeconds"),
+        asked.get("propagationPolicy") or "",
+        preconditions.get("uid") or pod["metadata"]["uid"],
+        preconditions.get("resourceVersion") or "",
+    )
+    await delete_one(call, options)
+    return json_response(success_status({}) | {"code": 201}, 201)
+
+
+def _needs_no_budget(pod: Obj) -> bool:
+    """Pods that are over, not started or already going are no disruption."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+async def _budget_of(call: Call, pod: Obj) -> Obj | None:
+    labels = pod["metadata"].get("labels") or {}
+    budgets = [
+        budget
+        for budget in await call.core.peek_all("policy", "poddisruptionbudgets", call.namespace)
+        if (selector := (budget.get("spec") or {}).get("selector")) is not None
+        and label_selector_from(selector).matches(labels)
+    ]
+    if len(budgets) > 1:
+        raise internal_error(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+    return budgets[0] if budgets else None
+
+
+def _is_free_to_go(budget: Obj, pod: Obj) -> bool:
+    """An unhealthy pod may go without a place in the budget, as the budget's policy says."""
+    ready = get_condition(pod, "Ready")
+    if ready is not None and ready.get("status") == "True":
+        return False
+    status = budget.get("status") or {}
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    return int(status.get("currentHealthy") or 0) >= int(status.get("desiredHealthy") or 0) > 0
+
+
+def _refusal(budget: Obj, why: str) -> StatusError:
+    error = too_many_requests_error("Cannot evict pod as it would violate the pod's disruption budget.", RETRY_SECONDS)
+    message = f"The disruption budget {budget['metadata']['name']} {why}"
+    error.details["causes"] = [{"reason": "DisruptionBudget", "message": message}]
+    return error
+
+
+async def _spend(call: Call, budget: Obj, pod: Obj) -> None:
+    """Take one disruption from the budget; 429 when it has none."""
+    resource = call.core.served.preferred("policy", "poddisruptionbudgets")
+    name = budget["metadata"]["name"]
+    on_budget = replace(call, resource=resource, name=name, subresource="status")
+
+    async def make(live: Obj) -> Obj:
+        return spent(live, pod["metadata"]["name"], call.now)
+
+    await change(on_budget, make, prepare=_as_it_is, applied=True)
+
+
+async def _as_it_is(call: Call, wanted: Obj, live: Obj) -> Obj:
+    return wanted
+
+
+def spent(budget: Obj, pod_name: str, now: str) -> Obj:
+    """The budget with one disruption less, and the pod that has it written down."""
+    status: dict[str, Any] = dict(budget.get("status") or {})
+    if int(status.get("observedGeneration") or 0) < int(budget["metadata"].get("generation") or 0):
+        raise _refusal(budget, "is still being processed by the server.")
+    allowed = int(status.get("disruptionsAllowed") or 0)
+    if allowed <= 0:
+        desired, healthy = int(status.get("desiredHealthy") or 0), int(status.get("currentHealthy") or 0)
+        raise _refusal(budget, f"needs {desired} healthy pods and has {healthy} currently")
+    status["disruptionsAllowed"] = allowed - 1
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: now}
+    return {**budget, "status": status}

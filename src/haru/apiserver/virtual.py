@@ -1,0 +1,154 @@
+"""Kinds that are answered, not stored: reviews, and `bindings`.
+
+Sources: authentication.k8s.io/v1 and authorization.k8s.io/v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from haru.apiserver import bodies
+from haru.apiserver.call import Call, read_write_options
+from haru.apiserver.config import UserInfo
+from haru.apiserver.core import Obj
+from haru.apiserver.http import Response, json_response
+from haru.apiserver.rest import Handler
+from haru.apiserver.subresources.binding import bind
+from haru.apiserver.tokens import audiences_of, verify
+from haru.kube.errors import FieldError, bad_request_error, invalid, required
+
+
+def user_object(user: UserInfo) -> Obj:
+    """UserInfo as reviews show it."""
+    shown: Obj = {"username": user.name}
+    if user.uid:
+        shown["uid"] = user.uid
+    if user.groups:
+        shown["groups"] = list(user.groups)
+    if user.extra:
+        shown["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return shown
+
+
+async def _read(call: Call) -> Obj:
+    read_write_options(call)
+    obj = await bodies.read_object(call.request, call.resource.kind)
+    metadata: Obj = obj.setdefault("metadata", {})
+    metadata.setdefault("creationTimestamp", None)
+    return obj
+
+
+async def review_token(call: Call) -> Response:
+    """TokenReview: whose token is this."""
+    obj = await _read(call)
+    spec = obj.get("spec") or {}
+    token, audiences = spec.get("token") or "", spec.get("audiences") or []
+    if not token:
+        raise bad_request_error("token is required for TokenReview in authentication")
+    static = call.core.config.tokens.get(token)
+    user = static or await verify(call.core, token, audiences)
+    if user is None:
+        obj["status"] = {"user": {}, "error": "invalid bearer token"}
+    else:
+        obj["status"] = {"authenticated": True, "user": user_object(user)}
+        obj["status"]["audiences"] = audiences or audiences_of(call.core)
+    return json_response(obj, 201)
+
+
+async def review_self(call: Call) -> Response:
+    """SelfSubjectReview: who am I."""
+    obj = await _read(call)
+    obj["status"] = {"userInfo": user_object(call.request.user)}
+    return json_response(obj, 201)
+
+
+def _decide(call: Call, user: UserInfo, spec: Mapping[str, Any]) -> Obj:
+    authorizer = call.core.authorizer
+    assert authorizer is not None
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if path:
+        allowed = authorizer.allowed_path(user, path.get("verb") or "", path.get("path") or "")
+    else:
+        wanted = resource or {}
+        allowed = authorizer.allowed(
+            user,
+            wanted.get("verb") or "",
+            wanted.get("group") or "",
+            wanted.get("resource") or "",
+            wanted.get("subresource") or "",
+            wanted.get("namespace") or "",
+            wanted.get("name") or "",
+        )
+    return {"allowed": allowed}
+
+
+def _check_attributes(call: Call, spec: Mapping[str, Any]) -> list[FieldError]:
+    both = bool(spec.get("resourceAttributes")) + bool(spec.get("nonResourceAttributes"))
+    if both == 2:
+        why = "cannot be specified in combination with resourceAttributes"
+        return [invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], why)]
+    if not both:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        return [invalid("spec.resourceAttributes", None, why)]
+    return []
+
+
+async def review_own_access(call: Call) -> Response:
+    """SelfSubjectAccessReview: may I."""
+    obj = await _read(call)
+    spec = obj.get("spec") or {}
+    errors = _check_attributes(call, spec)
+    if errors:
+        raise call.invalid("", errors)
+    obj["status"] = _decide(call, call.request.user, spec)
+    return json_response(obj, 201)
+
+
+async def review_access(call: Call) -> Response:
+    """SubjectAccessReview and LocalSubjectAccessReview: may they."""
+    obj = await _read(call)
+    spec = obj.get("spec") or {}
+    errors = _check_attributes(call, spec)
+    if not spec.get("user") and not spec.get("groups"):
+        errors.append(required("spec.user", "at least one of user or group must be specified"))
+    if call.resource.kind.namespaced:
+        given = (spec.get("resourceAttributes") or {}).get("namespace") or ""
+        if given != call.namespace:
+            errors.append(invalid("spec.resourceAttributes.namespace", given, "must match metadata.namespace"))
+        obj["metadata"]["namespace"] = call.namespace
+    if errors:
+        raise call.invalid("", errors)
+    user = UserInfo(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
+    obj["status"] = _decide(call, user, spec)
+    return json_response(obj, 201)
+
+
+async def review_own_rules(call: Call) -> Response:
+    """SelfSubjectRulesReview: what may I do here."""
+    obj = await _read(call)
+    namespace = (obj.get("spec") or {}).get("namespace") or ""
+    if not namespace:
+        raise bad_request_error("no namespace on request")
+    authorizer = call.core.authorizer
+    assert authorizer is not None
+    rules = authorizer.rules(call.request.user, namespace)
+    obj["status"] = {
+        "resourceRules": [r for r in rules if r.get("resources")],
+        "nonResourceRules": [
+            {"verbs": r["verbs"], "nonResourceURLs": r["nonResourceURLs"]} for r in rules if r.get("nonResourceURLs")
+        ],
+        "incomplete": False,
+    }
+    return json_response(obj, 201)
+
+
+VIRTUAL: dict[str, Handler] = {
+    "bindings": bind,
+    "localsubjectaccessreviews": review_access,
+    "selfsubjectaccessreviews": review_own_access,
+    "selfsubjectreviews": review_self,
+    "selfsubjectrulesreviews": review_own_rules,
+    "subjectaccessreviews": review_access,
+    "tokenreviews": review_token,
+}

@@ -1,0 +1,227 @@
+"""WATCH: a cursor in the store's history turned into lines of JSON.
+
+A watch never holds a writer up: what has happened lies in one log for all, the stream takes what is pending, joins it
+and sends it; a client that reads too slowly for the history is cut off with 410. The wait for events ends when the
+client goes, when the time is over and when the server stops.
+Source: the watch protocol of Kubernetes, with bookmarks (KEP 956) and watch-list (KEP 3157).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from haru.apiserver.call import Call
+from haru.apiserver.http import Request, Response
+from haru.apiserver.listing import revision_of, selection_of, wait_for_revision
+from haru.apiserver.negotiation import PLAIN
+from haru.apiserver.objects import Selection, with_revision
+from haru.apiserver.rendering import object_bytes, partial, representation_of, table_of, versioned
+from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
+from haru.storage import Compacted, Event, Record, Watch
+
+Obj = dict[str, Any]
+
+BOOKMARK_SECONDS = 60.0
+SEND_SECONDS = 60.0
+CHUNK_BYTES = 512 * 1024
+REMEMBERED_LINES = 512
+
+
+def check_options(request: Request) -> bool:
+    """Whether the client wants the initial state streamed; 422 for combinations without meaning."""
+    errors: list[FieldError] = []
+    match = request.param("resourceVersionMatch")
+    if "sendInitialEvents" in request.query:
+        if match != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            errors.append(forbidden("resourceVersionMatch", why))
+    elif match:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        errors.append(forbidden("resourceVersionMatch", why))
+    if request.param("continue"):
+        errors.append(forbidden("continue", "continue is forbidden for watch"))
+    if errors:
+        raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
+    return request.flag("sendInitialEvents")
+
+
+class WatchStream:
+    """One watch request."""
+
+    def __init__(self, call: Call, selection: Selection, watch: Watch, initial: Iterable[Record]) -> None:
+        self._call = call
+        self._resource = call.resource
+        self._selection = selection
+        self._watch = watch
+        self._initial = initial
+        self._representation = representation_of(call.request)
+        self._plain = self._representation is PLAIN and call.resource.kind is call.resource.stored
+        self._bookmarks = call.request.flag("allowWatchBookmarks")
+        self._initial_end = call.request.flag("sendInitialEvents")
+        self._columns_sent = False
+
+    # --- lines
+
+    def _object(self, record: Record, revision: int) -> bytes:
+        """The event's object; `revision` differs from the record's for a deletion."""
+        resource = self._resource
+        if self._representation is PLAIN:
+            value = object_bytes(record, resource)
+            return value if revision == record.revision else with_revision(value, resource.kind, revision)
+        obj = versioned(record, resource)
+        obj["metadata"]["resourceVersion"] = str(revision)
+        if self._representation.shape == "partial":
+            return orjson.dumps(partial(obj))
+        if self._representation.shape == "table":
+            table = table_of(self._call.core, self._call.request, resource, [obj], {"resourceVersion": str(revision)})
+            if self._columns_sent:
+                table["columnDefinitions"] = None
+            self._columns_sent = True
+            return orjson.dumps(table)
+        return orjson.dumps(obj)
+
+    def _line(self, type_: str, record: Record, revision: int) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (type_.encode(), self._object(record, revision))
+
+    def _event_line(self, event: Event) -> bytes:
+        """The line of a change as this watch's selection sees it; empty when it does not see it at all."""
+        everything = self._selection.everything
+        after = event.new if event.new is not None and (everything or self._selection.matches(event.new)) else None
+        before = event.old if event.old is not None and (everything or self._selection.matches(event.old)) else None
+        if after is not None:
+            type_, record = ("MODIFIED" if before is not None else "ADDED"), after
+        elif before is not None:
+            # A client is shown what it selected when the object leaves; upstream sends the state after leaving,
+            # with its own revision, when there is one.
+            type_, record = "DELETED", event.new or before
+        else:
+            return b""
+        if not self._plain:
+            return self._line(type_, record, event.revision)
+        # The same line goes to every watch of the stored version: it is made once.
+        lines: dict[str, bytes] | None = event.note
+        if lines is None:
+            lines = event.note = {}
+            _remember(event)
+        line = lines.get(type_)
+        if line is None:
+            line = lines[type_] = self._line(type_, record, event.revision)
+        return line
+
+    def _bookmark(self, revision: int, *, end_of_initial: bool = False) -> bytes:
+        kind = self._resource.kind
+        metadata: Obj = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if end_of_initial:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        obj: Obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+        if self._representation.shape == "partial":
+            obj = partial(obj)
+        elif self._representation.shape == "table":
+            obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+            obj.update(columnDefinitions=[], rows=[])
+        return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(obj)
+
+    # --- the stream
+
+    async def run(self, request: Request) -> None:
+        """Write lines until the time is over, the client is gone, the history is, or the server stops."""
+        loop = asyncio.get_running_loop()
+        seconds = request.number("timeoutSeconds") or random.randrange(1800, 3600)
+        deadline = loop.time() + seconds
+        gone = asyncio.create_task(_close_when_gone(request, self._watch))
+        try:
+            await self._send_initial(request)
+            next_bookmark = loop.time() + BOOKMARK_SECONDS
+            while not self._watch.closed:
+                now = loop.time()
+                lines = [line for event in self._watch.pending() if (line := self._event_line(event))]
+                if now >= next_bookmark or now >= deadline:
+                    next_bookmark = now + BOOKMARK_SECONDS
+                    if self._bookmarks:
+                        lines.append(self._bookmark(self._watch.revision))
+                if lines:
+                    await _send_lines(request, lines)
+                if now >= deadline:
+                    return
+                await self._watch.wait(max(0.0, min(deadline, next_bookmark) - loop.time()))
+        except Compacted as error:
+            status = expired_error(str(error)).to_status()
+            await _send_lines(request, [b'{"type":"ERROR","object":%b}\n' % orjson.dumps(status)])
+        except TimeoutError:
+            return  # the client does not read; the server closes the connection
+        finally:
+            self._watch.close()
+            self._call.core.watches.discard(self._watch)
+            gone.cancel()
+
+    async def _send_initial(self, request: Request) -> None:
+        lines: list[bytes] = []
+        size = 0
+        for record in self._initial:
+            lines.append(self._line("ADDED", record, record.revision))
+            size += len(lines[-1])
+            if size > CHUNK_BYTES:
+                await _send_lines(request, lines)
+                lines, size = [], 0
+        self._initial = ()
+        if self._initial_end and self._bookmarks:
+            lines.append(self._bookmark(self._watch.revision, end_of_initial=True))
+        if lines:
+            await _send_lines(request, lines)
+
+
+_REMEMBERED: list[Event] = []
+
+
+def _remember(event: Event) -> None:
+    """Lines are kept with the youngest events only: they double the memory of what the history holds anyway."""
+    _REMEMBERED.append(event)
+    if len(_REMEMBERED) > REMEMBERED_LINES:
+        for old in _REMEMBERED[: REMEMBERED_LINES // 2]:
+            old.note = None
+        del _REMEMBERED[: REMEMBERED_LINES // 2]
+
+
+async def _send_lines(request: Request, lines: list[bytes]) -> None:
+    async with asyncio.timeout(SEND_SECONDS):
+        await request.send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
+
+
+async def _close_when_gone(request: Request, watch: Watch) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    watch.close()
+
+
+async def handle_watch(call: Call) -> Response:
+    """GET with `watch`: the head at once, then the stream."""
+    request, store = call.request, call.core.store
+    wants_initial = check_options(request)
+    selection = selection_of(call)
+    revision = revision_of(request)
+    prefix = call.resource.prefix(call.namespace)
+    initial: Iterable[Record] = ()
+    if revision:
+        await wait_for_revision(call, revision)
+    if wants_initial or (not revision and "sendInitialEvents" not in request.query):
+        page = await store.range(prefix)
+        initial = [record for record in page.records if selection.matches(record)]
+        since = page.revision
+    else:
+        since = revision or store.revision
+    try:
+        watch = call.core.follow(store.watch(prefix, since))
+    except Compacted as error:
+        raise gone_error(error) from None
+    stream = WatchStream(call, selection, watch, initial)
+    return Response(200, b"", "application/json", [], stream.run)
+
+
+def gone_error(error: Compacted) -> StatusError:
+    """410 for a revision that has left the history."""
+    return expired_error(str(error))

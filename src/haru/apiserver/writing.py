@@ -1,0 +1,338 @@
+"""Creating and changing objects: the one path that every write takes.
+
+create: defaults, admission, the kind's strategy, validation, managedFields, conversion to the stored version, and a
+compare-and-set that expects nothing under the key. change: read, let the caller make the new object out of the live
+one, restore what the writer may not touch, judge, and a compare-and-set on the revision that was read; who loses the
+race starts again from the newer object, unless the client named the version that it meant.
+Source: k8s.io/apiserver `registry/generic`, as behaviour.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from haru.apiserver import admission
+from haru.apiserver.call import Call
+from haru.apiserver.objects import Note, decode, encode
+from haru.apiserver.strategies import strategy_for
+from haru.kube.conversion import convert
+from haru.kube.defaulting import apply_defaults
+from haru.kube.errors import (
+    already_exists_error,
+    bad_request_error,
+    conflict_error,
+    invalid,
+    required,
+)
+from haru.kube.names import generate_name, name_suffix
+from haru.kube.patch.apply import track_update
+from haru.kube.strategy import (
+    has_generation,
+    prepare_for_create,
+    prepare_for_status_update,
+    prepare_for_update,
+    spec_changed,
+)
+from haru.kube.validation import validate_create, validate_status_update, validate_update
+from haru.storage import CompareFailed, Delete, Put, Record
+
+Obj = dict[str, Any]
+Change = Callable[[Obj], Awaitable[Obj]]
+"""From the live object, in the version of the request, to the wanted one. Must not change what it is given."""
+Prepare = Callable[[Call, Obj, Obj], Awaitable[Obj]]
+"""From the call, the wanted and the live object to the one that may be stored, or an error."""
+
+NAME_ATTEMPTS = 8
+CHANGE_ATTEMPTS = 100
+SUFFIX_CHOICES = 27**5
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a write left: the stored record (None for a dry run or a removal), or else the object itself."""
+
+    record: Record | None
+    obj: Obj | None
+    created: bool = False
+
+
+# --- create
+
+
+async def create(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
+    """Store a new object, which the call may change; `applied`: managedFields are already as they should be."""
+    kind = call.resource.kind
+    metadata = own_metadata(obj)
+    place_in_namespace(call, metadata)
+    if metadata.get("resourceVersion"):
+        raise bad_request_error("resourceVersion should not be set on objects to be created")
+    name_new_object(call, metadata)
+    obj = apply_defaults(obj, kind, call.core.gates, call.now)
+    obj = own(obj)
+    generated = bool(metadata.get("generateName")) and not call.name and "name" not in metadata
+    for attempt in range(NAME_ATTEMPTS if generated else 1):
+        if generated:
+            obj["metadata"]["name"] = generate_name(
+                metadata["generateName"], name_suffix(secrets.randbelow(SUFFIX_CHOICES))
+            )
+        if attempt == 0:
+            obj = await _admit_new(call, obj)
+        stored = _for_storage(call, None, obj, applied)
+        taken = await _insert(call, stored)
+        if isinstance(taken, Outcome):
+            return taken
+    error = already_exists_error(kind.group, kind.plural, obj["metadata"]["name"])
+    if generated:
+        error.message += ", the server was not able to generate a unique name for the object"
+        error.details["retryAfterSeconds"] = 1
+    raise error
+
+
+def own(obj: Obj) -> Obj:
+    """A copy whose top level, metadata and spec may be changed."""
+    copied = dict(obj)
+    copied["metadata"] = dict(obj.get("metadata") or {})
+    if isinstance(obj.get("spec"), dict):
+        copied["spec"] = dict(obj["spec"])
+    return copied
+
+
+def own_metadata(obj: Obj) -> Obj:
+    """The object's metadata, made if it has none."""
+    metadata: Obj = obj.setdefault("metadata", {})
+    return metadata
+
+
+def place_in_namespace(call: Call, metadata: Obj) -> None:
+    """The namespace of the path is the object's; 400 when the body says another."""
+    given = metadata.get("namespace") or ""
+    if not call.resource.kind.namespaced:
+        if given:
+            raise bad_request_error(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata.pop("namespace", None)
+        return
+    if given and given != call.namespace:
+        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
+    if not call.namespace:
+        raise bad_request_error("an empty namespace may not be set during creation")
+    metadata["namespace"] = call.namespace
+
+
+def name_new_object(call: Call, metadata: Obj) -> None:
+    """Fill in what the server owns."""
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"):
+        metadata.pop(name, None)
+    if not metadata.get("name"):
+        metadata.pop("name", None)
+    metadata["uid"] = call.core.new_uid()
+    metadata["creationTimestamp"] = call.now
+    if has_generation(call.resource.kind):
+        metadata["generation"] = 1
+
+
+async def _admit_new(call: Call, obj: Obj) -> Obj:
+    kind, core = call.resource.kind, call.core
+    if not obj["metadata"].get("name"):
+        error = required("metadata.name", "name or generateName is required")
+        raise call.invalid("", [error])
+    await admission.admit_create(call, obj)
+    complete = strategy_for(kind.group, kind.plural).complete_create
+    if complete is not None:
+        await complete(call, obj)
+    obj = prepare_for_create(obj, kind, core.gates, call.now)
+    if call.resource.has_status and "status" not in obj:
+        obj = {**obj, "status": {}}
+    errors = validate_create(obj, kind, core.gates, core.check_selector)
+    if errors:
+        raise call.invalid(obj["metadata"]["name"], errors)
+    await admission.validate_create(call, obj)
+    return obj
+
+
+def _for_storage(call: Call, old: Obj | None, new: Obj, applied: bool) -> Obj:
+    """The object as it is stored: owners of fields written down, in the stored version."""
+    resource = call.resource
+    if not applied:
+        new = track_update(
+            old,
+            new,
+            manager=call.manager,
+            api_version=resource.kind.api_version,
+            message_type=resource.message_type,
+            subresource=call.subresource,
+            now=call.now,
+        )
+    return convert(new, resource.stored)
+
+
+async def _insert(call: Call, obj: Obj) -> Outcome | None:
+    resource, metadata = call.resource, obj["metadata"]
+    key = resource.key(metadata.get("namespace", ""), metadata["name"])
+    if call.dry_run:
+        return None if await call.core.store.get(key) else Outcome(None, obj, True)
+    value, place = encode(obj)
+    try:
+        (event,) = await call.core.store.transact(Put(key, value, 0, place))
+    except CompareFailed:
+        return None
+    if event.new is not None and event.new.note is None:
+        event.new.note = Note(metadata.get("labels") or {})
+    return Outcome(event.new, None, True)
+
+
+# --- change
+
+
+async def change(
+    call: Call, make: Change, *, prepare: Prepare | None = None, applied: bool = False, retry: bool = True
+) -> Outcome:
+    """Replace an object by what `make` makes of it. 404 when there is none.
+
+    `prepare` restores, completes and judges what was made (for subresources with rules of their own); `applied`:
+    managedFields are already as they should be; without `retry` a writer that named its version gets the conflict.
+    """
+    resource, core = call.resource, call.core
+    key = resource.key(call.namespace, call.name)
+    for _ in range(CHANGE_ATTEMPTS):
+        record = await core.store.get(key)
+        if record is None:
+            raise call.not_found()
+        live = convert(decode(record), resource.kind)
+        wanted = await make(live)
+        check_preconditions(call, wanted, live)
+        pinned = bool(wanted["metadata"].get("resourceVersion"))
+        new = await (prepare or prepare_change)(call, wanted, live)
+        if not applied:
+            new = _tracked(call, live, new)
+        if _unchanged(new, live):
+            return Outcome(record, None)
+        outcome = await _replace(call, record, convert(new, resource.stored))
+        if outcome is not None:
+            return outcome
+        if pinned and not retry:
+            break
+    raise conflict_error(resource.kind.group, resource.kind.plural, call.name)
+
+
+def _tracked(call: Call, live: Obj, new: Obj) -> Obj:
+    return track_update(
+        live,
+        new,
+        manager=call.manager,
+        api_version=call.resource.kind.api_version,
+        message_type=call.resource.message_type,
+        subresource=call.subresource,
+        now=call.now,
+    )
+
+
+def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
+    """A resourceVersion or uid that the writer gives must be the live object's."""
+    kind = call.resource.kind
+    given, found = wanted.get("metadata") or {}, live["metadata"]
+    if given.get("resourceVersion") and given["resourceVersion"] != found["resourceVersion"]:
+        if not str(given["resourceVersion"]).isdigit():
+            error = invalid("metadata.resourceVersion", given["resourceVersion"], "must be an unsigned integer")
+            raise call.invalid(call.name, [error])
+        raise conflict_error(kind.group, kind.plural, call.name)
+    if given.get("uid") and given["uid"] != found["uid"]:
+        why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {found['uid']}"
+        raise conflict_error(kind.group, kind.plural, call.name, why)
+
+
+_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+
+
+def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
+    """The wanted metadata with what only the server sets as it was."""
+    metadata = dict(wanted.get("metadata") or {})
+    found = live["metadata"]
+    if metadata.get("name", call.name) != call.name:
+        raise bad_request_error(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
+        )
+    if (metadata.get("namespace") or call.namespace) != call.namespace:
+        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
+    metadata["name"] = call.name
+    if call.resource.kind.namespaced:
+        metadata["namespace"] = call.namespace
+    metadata["resourceVersion"] = found["resourceVersion"]
+    for name in _KEPT:
+        if name in found:
+            metadata[name] = found[name]
+        else:
+            metadata.pop(name, None)
+    return metadata
+
+
+async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
+    """The wanted object with the parts that this (sub)resource does not write restored, completed and judged."""
+    kind, core = call.resource.kind, call.core
+    wanted = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
+    wanted["metadata"] = keep_server_metadata(call, wanted, live)
+    if call.subresource == "status":
+        new = apply_defaults(prepare_for_status_update(wanted, live, kind, core.gates), kind, core.gates)
+        await admission.admit_status(call, new, live)
+        errors = validate_status_update(new, live, kind, core.gates)
+    else:
+        new = own(apply_defaults(wanted, kind, core.gates, call.now))
+        complete = strategy_for(kind.group, kind.plural).complete_update
+        if complete is not None:
+            await complete(call, new, live)
+        new = own(prepare_for_update(new, live, kind, core.gates, call.now))
+        await admission.admit_update(call, new, live)
+        if has_generation(kind) and spec_changed(new, live, kind):
+            new["metadata"]["generation"] = int(live["metadata"].get("generation") or 0) + 1
+        errors = validate_update(new, live, kind, core.gates, core.check_selector)
+    if errors:
+        raise call.invalid(call.name, errors)
+    return new
+
+
+def _unchanged(new: Obj, live: Obj) -> bool:
+    """Equal, where an absent managedFields list equals an empty one."""
+    if new == live:
+        return True
+    left, right = dict(new["metadata"]), dict(live["metadata"])
+    for metadata in (left, right):
+        for name in ("managedFields", "labels", "annotations", "finalizers", "ownerReferences"):
+            if not metadata.get(name):
+                metadata.pop(name, None)
+    return left == right and {**new, "metadata": None} == {**live, "metadata": None}
+
+
+async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
+    """Write over a record; None when another writer was faster."""
+    if call.dry_run:
+        return Outcome(None, obj)
+    metadata = obj["metadata"]
+    if is_finished(obj):
+        try:
+            (event,) = await call.core.store.transact(Delete(record.key, record.revision))
+        except CompareFailed:
+            return None
+        metadata["resourceVersion"] = str(event.revision)
+        return Outcome(None, obj)
+    value, place = encode(obj)
+    try:
+        (event,) = await call.core.store.transact(Put(record.key, value, record.revision, place))
+    except CompareFailed:
+        return None
+    if event.new is not None and event.new.note is None:
+        event.new.note = Note(metadata.get("labels") or {})
+    return Outcome(event.new, None)
+
+
+def is_finished(obj: Obj) -> bool:
+    """Whether an object that is being deleted has nothing left to wait for."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if obj["kind"] == "Namespace" and obj["apiVersion"] == "v1" and (obj.get("spec") or {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
