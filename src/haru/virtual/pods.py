@@ -61,12 +61,14 @@ def _seconds(annotation: str, text: str) -> float:
 
 
 def _condition(type_: str, now: str, reason: str = "", message: str = "", *, status: bool) -> Obj:
-    condition = {"type": type_, "status": "True" if status else "False", "lastTransitionTime": now}
-    if reason:
-        condition["reason"] = reason
-    if message:
-        condition["message"] = message
-    return condition
+    """A condition as a patch: null takes away what an earlier one of the type said."""
+    return {
+        "type": type_,
+        "status": "True" if status else "False",
+        "lastTransitionTime": now,
+        "reason": reason or None,
+        "message": message or None,
+    }
 
 
 def _container_id(pod: Obj, name: str) -> str:
