@@ -1,0 +1,84 @@
+"""Run Haru's controllers against an API server. Replicas elect a leader.
+
+Against a server that is not Haru's none runs unless it is listed: kube-controller-manager's own are there already.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from haru.cli.component import Component, add_component_arguments, parse_gates, run_component
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.client.api import ApiClient
+    from haru.controllers.manager import ControllerManager
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `haru controllers`."""
+    add_component_arguments(parser, 10257)
+    parser.add_argument(
+        "--controllers",
+        metavar="LIST",
+        help="which to run: '*' all, 'name' this one, '-name' not this one (default: all on a Haru server, else none)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the controllers until they are stopped or lose their Lease."""
+    gates = parse_gates(options.feature_gates)
+    listed = None if options.controllers is None else options.controllers.split(",")
+    _check(listed)
+    running: list[ControllerManager] = []
+
+    async def work(client: ApiClient) -> None:
+        from haru.controllers.manager import ControllerManager
+
+        names = listed if listed is not None else await _default_controllers(client)
+        if not names:
+            raise UsageError(
+                "this API server is not Haru's and has controllers of its own: none is run. "
+                "Name those to run with --controllers LIST"
+            )
+        manager = ControllerManager(client, gates, names)
+        running[:] = [manager]
+        await manager.run()
+
+    component = Component(
+        lease="haru-controllers",
+        work=work,
+        metrics=lambda: _metrics(running),
+        ready=lambda: not running or running[0].started,
+    )
+    return run_component(options, component)
+
+
+def _check(names: list[str] | None) -> None:
+    if names is None:
+        return
+    from haru.controllers.manager import select_controllers
+
+    try:
+        select_controllers(names)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+async def _default_controllers(client: ApiClient) -> list[str]:
+    import orjson
+
+    status, _, body = await client.raw("GET", "/version")
+    haru = status == 200 and "haru" in str(orjson.loads(body).get("gitVersion", ""))
+    return ["*"] if haru else []
+
+
+def _metrics(running: list[ControllerManager]) -> bytes:
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+    registry = CollectorRegistry()
+    gauge = Gauge("running_managed_controllers", "Controllers that run.", ("name", "manager"), registry=registry)
+    for name in running[0].running if running else ():
+        gauge.labels(name, "haru-controllers").set(1)
+    return generate_latest(registry)

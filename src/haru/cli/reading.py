@@ -1,0 +1,106 @@
+"""Reads what the engine decides from: a live cluster through its API, or manifests in files."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.client.api import ApiClient
+    from haru.engine.cluster import Cluster
+
+Obj = dict[str, Any]
+
+KINDS = (
+    ("v1", "Node"),
+    ("v1", "Namespace"),
+    ("v1", "Pod"),
+    ("v1", "PersistentVolume"),
+    ("v1", "PersistentVolumeClaim"),
+    ("batch/v1", "Job"),
+    ("storage.k8s.io/v1", "StorageClass"),
+    ("resource.k8s.io/v1", "DeviceClass"),
+    ("resource.k8s.io/v1", "ResourceSlice"),
+    ("resource.k8s.io/v1", "ResourceClaim"),
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+    ("scheduling.k8s.io/v1alpha2", "PodGroup"),
+    ("scheduling.k8s.io/v1alpha2", "Workload"),
+    ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
+)
+
+
+async def read_cluster(client: ApiClient) -> tuple[Cluster, list[str]]:
+    """The cluster as the caller may see it, and the kinds that were refused. What is not served is absent."""
+    from haru.engine.cluster import Cluster
+
+    cluster, refused = Cluster(), []
+    answers = await asyncio.gather(*(_read(client, *kind) for kind in KINDS))
+    for (api_version, name), items in zip(KINDS, answers, strict=True):
+        if items is None:
+            refused.append(name)
+        for item in items or ():
+            cluster.apply({"apiVersion": api_version, "kind": name, **item})
+    return cluster, refused
+
+
+async def _read(client: ApiClient, api_version: str, name: str) -> list[Obj] | None:
+    from haru.kube.errors import StatusError
+    from haru.kube.kinds import by_kind
+
+    kind = by_kind(api_version, name)
+    assert kind is not None
+    try:
+        items: list[Obj] = (await client.list(kind))["items"]
+    except StatusError as error:
+        if error.code == 404:
+            return []
+        if error.code == 403:
+            return None
+        raise
+    return items
+
+
+def read_files(paths: Iterable[str], namespace: str) -> Cluster:
+    """A cluster of manifests (`-` is standard input); raises UsageError that names the file and the line."""
+    from haru.engine.cluster import Cluster
+    from haru.kube.errors import StatusError
+    from haru.kube.gates import FeatureGates
+    from haru.kube.kinds import by_kind, storage_kind
+    from haru.kube.yaml import load_all
+
+    cluster = Cluster()
+    for path in paths:
+        try:
+            text = sys.stdin.read() if path == "-" else Path(path).read_text()
+            for obj in load_all(text):
+                kind = by_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
+                if kind is None:
+                    raise UsageError(f'{path}: no kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
+                cluster.apply(_stored(obj, kind, storage_kind(kind), namespace, FeatureGates.accelerator_defaults()))
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+        except (ValueError, StatusError) as error:
+            raise UsageError(f"{path}: {error}") from error
+    return cluster
+
+
+def _stored(obj: Obj, kind: Any, storage: Any, namespace: str, gates: Any) -> Obj:
+    from haru.kube.conversion import convert
+    from haru.kube.decoding import strict_decode
+    from haru.kube.defaulting import apply_defaults
+
+    decoded, _ = strict_decode(obj, kind)
+    metadata = dict(decoded.get("metadata") or {})
+    if not metadata.get("name"):
+        raise ValueError(f"{kind.kind}: metadata.name: Required value")
+    if kind.namespaced:
+        metadata.setdefault("namespace", namespace)
+    # Objects of a file have no identity yet; what refers to them by UID finds them by name.
+    metadata.setdefault("uid", f"{kind.kind}/{metadata.get('namespace', '')}/{metadata['name']}")
+    result: Obj = convert(apply_defaults({**decoded, "metadata": metadata}, kind, gates), storage)
+    return result

@@ -1,0 +1,172 @@
+"""The parts of `haru up`, started and stopped in order. Tests and fixtures start one too, without the command."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from haru.apiserver.certificates import ensure_identity_files
+from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
+from haru.apiserver.serving import Listener
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.controllers.manager import ControllerManager
+from haru.drivers.simulated.objects import device_classes
+from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
+from haru.embedded.identity import ADMIN, USERS, load_tokens, write_private
+from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, parse_profiles
+from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates, parse_overrides
+from haru.kube.kinds import by_kind
+from haru.scheduler.config import scheduler_config
+from haru.scheduler.loop import Scheduler
+from haru.storage import SqliteStore
+from haru.virtual.fleet import Fleet
+
+_log = logging.getLogger(__name__)
+
+# What is served beyond the defaults of 1.36: everything about devices and gangs.
+RUNTIME_CONFIG = {
+    "resource.k8s.io/v1beta1": True,
+    "resource.k8s.io/v1beta2": True,
+    "resource.k8s.io/v1alpha3": True,
+    "scheduling.k8s.io/v1alpha2": True,
+}
+
+
+class EmbeddedCluster:
+    """A whole cluster in this process. `start` returns when it is ready; `failed` ends when a part of it fails."""
+
+    def __init__(self, options: UpOptions, directory: Path) -> None:
+        self._options = options
+        self._directory = directory
+        self.gates = _gates(options.feature_gates)
+        self.nodes = _nodes(options)
+        self.kubeconfig = directory / "kubeconfig"
+        self.address = ""
+        self.notes: list[str] = []
+        self.server: ApiServer | None = None
+        self.store = SqliteStore(directory / "state.db")
+        self.tokens = load_tokens(directory)
+        self._listener: Listener | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Brings everything up; raises OptionError or OSError if it cannot."""
+        files = ensure_identity_files(self._directory / "pki", self._options.host)
+        users = {self.tokens[key]: UserInfo(name, groups) for key, (name, groups) in USERS.items()}
+        await self.store.start()
+        self.server = ApiServer(
+            ServerConfig(
+                store=self.store,
+                gates=self.gates,
+                runtime_config={**RUNTIME_CONFIG, **self._options.runtime_config},
+                tokens=users,
+                client_ca_pem=files.ca_pem,
+                service_account_key_pem=files.signing_key_pem,
+            )
+        )
+        await self.server.start()
+        self._listener = Listener(
+            self.server, self._options.host, self._options.port, str(files.server_cert), str(files.server_key)
+        )
+        port = await self._listener.start()
+        host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
+        self.address = f"https://{host}:{port}"
+        self._write_kubeconfigs(files.ca_pem)
+        await self._create_classes()
+        await self._start_components()
+
+    def client(self, component: str) -> ApiClient:
+        """A client in process with the identity of a component (or of the administrator)."""
+        assert self.server is not None
+        return ApiClient.in_process(self.server, self.tokens[component], f"haru-{component}")
+
+    async def failed(self) -> None:
+        """Waits until a part ends, and raises what ended it."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        raise RuntimeError(f"{', '.join(t.get_name() for t in done)} ended")
+
+    async def stop(self) -> None:
+        """Takes everything down: components, listener, server, store."""
+        for task in reversed(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.server is not None:
+            await self.server.stop()
+        if self._listener is not None:
+            await self._listener.stop()
+        await self.store.stop()
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    async def _start_components(self) -> None:
+        manager = ControllerManager(self.client("controllers"), self.gates)
+        recorder = EventRecorder(self.client("scheduler"), "default-scheduler")
+        config = scheduler_config(self.gates, {"default-scheduler"})
+        scheduler = Scheduler(self.client("scheduler"), config, recorder)
+        fleet = Fleet(self.client("fleet"), self.nodes, lambda: datetime.now(UTC))
+        self._run("controllers", manager.run())
+        self._run("scheduler", scheduler.run())
+        self._run("fleet", fleet.run())
+        ready: asyncio.Future[Any] = asyncio.gather(manager.wait_started(), scheduler.ready.wait(), fleet.ready.wait())
+        ending: asyncio.Future[Any] = asyncio.ensure_future(self.failed())
+        try:
+            await asyncio.wait({ready, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                ending.result()
+            await ready
+        finally:
+            for future in (ready, ending):
+                future.cancel()
+            await asyncio.gather(ready, ending, return_exceptions=True)
+        gates = ",".join(
+            name for name, on in sorted(self.gates.all().items()) if on and not FeatureGates().enabled(name)
+        )
+        self.notes.append(f"serves schedulerName default-scheduler; feature gates on beyond 1.36's defaults: {gates}")
+
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
+    async def _create_classes(self) -> None:
+        client = self.client(ADMIN)
+        for device_class in device_classes():
+            kind = by_kind(device_class["apiVersion"], device_class["kind"])
+            assert kind is not None
+            try:
+                await client.create(kind, device_class)
+            except StatusError as error:
+                if error.code != 409:
+                    raise
+
+    def _write_kubeconfigs(self, ca_pem: bytes) -> None:
+        from haru.apiserver.certificates import kubeconfig_text
+
+        text = kubeconfig_text(self.address, ca_pem, self.tokens[ADMIN]).encode()
+        write_private(self.kubeconfig, text)
+        if self._options.write_kubeconfig is not None:
+            write_private(self._options.write_kubeconfig.absolute(), text)
+
+
+def _gates(text: str) -> FeatureGates:
+    try:
+        return FeatureGates.accelerator_defaults(parse_overrides(text))
+    except ValueError as error:
+        raise OptionError(f"--feature-gates: {error}") from error
+
+
+def _nodes(options: UpOptions) -> list[tuple[Profile, str]]:
+    nodes: list[tuple[Profile, str]] = []
+    for entry in options.profiles or parse_profiles(DEFAULT_PROFILES):
+        try:
+            profile = load_profile(entry.profile)
+        except ProfileError as error:
+            raise OptionError(f"--profile: {error}") from error
+        nodes += [(profile, f"{profile.name}-{number}") for number in range(entry.count)]
+    return nodes

@@ -1,0 +1,97 @@
+"""`haru up` from start to stop.
+
+Order of the start: lock, identity, store, API server, listener; then controllers, scheduler and nodes at once. It is
+ready when every part has its first lists and every node is Ready with its devices published. The stop goes the
+other way round. If a part fails the whole process stops and says why: a cluster without a scheduler is no cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from haru.embedded.cluster import EmbeddedCluster
+from haru.embedded.lock import DirectoryLock
+from haru.embedded.options import UpOptions, default_data_dir
+
+_log = logging.getLogger(__name__)
+_STARTED = time.monotonic()
+
+
+def run_cluster(options: UpOptions) -> int:
+    """Runs the cluster until SIGINT or SIGTERM; returns the exit status."""
+    # What a start allocates lives until the end: collecting it again and again only costs time.
+    gc.set_threshold(100_000, 50, 100)
+    directory = _data_directory(options)
+    lock = DirectoryLock(directory)
+    try:
+        lock.acquire()
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_run(options, directory, lock))
+    finally:
+        lock.release()
+        if options.ephemeral:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _data_directory(options: UpOptions) -> Path:
+    if options.ephemeral:
+        return Path(tempfile.mkdtemp(prefix="haru-"))
+    directory = options.data_dir or default_data_dir()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return directory
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _run(options: UpOptions, directory: Path, lock: DirectoryLock) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    cluster = EmbeddedCluster(options, directory)
+    try:
+        # A signal during the start ends it too.
+        if not await _first(cluster.start(), stop):
+            return 0
+        lock.describe(kubeconfig=str(cluster.kubeconfig), address=cluster.address)
+        gc.collect()
+        gc.freeze()
+        seconds = time.monotonic() - _STARTED
+        where = options.write_kubeconfig or cluster.kubeconfig
+        print(f"haru is ready after {seconds:.1f} s at {cluster.address}, kubeconfig {where}", flush=True)
+        if cluster.notes:
+            print("\n".join(cluster.notes), file=sys.stderr)
+        await _first(cluster.failed(), stop)
+        return 0
+    finally:
+        await cluster.stop()
+
+
+async def _first(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
+    """Awaits `work` or the stop signal, whichever comes first; True if the work is done."""
+    task, waiting = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        return task.done()
+    finally:
+        for each in (task, waiting):
+            each.cancel()
+        await asyncio.gather(task, waiting, return_exceptions=True)
