@@ -249,7 +249,7 @@ def name_suffix(number: int, length: int = GENERATED_SUFFIX_LENGTH) -> str:
 
 def short_hash(text: str, length: int = 10) -> str:
     """A short, stable hash of a text that can stand in a name."""
-    return name_suffix(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big"), length)
+    return name_suffix(int.from_bytes(hashlib.sha256(text.encode()).digest(), "big"), length)
 
 
 def format_time(moment: datetime) -> str:

@@ -74,6 +74,7 @@ class Fleet:
         self._taken: set[str] = set()
         self._next_address = int(_PODS_NETWORK.network_address)
         self._admitted: set[str] = set()
+        self._began: dict[str, datetime] = {}
         self.prepared = PreparedClaims()
         self._pods = Informer(client, PODS, field_selector="spec.nodeName!=")
         self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
@@ -119,6 +120,7 @@ class Fleet:
 
     def _ended(self, pod: Obj) -> None:
         self._admitted.discard(uid_of(pod))
+        self._began.pop(uid_of(pod), None)
         self.prepared.release(uid_of(pod))
 
     # -- one pod ------------------------------------------------------------------------------------------------------
@@ -141,7 +143,8 @@ class Fleet:
         return await self._start(pod, node)
 
     async def _start(self, pod: Obj, node: VirtualNode) -> float | None:
-        now = format_time(self._clock())
+        began = self._clock()
+        now = format_time(began)
         if uid_of(pod) not in self._admitted:
             problem = podlib.admission_problem(pod, self._others(pod, node), node.allocatable)
             if problem is not None:
@@ -156,7 +159,10 @@ class Fleet:
             return _RETRY_SECONDS
         address = node.internal_ip if _uses_host_network(pod) else self._address(pod)
         written = await self._write(pod, podlib.running_status(pod, now, node.internal_ip, address))
-        return await self._keep_running(written, node) if written is not None else None
+        if written is None:
+            return None
+        self._began[uid_of(pod)] = began  # startTime is cut to seconds
+        return await self._keep_running(written, node)
 
     def _others(self, pod: Obj, node: VirtualNode) -> list[Obj]:
         """Pods that take room on the node already."""
@@ -203,7 +209,8 @@ class Fleet:
             self._recorder.event(pod, "Warning", "InvalidAnnotation", str(error))
             ending = None
         if ending is not None:
-            due = _started(pod, now) + timedelta(seconds=ending.after_seconds)
+            began = self._began.get(uid_of(pod)) or _started(pod, now)
+            due = began + timedelta(seconds=ending.after_seconds)
             if due <= now:
                 self._ended(pod)
                 await self._write(pod, podlib.ended_status(pod, format_time(now), ending))

@@ -157,6 +157,11 @@ def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
 
 
 def _observed(pod: Obj, status: Obj) -> Obj:
+    """The status as written for this pod: what it observed, and transition times only where there was a transition."""
+    for condition in status.get("conditions") or ():
+        before = get_condition(pod, condition["type"]) or {}
+        if before.get("status") == condition["status"] and before.get("lastTransitionTime"):
+            condition["lastTransitionTime"] = before["lastTransitionTime"]
     generation = pod["metadata"].get("generation")
     return {**status, "observedGeneration": generation} if generation else status
 
