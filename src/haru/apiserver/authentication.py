@@ -17,6 +17,8 @@ from haru.apiserver.tokens import verify
 from haru.kube.errors import StatusError, forbidden_error, unauthorized_error
 
 AUTHENTICATED = "system:authenticated"
+PEER = "haru.peer"
+"""The ASGI extension in which the HTTP server reports the subject of a verified client certificate."""
 _OPEN_PREFIXES = ("/healthz", "/livez", "/readyz", "/version")
 
 
@@ -78,17 +80,11 @@ def with_group(user: UserInfo) -> UserInfo:
 
 
 def user_of_certificate(scope: Any) -> UserInfo | None:
-    """The user of a verified client certificate: its common name, and its organizations as groups.
-
-    The HTTP server puts the certificate's subject into the scope (ASGI TLS extension: `client_cert_name`, RFC 4514).
-    """
-    name = ((scope.get("extensions") or {}).get("tls") or {}).get("client_cert_name")
-    if not name:
+    """The user of a verified client certificate: its common name, and its organizations as groups."""
+    peer = (scope.get("extensions") or {}).get(PEER)
+    if not peer or not peer["names"]:
         return None
-    parts = [part.partition("=") for part in str(name).replace("+", ",").split(",")]
-    common = [value for key, _, value in parts if key.strip().upper() == "CN"]
-    groups = tuple(value for key, _, value in parts if key.strip().upper() == "O")
-    return with_group(UserInfo(common[0], groups)) if common else None
+    return with_group(UserInfo(peer["names"][0], tuple(peer["organizations"])))
 
 
 def _wanted_identity(request: Request) -> UserInfo:

@@ -14,7 +14,6 @@ from haru.kube.errors import invalid, invalid_error, unsupported_media_type_erro
 from haru.kube.kinds import by_kind
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
-from haru.kube.selectors import label_selector_from
 
 _KIND = by_kind("autoscaling/v1", "Scale")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -27,8 +26,8 @@ def scale_of(obj: Obj) -> Obj:
     selector = spec.get("selector")
     if selector is not None:
         if obj["kind"] == "ReplicationController":
-            selector = {"matchLabels": selector}
-        shown["selector"] = str(label_selector_from(selector))
+            selector = {"matchLabels": selector}  # an older kind: a plain map
+        shown["selector"] = selector_text(selector)
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -36,6 +35,18 @@ def scale_of(obj: Obj) -> Obj:
         "spec": {"replicas": int(spec.get("replicas") or 0)},
         "status": shown,
     }
+
+
+_OPERATORS = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
+
+
+def selector_text(selector: Obj) -> str:
+    """A label selector as a query parameter would hold it."""
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
+        terms.append((key, _OPERATORS[expression["operator"]].format(key, values)))
+    return ",".join(text for _, text in sorted(terms))
 
 
 async def read(call: Call) -> Response:

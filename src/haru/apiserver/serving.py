@@ -1,0 +1,152 @@
+"""The API server behind TLS: uvicorn run inside this process, with an end that clients notice.
+
+Stopping first ends the watches (their clients reconnect elsewhere or wait), then lets the requests in flight finish,
+then closes the socket. uvicorn, uvloop and httptools are imported when a server is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haru.apiserver.authentication import PEER
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from haru.apiserver.server import ApiServer
+
+GRACE_SECONDS = 5
+KEEP_ALIVE_SECONDS = 90
+BACKLOG = 2048
+
+
+class HttpServer:
+    """Serves one API server on one address until it is stopped.
+
+    `client_ca_file` names the authority of client certificates; without it none are asked for. Port 0 takes a free one;
+    `port` tells which, once started.
+    """
+
+    def __init__(
+        self,
+        app: ApiServer,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        cert_file: str | Path | None = None,
+        key_file: str | Path | None = None,
+        client_ca_file: str | Path | None = None,
+    ) -> None:
+        self._app = app
+        self._host = host
+        self._wanted_port = port
+        self._tls = (cert_file, key_file, client_ca_file)
+        self._server: uvicorn.Server | None = None
+        self._socket: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is served; 0 before the start."""
+        return int(self._socket.getsockname()[1]) if self._socket is not None else 0
+
+    @property
+    def url(self) -> str:
+        """Where clients find the server."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'https' if self._tls[0] else 'http'}://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen and serve; OSError when the address is taken."""
+        self._socket = listening_socket(self._host, self._wanted_port)
+        self._server = _make_server(self._app, self._tls)
+        self._task = asyncio.create_task(self._serve(self._server, self._socket), name="haru apiserver: http")
+        while not self._server.started:
+            if self._task.done():
+                self._task.result()
+                raise RuntimeError(f"the server on {self.url} ended before it had started")
+            await asyncio.sleep(0.001)
+
+    async def _serve(self, server: Any, listener: socket.socket) -> None:
+        # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
+        await server._serve([listener])
+
+    async def stop(self) -> None:
+        """End watches, finish what is in flight, close."""
+        if self._server is None or self._task is None:
+            return
+        self._app.core.stop_streams()
+        self._server.should_exit = True
+        await asyncio.wait([self._task])
+        with contextlib.suppress(OSError):
+            assert self._socket is not None
+            self._socket.close()
+        self._server = None
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A bound socket; the address may have been in use until a moment ago."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            error.errno, f"{host}:{port} can not be served: {error.strerror}; choose another --port"
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> uvicorn.Server:
+    import uvicorn
+
+    cert, key, client_ca = tls
+    config = uvicorn.Config(
+        app,
+        loop="none",  # the loop runs already
+        http=protocol_class() if client_ca else "httptools",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        access_log=False,
+        log_config=None,
+        log_level=logging.WARNING,
+        server_header=False,
+        date_header=True,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_certfile=str(cert) if cert else None,
+        ssl_keyfile=str(key) if key else None,
+        ssl_ca_certs=str(client_ca) if client_ca else None,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL if client_ca else ssl.CERT_NONE,
+    )
+    return uvicorn.Server(config)
+
+
+def protocol_class() -> Any:
+    """uvicorn's HTTP protocol, which also tells the application whose certificate the client showed."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class WithPeer(HttpToolsProtocol):
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            subject = ((self.transport.get_extra_info("peercert") or {}) if self.transport else {}).get("subject")
+            if subject:
+                extensions: dict[str, Any] = dict(self.scope.get("extensions") or {})
+                extensions[PEER] = {
+                    "names": [value for part in subject for key, value in part if key == "commonName"],
+                    "organizations": [value for part in subject for key, value in part if key == "organizationName"],
+                }
+                self.scope["extensions"] = extensions
+
+    return WithPeer

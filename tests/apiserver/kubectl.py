@@ -1,0 +1,109 @@
+"""The real kubectl against a real server: TLS on the loopback, a kubeconfig, a home of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ADMIN, KEY, USER
+from haru.apiserver import certificates
+from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.server import ApiServer
+from haru.apiserver.serving import HttpServer
+from haru.kube.gates import FeatureGates
+from haru.storage import SqliteStore
+
+BINARY = shutil.which("kubectl") or "/usr/bin/kubectl"
+
+
+def require_kubectl() -> None:
+    if not Path(BINARY).exists():
+        if os.environ.get("HARU_REQUIRE_ALL") == "1":
+            pytest.fail("kubectl is required but not installed")
+        pytest.skip("kubectl is not installed")
+
+
+@dataclass
+class Result:
+    """What a command wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Kubectl:
+    """Runs kubectl against one server."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.server: HttpServer
+        self.app: ApiServer
+
+    async def start(self) -> None:
+        now = datetime.now(UTC)
+        authority = certificates.new_authority(now)
+        pair = certificates.server_pair(authority, ("haru.example",), now)
+        cert, key, ca = (self.directory / name for name in ("tls.crt", "tls.key", "ca.crt"))
+        cert.write_bytes(pair.certificate)
+        key.write_bytes(pair.key)
+        ca.write_bytes(authority.certificate)
+        self.store = SqliteStore(self.directory / "store.db")
+        await self.store.start()
+        tokens = {ADMIN: UserInfo("admin", ("system:masters",)), USER: UserInfo("jane", ("devs",))}
+        self.app = ApiServer(
+            ServerConfig(
+                self.store,
+                FeatureGates.accelerator_defaults(),
+                {"api/beta": True, "api/alpha": True},
+                tokens,
+                service_account_key_pem=KEY,
+            )
+        )
+        await self.app.start()
+        self.server = HttpServer(self.app, cert_file=cert, key_file=key, client_ca_file=ca)
+        await self.server.start()
+        config = certificates.kubeconfig(self.server.url, authority.certificate, ADMIN)
+        certificates.write_private(self.directory / "config", config)
+        config = certificates.kubeconfig(self.server.url, authority.certificate, USER)
+        certificates.write_private(self.directory / "jane", config)
+        client = certificates.client_pair(authority, "cert-admin", ["system:masters"], now)
+        certificates.write_private(self.directory / "client.crt", client.certificate)
+        certificates.write_private(self.directory / "client.key", client.key)
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        await self.app.stop()
+        await self.store.stop()
+
+    async def spawn(self, *args: str, config: str = "config") -> asyncio.subprocess.Process:
+        environment = {"HOME": str(self.directory), "KUBECONFIG": str(self.directory / config), "PATH": "/usr/bin:/bin"}
+        environment["KUBE_EDITOR"] = "true"
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(
+            BINARY, *args, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+        )
+
+    async def run(self, *args: str, input: str = "", config: str = "config", timeout: float = 30) -> Result:
+        """Run a command to its end."""
+        process = await self.spawn(*args, config=config)
+        out, err = await asyncio.wait_for(process.communicate(input.encode()), timeout)
+        return Result(process.returncode or 0, out.decode(), err.decode())
+
+    async def ok(self, *args: str, input: str = "", config: str = "config") -> str:
+        """Run a command that must succeed; what it prints."""
+        result = await self.run(*args, input=input, config=config)
+        assert result.code == 0, f"kubectl {' '.join(args)}: {result.out}{result.err}"
+        return result.out
