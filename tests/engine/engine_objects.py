@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from haru.engine.cluster import Cluster
+from haru.engine.decision import Decision
 from haru.engine.groups import Options, decide
 
 Obj = dict[str, Any]
@@ -131,14 +132,13 @@ def options(**kwargs: Any) -> Options:
     return Options(**{"seed": 1, "new_share_id": lambda: f"share-{next(numbers)}", **kwargs})
 
 
-def decide_all(objects: list[Obj], group: str = "", **kwargs: Any) -> Any:
-    """Decide the pending pods of a group (or all pending pods, as one basic unit, without one)."""
-    cluster = Cluster.of(objects)
-    snapshot = cluster.snapshot()
-    pods = [
+def decide_all(objects: list[Obj], group: str = "", only: list[Obj] | None = None, **kwargs: Any) -> Decision:
+    """Decide the pods of a group (or those without one, as one basic unit), or only some pods."""
+    snapshot = Cluster.of(objects).snapshot()
+    pods = only or [
         o
         for o in objects
         if o["kind"] == "Pod" and (o["spec"].get("schedulingGroup") or {}).get("podGroupName", "") == group
     ]
-    group_obj = snapshot.pod_groups.get(f"default/{group}") if group else None
-    return decide(snapshot, pods, group=group_obj, options=options(**kwargs))
+    named = snapshot.pod_groups.get(f"default/{group}") if group else None
+    return decide(snapshot, pods, group=named, options=options(**kwargs))

@@ -76,7 +76,7 @@ def settled_group(snapshot: Snapshot, key: GroupKey, group: Obj) -> State | None
 
 def ended_job(snapshot: Snapshot, job: Obj) -> State | None:
     """The answer for a job that has ended or goes away."""
-    complete, failed = get_condition(job.get("status"), "Complete"), get_condition(job.get("status"), "Failed")
+    complete, failed = get_condition(job, "Complete"), get_condition(job, "Failed")
     if complete is not None and complete.get("status") == "True":
         return "Runs", (Reason("Completed", "it has run to its end"),)
     if failed is not None and failed.get("status") == "True":

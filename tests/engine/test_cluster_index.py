@@ -1,0 +1,233 @@
+"""The cluster's index: incremental equals rebuilt, snapshots never change, assumptions hold until confirmed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_objects import (
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    device_class,
+    node,
+    pod,
+    pod_group,
+    resource_slice,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haru.engine.cluster import Cluster, Snapshot
+from haru.engine.decision import GroupKey, PodKey
+from haru.engine.devices import DeviceId
+from haru.engine.overlay import Overlay
+from haru.engine.persistent import CowMap, Patched
+from haru.engine.pods import PodInfo
+
+
+def digest(snapshot: Snapshot) -> Any:
+    """What can be seen of a snapshot, as plain data."""
+    return {
+        "nodes": {
+            name: (sorted(info.pods), dict(sorted(info.requested.items())), sorted(info.host_ports), info.present)
+            for name, info in sorted(snapshot.nodes.items())
+        },
+        "names": snapshot.node_names,
+        "pods": {path: p.node for path, p in sorted(snapshot.pods.items())},
+        "claims": sorted(snapshot.claims),
+        "groups": dict(sorted(snapshot.groups.items())),
+        "devices": dict(sorted(snapshot.allocated.devices.items())),
+        "pools": sorted(snapshot.devices.pools),
+        "anti": sorted(snapshot.anti_affine),
+        "nominated": sorted(snapshot.nominated),
+    }
+
+
+ANTI = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
+        ]
+    }
+}
+
+
+def objects_of(kind: str, index: int, variant: int) -> Obj:
+    """Versions of a few objects: `variant` tells what state it is in."""
+    if kind == "Node":
+        return node(f"n{index}", cpu=str(4 + variant))
+    if kind == "Pod":
+        placed = f"n{index % 2}" if variant % 2 else ""
+        made = pod(f"p{index}", group="g" if index % 2 else "", node=placed, affinity=ANTI if index == 0 else {})
+        if variant == 3:
+            made["status"]["phase"] = "Succeeded"
+        if variant == 2:
+            made["status"]["nominatedNodeName"] = "n0"
+        return made
+    if kind == "ResourceClaim":
+        made = claim(f"c{index}")
+        return allocated(made, allocation(f"n{index}", f"gpu-{variant}"), pod("u")) if variant % 2 else made
+    return resource_slice(f"n{index}", variant + 1)
+
+
+EVENTS = st.tuples(
+    st.sampled_from(["Node", "Pod", "ResourceClaim", "ResourceSlice"]),
+    st.integers(0, 2),
+    st.integers(0, 3),
+    st.booleans(),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(EVENTS, max_size=25))
+def test_incremental_is_the_same_as_rebuilt(events: list[tuple[str, int, int, bool]]) -> None:
+    cluster = Cluster()
+    live: dict[tuple[str, int], Obj] = {}
+    earlier: list[tuple[Snapshot, Any]] = []
+    for kind, index, variant, gone in events:
+        obj = objects_of(kind, index, variant)
+        if gone:
+            cluster.remove(live.pop((kind, index), obj))
+        else:
+            live[kind, index] = obj
+            cluster.apply(obj)
+        snapshot = cluster.snapshot()
+        earlier.append((snapshot, digest(snapshot)))
+    assert digest(cluster.snapshot()) == digest(Cluster.of(live.values()).snapshot())
+    for snapshot, seen in earlier:
+        assert digest(snapshot) == seen
+
+
+def test_a_snapshot_is_the_same_object_until_something_changes() -> None:
+    cluster = Cluster.of([node("a")])
+    first = cluster.snapshot()
+    assert cluster.snapshot() is first
+    cluster.apply(node("b"))
+    assert cluster.snapshot().version > first.version
+    assert first.node_names == ("a",)
+
+
+def test_an_assumed_pod_counts_until_the_watch_confirms_it() -> None:
+    work = pod("p", cpu="2", group="g")
+    cluster = Cluster.of([node("a"), node("b"), pod_group("g", 1), work])
+    key = PodKey("default", "p", "uid-p")
+    cluster.assume_pod(key, "a")
+    assert cluster.is_assumed(key)
+    assert cluster.snapshot().nodes["a"].requested["cpu"] == 2000
+    assert cluster.snapshot().group_state(GroupKey("default", "g")).assumed == {"default/p"}
+    cluster.apply({**work, "status": {"phase": "Pending", "message": "patched"}})
+    assert cluster.snapshot().pods["default/p"].node == "a"
+    cluster.apply(pod("p", cpu="2", group="g", node="b"))
+    assert not cluster.is_assumed(key)
+    state = cluster.snapshot().group_state(GroupKey("default", "g"))
+    assert (state.assigned, state.assumed) == ({"default/p"}, frozenset())
+    assert not cluster.snapshot().nodes["a"].pods
+
+
+def test_a_forgotten_pod_gives_its_room_back() -> None:
+    cluster = Cluster.of([node("a"), pod("p")])
+    key = PodKey("default", "p", "uid-p")
+    cluster.assume_pod(key, "a")
+    cluster.forget_pod(key)
+    cluster.forget_pod(key)
+    assert not cluster.snapshot().nodes["a"].pods
+    assert cluster.snapshot().pods["default/p"].node == ""
+
+
+def test_a_replaced_pod_is_not_assumed() -> None:
+    cluster = Cluster.of([node("a"), pod("p")])
+    with pytest.raises(KeyError, match="deleted or replaced"):
+        cluster.assume_pod(PodKey("default", "p", "another-uid"), "a")
+    cluster.assume_pod(PodKey("default", "p", "uid-p"), "a")
+    fresh = pod("p")
+    fresh["metadata"]["uid"] = "second"
+    cluster.apply(fresh)
+    assert cluster.snapshot().pods["default/p"].node == ""
+
+
+def test_a_claim_in_flight_holds_its_devices_until_the_watch_shows_an_allocation() -> None:
+    device = DeviceId("gpu.example.com", "a", "gpu-0")
+    cluster = Cluster.of([device_class(), node("a"), resource_slice("a", 1), claim("c")])
+    cluster.assume_claim(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")))
+    assert cluster.snapshot().allocated.devices == {device: "default/c"}
+    assert "default/c" in cluster.snapshot().in_flight
+    touched = claim("c")
+    touched["metadata"].update(resourceVersion="2", finalizers=["x"])
+    cluster.apply(touched)
+    assert cluster.snapshot().allocated.devices == {device: "default/c"}
+    written = allocated(touched, allocation("a", "gpu-0"), pod("p"))
+    written["metadata"] = {**written["metadata"], "resourceVersion": "3"}
+    cluster.apply(written)
+    assert "default/c" not in cluster.snapshot().in_flight
+    assert cluster.snapshot().allocated.devices == {device: "default/c"}
+
+
+@pytest.mark.parametrize(("seen", "held"), [("4", False), ("2", True)])
+def test_a_written_claim_stands_until_the_watch_has_caught_up(seen: str, held: bool) -> None:
+    cluster = Cluster.of([claim("c")])
+    written = allocated(claim("c"), allocation("a", "gpu-0"), pod("p"))
+    written["metadata"] = {**written["metadata"], "resourceVersion": "3"}
+    cluster.assume_claim(written, written=True)
+    later = claim("c")
+    later["metadata"]["resourceVersion"] = seen
+    cluster.apply(later)
+    assert bool(cluster.snapshot().allocated.devices) is held
+    cluster.forget_claim("default/c")
+    assert not cluster.snapshot().allocated.devices
+
+
+def test_pods_of_a_node_that_went_count_when_it_returns() -> None:
+    cluster = Cluster.of([node("a"), pod("p", cpu="2", node="a")])
+    cluster.remove(node("a"))
+    assert cluster.snapshot().node_names == ()
+    cluster.apply(node("a"))
+    assert cluster.snapshot().nodes["a"].requested["cpu"] == 2000
+    cluster.remove(node("a"))
+    cluster.remove(pod("p", node="a"))
+    assert "a" not in cluster.snapshot().nodes
+
+
+def test_an_overlay_takes_everything_back() -> None:
+    snapshot = Cluster.of([device_class(), node("a"), resource_slice("a", 2), pod("p"), claim("c")]).snapshot()
+    before = digest(snapshot)
+    overlay = Overlay(snapshot)
+    mark = overlay.mark()
+    overlay.place(snapshot.pods["default/p"], "a")
+    overlay.allocate("default/c", allocation("a", "gpu-0"))
+    overlay.reserve("default/c")
+    assert overlay.node("a").pods and overlay.allocated.devices and overlay.reservations("default/c") == 1
+    overlay.rollback(mark)
+    assert not overlay.node("a").pods
+    assert not overlay.allocated.devices
+    assert overlay.reservations("default/c") == 0
+    assert digest(snapshot) == before
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=40))
+def test_frozen_maps_keep_their_contents(steps: list[tuple[int, bool]]) -> None:
+    live: CowMap[int] = CowMap()
+    plain: dict[str, int] = {}
+    frozen: list[tuple[Any, dict[str, int]]] = []
+    for number, (key, gone) in enumerate(steps):
+        if gone:
+            live.pop(str(key), None)
+            plain.pop(str(key), None)
+        else:
+            live[str(key)] = plain[str(key)] = number
+        frozen.append((live.freeze(), dict(plain)))
+    for copy, contents in frozen:
+        assert (dict(copy), len(copy)) == (contents, len(contents))
+
+
+def test_a_patched_map_shows_changes_over_its_base() -> None:
+    patched = Patched({"a": 1, "b": 2}, {"b": None, "c": 3})
+    assert (dict(patched), len(patched), "b" in patched) == ({"a": 1, "c": 3}, 2, False)
+
+
+def test_amounts_are_integers_rounded_up() -> None:
+    made = PodInfo.of(pod("p", cpu="100m"))
+    assert made.requests == {"cpu": 100}
+    made = PodInfo.of(pod("p", cpu="0.0001"))
+    assert made.requests == {"cpu": 1}
