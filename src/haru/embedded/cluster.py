@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from haru.apiserver.certificates import ensure_identity_files
+from haru.apiserver.certificates import kubeconfig, write_private
 from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
-from haru.apiserver.serving import Listener
+from haru.apiserver.serving import HttpServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.controllers.manager import ControllerManager
-from haru.drivers.simulated.objects import device_classes
+from haru.drivers.simulated.driver import SimulatedDriver, install_device_classes
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
-from haru.embedded.identity import ADMIN, USERS, load_tokens, write_private
+from haru.embedded.identity import ADMIN, USERS, Identity, ensure_identity
 from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, parse_profiles
-from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates, parse_overrides
-from haru.kube.kinds import by_kind
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.loop import Scheduler
 from haru.storage import SqliteStore
@@ -51,14 +48,14 @@ class EmbeddedCluster:
         self.notes: list[str] = []
         self.server: ApiServer | None = None
         self.store = SqliteStore(directory / "state.db")
-        self.tokens = load_tokens(directory)
-        self._listener: Listener | None = None
+        self._identity: Identity | None = None
+        self._listener: HttpServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Brings everything up; raises OptionError or OSError if it cannot."""
-        files = ensure_identity_files(self._directory / "pki", self._options.host)
-        users = {self.tokens[key]: UserInfo(name, groups) for key, (name, groups) in USERS.items()}
+        identity = self._identity = ensure_identity(self._directory / "pki", self._options.host)
+        users = {identity.tokens[key]: UserInfo(name, groups) for key, (name, groups) in USERS.items()}
         await self.store.start()
         self.server = ApiServer(
             ServerConfig(
@@ -66,25 +63,29 @@ class EmbeddedCluster:
                 gates=self.gates,
                 runtime_config={**RUNTIME_CONFIG, **self._options.runtime_config},
                 tokens=users,
-                client_ca_pem=files.ca_pem,
-                service_account_key_pem=files.signing_key_pem,
+                client_ca_pem=identity.ca_pem,
+                service_account_key_pem=identity.signing_key_pem,
             )
         )
         await self.server.start()
-        self._listener = Listener(
-            self.server, self._options.host, self._options.port, str(files.server_cert), str(files.server_key)
+        self._listener = HttpServer(
+            self.server,
+            self._options.host,
+            self._options.port,
+            cert_file=identity.server_cert,
+            key_file=identity.server_key,
+            client_ca_file=identity.ca_file,
         )
-        port = await self._listener.start()
-        host = f"[{self._options.host}]" if ":" in self._options.host else self._options.host
-        self.address = f"https://{host}:{port}"
-        self._write_kubeconfigs(files.ca_pem)
-        await self._create_classes()
+        await self._listener.start()
+        self.address = self._listener.url
+        self._write_kubeconfigs(identity)
+        await install_device_classes(self.client(ADMIN))
         await self._start_components()
 
     def client(self, component: str) -> ApiClient:
         """A client in process with the identity of a component (or of the administrator)."""
-        assert self.server is not None
-        return ApiClient.in_process(self.server, self.tokens[component], f"haru-{component}")
+        assert self.server is not None and self._identity is not None, "the cluster is not started"
+        return ApiClient.in_process(self.server, self._identity.tokens[component], f"haru-{component}")
 
     async def failed(self) -> None:
         """Waits until a part ends, and raises what ended it."""
@@ -98,10 +99,10 @@ class EmbeddedCluster:
         for task in reversed(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self.server is not None:
-            await self.server.stop()
         if self._listener is not None:
             await self._listener.stop()
+        if self.server is not None:
+            await self.server.stop()
         await self.store.stop()
 
     # -- inside -----------------------------------------------------------------------------------------------------
@@ -111,11 +112,14 @@ class EmbeddedCluster:
         recorder = EventRecorder(self.client("scheduler"), "default-scheduler")
         config = scheduler_config(self.gates, {"default-scheduler"})
         scheduler = Scheduler(self.client("scheduler"), config, recorder)
-        fleet = Fleet(self.client("fleet"), self.nodes, lambda: datetime.now(UTC))
+        fleet = Fleet(self.client("fleet"), self.nodes)
+        driver = SimulatedDriver(self.client("fleet"), self.nodes)
         self._run("controllers", manager.run())
         self._run("scheduler", scheduler.run())
         self._run("fleet", fleet.run())
-        ready: asyncio.Future[Any] = asyncio.gather(manager.wait_started(), scheduler.ready.wait(), fleet.ready.wait())
+        self._run("driver", driver.run())
+        waits = (manager.wait_started(), scheduler.ready.wait(), fleet.ready.wait(), driver.ready.wait())
+        ready: asyncio.Future[Any] = asyncio.gather(*waits)
         ending: asyncio.Future[Any] = asyncio.ensure_future(self.failed())
         try:
             await asyncio.wait({ready, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -134,21 +138,8 @@ class EmbeddedCluster:
     def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
 
-    async def _create_classes(self) -> None:
-        client = self.client(ADMIN)
-        for device_class in device_classes():
-            kind = by_kind(device_class["apiVersion"], device_class["kind"])
-            assert kind is not None
-            try:
-                await client.create(kind, device_class)
-            except StatusError as error:
-                if error.code != 409:
-                    raise
-
-    def _write_kubeconfigs(self, ca_pem: bytes) -> None:
-        from haru.apiserver.certificates import kubeconfig_text
-
-        text = kubeconfig_text(self.address, ca_pem, self.tokens[ADMIN]).encode()
+    def _write_kubeconfigs(self, identity: Identity) -> None:
+        text = kubeconfig(self.address, identity.ca_pem, identity.tokens[ADMIN])
         write_private(self.kubeconfig, text)
         if self._options.write_kubeconfig is not None:
             write_private(self._options.write_kubeconfig.absolute(), text)

@@ -7,12 +7,13 @@ has a token, and so a user, of its own.
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+
+from haru.apiserver.certificates import Pair, new_authority, new_key, server_pair, write_private
 
 ADMIN = "admin"
 USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -25,36 +26,47 @@ USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Paths and secrets of one data directory. Tokens are by component (the keys of `USERS`)."""
+    """Files and secrets of one data directory. Tokens are by component (the keys of `USERS`)."""
 
     ca_pem: bytes
+    ca_file: Path
     server_cert: Path
     server_key: Path
     signing_key_pem: bytes
     tokens: Mapping[str, str]
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replaces a file whole or not at all, readable by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def ensure_identity(directory: Path, host: str) -> Identity:
+    """The identity kept in `directory`; what is missing is made, and the server certificate is made to name `host`."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    authority = _authority(directory)
+    cert, key, hosts = directory / "server.crt", directory / "server.key", directory / "server.hosts"
+    if not (cert.exists() and key.exists() and hosts.exists() and host in hosts.read_text().split()):
+        pair = server_pair(authority, (host,), datetime.now(UTC))
+        write_private(key, pair.key)
+        write_private(cert, pair.certificate)
+        write_private(hosts, host)
+    signing = directory / "service-account.key"
+    if not signing.exists():
+        write_private(signing, new_key())
+    ca_file = directory / "ca.crt"
+    tokens = _tokens(directory / "tokens.json")
+    return Identity(authority.certificate, ca_file, cert, key, signing.read_bytes(), tokens)
 
 
-def load_tokens(directory: Path) -> dict[str, str]:
-    """The tokens of the directory; missing ones are made and kept."""
-    path = directory / "tokens.json"
+def _authority(directory: Path) -> Pair:
+    certificate, key = directory / "ca.crt", directory / "ca.key"
+    if not (certificate.exists() and key.exists()):
+        pair = new_authority(datetime.now(UTC))
+        write_private(key, pair.key)
+        write_private(certificate, pair.certificate)
+    return Pair(certificate.read_bytes(), key.read_bytes())
+
+
+def _tokens(path: Path) -> dict[str, str]:
     known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     missing = [name for name in USERS if name not in known]
     if missing:
         known |= {name: secrets.token_urlsafe(32) for name in missing}
-        write_private(path, json.dumps(known, indent=1).encode())
+        write_private(path, json.dumps(known, indent=1))
     return known

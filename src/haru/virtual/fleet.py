@@ -76,6 +76,7 @@ class Fleet:
         self._admitted: set[str] = set()
         self._began: dict[str, datetime] = {}
         self.prepared = PreparedClaims()
+        self.ready = asyncio.Event()
         self._pods = Informer(client, PODS, field_selector="spec.nodeName!=")
         self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
         self._pods.add_index(_BY_CLAIM, claim_keys)
@@ -92,6 +93,7 @@ class Fleet:
             await self._claims.wait_synced()
             group.create_task(self._queue.run(self.sync, self._workers), name=COMPONENT)
             await self._keeper.register(self._registered)
+            self.ready.set()
             group.create_task(self._keeper.run(), name=f"{COMPONENT} nodes")
 
     # -- what has changed ---------------------------------------------------------------------------------------------

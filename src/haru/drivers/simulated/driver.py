@@ -71,6 +71,8 @@ class SimulatedDriver:
         self._resync_seconds = resync_seconds
         self._queue: WorkQueue[str] = WorkQueue(COMPONENT)
         self._good: dict[str, dict[str, list[Obj]]] = {}
+        self._unpublished = set(self._profiles)
+        self.ready = asyncio.Event()
         self._nodes = Informer(client, NODES)
         self._nodes.add_handler(self._node_added, self._node_updated)
         self._slices = Informer(client, SLICES)
@@ -85,6 +87,7 @@ class SimulatedDriver:
             group.create_task(self._install_classes(), name=f"{COMPONENT} classes")
             await self._nodes.wait_synced()
             await self._slices.wait_synced()
+            self._published("")
             group.create_task(self._queue.run(self.sync, self._workers), name=COMPONENT)
 
     async def _install_classes(self) -> None:
@@ -134,6 +137,13 @@ class SimulatedDriver:
             self._slices.observe(await self._client.update(SLICES, obj))
         for obj in publication.delete:
             await self._delete(obj)
+        self._published(name)
+
+    def _published(self, name: str) -> None:
+        """With the last node's slices the driver is ready."""
+        self._unpublished.discard(name)
+        if not self._unpublished:
+            self.ready.set()
 
     async def _delete(self, obj: Obj) -> None:
         try:
