@@ -1,10 +1,17 @@
 import asyncio
+import json
 import random
+import ssl
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from fake_api import FakeApi
 
 from haru.client.api import ApiClient, path_of
@@ -177,8 +184,6 @@ async def test_watch_ends_when_the_server_ends_it(api, client):
 async def test_an_expired_watch_is_an_error(api, client, inside):
     gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
     if inside:
-        import json
-
         api.fail("GET /api/v1/pods", 200, {}, json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
     else:
         api.oldest = 100
@@ -271,3 +276,67 @@ async def test_over_a_socket(api):
     async with ApiClient.http(f"http://127.0.0.1:{port}", sleep=lambda _: asyncio.sleep(0)) as client:
         with pytest.raises(OSError):
             await client.get(PODS, "a", "ns")
+
+
+# -- TLS --------------------------------------------------------------------------------------------------------------
+
+
+def certificate(name: str, issuer=None, *, ca: bool = False):
+    """(certificate, key) for `name`, both as objects, signed by `issuer` or by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    signer, signing_key = issuer or (None, key)
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(signer.subject if signer is not None else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca, None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
+    )
+    return builder.sign(signing_key, hashes.SHA256()), key
+
+
+def pem(pair) -> tuple[bytes, bytes]:
+    cert, key = pair
+    plain = serialization.NoEncryption()
+    form = serialization.PrivateFormat.PKCS8
+    return cert.public_bytes(serialization.Encoding.PEM), key.private_bytes(serialization.Encoding.PEM, form, plain)
+
+
+async def test_over_tls_both_sides_show_who_they_are(tmp_path: Path):
+    ca = certificate("ca", ca=True)
+    ca_pem, _ = pem(ca)
+    stranger_pem, _ = pem(certificate("stranger", ca=True))
+    for name, data in zip(("cert", "key"), pem(certificate("server", ca)), strict=True):
+        (tmp_path / name).write_bytes(data)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=ca_pem.decode())
+    tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    tls.verify_mode = ssl.CERT_REQUIRED
+
+    async def handle(request: web.Request) -> web.Response:
+        subject = request.transport.get_extra_info("peercert")["subject"]
+        return web.json_response({"who": subject[0][0][1]})
+
+    runner = web.AppRunner(web.Application())
+    runner.app.router.add_route("*", "/{tail:.*}", handle)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    url = f"https://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    mine = pem(certificate("me", ca))
+    async with ApiClient.http(url, ca_pem=ca_pem, cert=mine) as client:
+        assert await client.get(PODS, "a", "ns") == {"who": "me"}
+    async with ApiClient.http(url, insecure=True, cert=mine) as client:
+        assert await client.get(PODS, "a", "ns") == {"who": "me"}
+    for options in ({"ca_pem": stranger_pem, "cert": mine}, {"ca_pem": ca_pem}):
+        async with ApiClient.http(url, sleep=lambda _: asyncio.sleep(0), **options) as client:
+            with pytest.raises(OSError):
+                await client.get(PODS, "a", "ns")
+    await runner.cleanup()

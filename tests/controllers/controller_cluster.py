@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
+from haru.client.backoff import update_with_retry
 from haru.client.informer import Informer
 from haru.controllers.manager import ControllerManager
 from haru.controllers.objects import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
@@ -77,6 +78,9 @@ class Cluster:
 
     async def items(self, kind: Kind, namespace: str = "ns", **selectors: str) -> list[Obj]:
         return (await self.client.list(kind, namespace if kind.namespaced else "", **selectors))["items"]
+
+    async def set_spec(self, kind: Kind, name: str, spec: Obj) -> Obj:
+        return await update_with_retry(self.client, kind, name, "ns", lambda live: {**live, "spec": spec})
 
     async def set_status(self, kind: Kind, name: str, status: Obj) -> Obj:
         return await self.client.patch(kind, name, {"status": status}, "ns", subresource="status")

@@ -112,9 +112,7 @@ async def test_a_rollout_replaces_pods_within_its_limits(cluster):
         "Available": ("True", "MinimumReplicasAvailable"),
         "Progressing": ("True", "NewReplicaSetAvailable"),
     }
-    await cluster.client.update(
-        DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": deployment(4, "v2")["spec"]}
-    )
+    await cluster.set_spec(DEPLOYMENTS, "web", deployment(4, "v2")["spec"])
     most = 0
 
     async def done():
@@ -129,9 +127,7 @@ async def test_a_rollout_replaces_pods_within_its_limits(cluster):
     sets = await cluster.items(REPLICA_SETS)
     assert sorted(rs["metadata"]["annotations"]["deployment.kubernetes.io/revision"] for rs in sets) == ["1", "2"]
     # Back again: the first ReplicaSet takes over under a new number.
-    await cluster.client.update(
-        DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": deployment(4, "v1")["spec"]}
-    )
+    await cluster.set_spec(DEPLOYMENTS, "web", deployment(4, "v1")["spec"])
 
     async def back():
         return (await cluster.get(DEPLOYMENTS, "web"))["metadata"]["annotations"].get(
@@ -147,7 +143,7 @@ async def test_recreate_lets_the_old_go_first(cluster):
     await cluster.start(*BOTH)
     await status_is(cluster, DEPLOYMENTS, availableReplicas=2)
     spec = deployment(2, "v2", strategy={"type": "Recreate"})["spec"]
-    await cluster.client.update(DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": spec})
+    await cluster.set_spec(DEPLOYMENTS, "web", spec)
 
     async def done():
         images = {p["spec"]["containers"][0]["image"] for p in await cluster.items(PODS)}
@@ -164,7 +160,7 @@ async def test_a_paused_deployment_scales_and_does_not_roll(cluster):
     await cluster.start(*BOTH)
     await status_is(cluster, DEPLOYMENTS, availableReplicas=2)
     spec = deployment(3, "v2", paused=True)["spec"]
-    await cluster.client.update(DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": spec})
+    await cluster.set_spec(DEPLOYMENTS, "web", spec)
     await status_is(cluster, DEPLOYMENTS, availableReplicas=3, updatedReplicas=0, observedGeneration=2)
     assert {p["spec"]["containers"][0]["image"] for p in await live_pods(cluster)} == {"v1"}
     condition = get_condition(await cluster.get(DEPLOYMENTS, "web"), "Progressing")
@@ -180,7 +176,7 @@ async def test_old_revisions_are_limited(cluster):
     for image in ("v2", "v3", "v4"):
         await status_is(cluster, DEPLOYMENTS, availableReplicas=1, updatedReplicas=1, replicas=1)
         spec = deployment(1, image, revisionHistoryLimit=1)["spec"]
-        await cluster.client.update(DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": spec})
+        await cluster.set_spec(DEPLOYMENTS, "web", spec)
 
     async def two():
         sets = await cluster.items(REPLICA_SETS)
@@ -208,7 +204,7 @@ async def test_killed_in_the_middle_a_rollout_goes_on(cluster):
         await cluster.start(*BOTH)
         if step == 2:
             spec = deployment(6, "v2")["spec"]
-            await cluster.client.update(DEPLOYMENTS, {**await cluster.get(DEPLOYMENTS, "web"), "spec": spec})
+            await cluster.set_spec(DEPLOYMENTS, "web", spec)
         await cluster.kill()
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(*BOTH)

@@ -376,6 +376,8 @@ def _retry_after(request: Request, response: Response) -> float | None:
     """How long the server asks us to wait, where the request may be sent again."""
     if response.status not in (429, 503) and not (request.method == "GET" and response.status >= 500):
         return None
+    if request.path.endswith("/eviction"):  # a disruption budget refuses: that is the answer, not a busy server
+        return None
     try:
         return max(0.0, float(response.headers["retry-after"]))
     except (KeyError, ValueError):

@@ -92,6 +92,7 @@ class NodeLifecycleController(Controller):
         self.period = float(context.options.get("node-monitor-period", _PERIOD_SECONDS))
         self._clock: Callable[[], float] = context.options.get("monotonic", time.monotonic)
         self._heard: dict[str, float] = {}
+        self._not_ready: set[str] = set()
         self.nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
         self.leases.add_handler(self._lease_changed, lambda _, new: self._lease_changed(new))
 
@@ -101,15 +102,21 @@ class NodeLifecycleController(Controller):
 
     def _node_added(self, node: Obj) -> None:
         self._heard.setdefault(name_of(node), self._clock())
-        self.queue.add(name_of(node))
+        self._node_changed(node)
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
         if _spoke(old, new):
             self._heard[name_of(new)] = self._clock()
-        self.queue.add(name_of(new))
+        self._node_changed(new)
+
+    def _node_changed(self, node: Obj) -> None:
+        name = name_of(node)
+        (self._not_ready.discard if ready_status(node) == "True" else self._not_ready.add)(name)
+        self.queue.add(name)
 
     def _node_deleted(self, node: Obj) -> None:
         self._heard.pop(name_of(node), None)
+        self._not_ready.discard(name_of(node))
 
     def _lease_changed(self, lease: Obj) -> None:
         if lease["metadata"].get("namespace") == LEASE_NAMESPACE:
@@ -133,24 +140,22 @@ class NodeLifecycleController(Controller):
         if self._is_silent(key):
             node = await self._silence(node)
         ready = ready_status(node)
-        before = ready == "True"
-        evict = before or any(ready_status(other) == "True" for other in self.nodes.store.values())
+        evict = any(self._speaks(name) for name in self.nodes.store)
         taints = retainted(node, evict, self.timestamp())
         if taints is not None:
             metadata = {"resourceVersion": node["metadata"]["resourceVersion"]}
             await self.patch(self.nodes, node, {"metadata": metadata, "spec": {"taints": taints or None}})
         if ready != "True":
             await bounded(self.pods.by_index("node", key), self._mark_not_ready)
-        if before:  # others may have waited for one node to speak again
-            self._recheck_others(key)
+        else:  # others may have waited for one node to speak again
+            for name in self._not_ready:
+                other = self.nodes.get(name)
+                if other is not None and retainted(other, True, self.timestamp()) is not None:
+                    self.queue.add(name)
         return None
 
-    def _recheck_others(self, key: str) -> None:
-        for name, node in self.nodes.store.items():
-            if name != key and ready_status(node) != "True":
-                taints = retainted(node, True, self.timestamp())
-                if taints is not None:
-                    self.queue.add(name)
+    def _speaks(self, name: str) -> bool:
+        return ready_status(self.nodes.store[name]) == "True" and not self._is_silent(name)
 
     async def _silence(self, node: Obj) -> Obj:
         """Say on the node's behalf that nothing is known of it any more."""
@@ -189,7 +194,11 @@ class NodeLifecycleController(Controller):
 
 
 def _spoke(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """The kubelet itself wrote the status: a known condition has a new heartbeat."""
-    beats = {c["type"]: c.get("lastHeartbeatTime") for c in (old.get("status") or {}).get("conditions") or ()}
-    conditions = (new.get("status") or {}).get("conditions") or ()
-    return any(c["status"] != "Unknown" and beats.get(c["type"]) != c.get("lastHeartbeatTime") for c in conditions)
+    """The kubelet itself wrote the status: a condition that it knows has a new heartbeat or another status."""
+
+    def known(node: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+        conditions = (node.get("status") or {}).get("conditions") or ()
+        return {c["type"]: (c["status"], c.get("lastHeartbeatTime")) for c in conditions if c["status"] != "Unknown"}
+
+    before = known(old)
+    return any(before.get(type_) != said for type_, said in known(new).items())
