@@ -16,7 +16,6 @@ from fake_api import FakeApi
 
 from haru.client.api import ApiClient, path_of
 from haru.client.backoff import update_with_retry
-from haru.client.credentials import BearerToken
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 
@@ -213,22 +212,6 @@ async def test_answers_that_are_not_json_are_errors_with_their_text(api, client)
     with pytest.raises(StatusError, match="answered 502: <html>bad gateway") as failure:
         await client.get(PODS, "a", "ns")
     assert failure.value.code == 502
-
-
-async def test_token_files_are_read_again(tmp_path: Path):
-    file = tmp_path / "token"
-    file.write_text("one\n")
-    now = [0.0]
-    token = BearerToken("", file, lambda: now[0])
-    assert token.value() == "one"
-    file.write_text("two\n")
-    now[0] = 59
-    assert token.value() == "one"
-    now[0] = 60
-    assert token.value() == "two"
-    file.unlink()
-    now[0] = 200
-    assert token.value() == "two"
 
 
 async def test_over_a_socket(api):

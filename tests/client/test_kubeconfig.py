@@ -82,7 +82,9 @@ def test_of_several_files_the_first_that_says_something_wins(tmp_path: Path):
         (config(current="''"), None, "no current-context; give --context"),
         (config(), "prod", r"contexts has no entry 'prod' \(there are: dev\)"),
         (config(cluster="server: 1.2.3.4"), None, "server: '1.2.3.4' is not an http:// or https:// URL"),
-        (config(user="exec: {command: aws}"), None, r"users\[dev\].user.exec: this way to log in is not supported"),
+        (config(user="exec: {args: [a]}"), None, r"users\[dev\].user.exec.command: a program is needed"),
+        (config(user="exec: {command: x, interactiveMode: Always}"), None, "programs that ask questions"),
+        (config(user="auth-provider: {name: gcp}"), None, "this way to log in is not supported; use exec, token"),
         (
             config(user="client-certificate-data: QQ=="),
             None,
@@ -150,3 +152,14 @@ def test_certificates_are_loaded_and_leave_no_files(tmp_path: Path, monkeypatch)
     )
     client = ApiClient.from_kubeconfig(path)
     assert (client.server, client.namespace) == ("https://x", "default")
+
+
+def test_a_credential_program(tmp_path: Path):
+    path = tmp_path / "config"
+    user = "exec: {command: ./login, args: [a, 1], env: [{name: K, value: v}],"
+    user += " provideClusterInfo: true, installHint: get it}"
+    path.write_text(config(user=user))
+    program = load_kubeconfig(path).program
+    assert program is not None
+    assert (program.command, program.args, program.env) == (str(tmp_path / "login"), ("a", "1"), {"K": "v"})
+    assert program.cluster == {"server": "https://1.2.3.4:6443"}

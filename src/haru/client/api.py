@@ -12,13 +12,14 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
 from haru.client.asgi import AsgiApp, AsgiTransport
-from haru.client.credentials import BearerToken
+from haru.client.credentials import BearerToken, CredentialError, ProgramToken, TokenSource
 from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
 from haru.client.transport import Request, Response, Transport
@@ -63,7 +64,7 @@ class ApiClient:
         self,
         transport: Transport,
         *,
-        token: BearerToken | None = None,
+        token: TokenSource | None = None,
         user_agent: str = "haru",
         timeout: float = _TIMEOUT_SECONDS,
         namespace: str = "default",
@@ -134,7 +135,9 @@ class ApiClient:
         cert = (config.cert_pem, config.key_pem) if config.cert_pem and config.key_pem else None
         tls = tls_context(config.ca_pem, cert, config.insecure) if config.server.startswith("https:") else None
         transport = HttpTransport(config.server, tls=tls, server_hostname=config.tls_server_name, proxy=config.proxy)
-        token = BearerToken.of(config.token, config.token_file)
+        token: TokenSource | None = BearerToken.of(config.token, config.token_file)
+        if token is None and config.program is not None:
+            token = ProgramToken(config.program)
         options.setdefault("namespace", config.namespace)
         return cls(transport, token=token, user_agent=user_agent, server=config.server, **options)
 
@@ -289,8 +292,9 @@ class ApiClient:
         request = Request("GET", path_of(kind, namespace), query, self._headers("application/json"))
         # A server that neither speaks nor ends is given up a while after it should have ended.
         deadline = asyncio.get_running_loop().time() + seconds + self._timeout
-        async with self._transport.stream(request, self._timeout) as stream:
+        async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
             if stream.status != 200:
+                self._refused(stream.status)
                 raise _failure(Response(stream.status, stream.headers, await stream.read()), request)
             async with aclosing(_lines(stream.chunks)) as lines:
                 while (line := await _before(deadline, lines)) is not None:
@@ -317,8 +321,9 @@ class ApiClient:
     async def stream_raw(self, path: str, query: Sequence[tuple[str, str]] = ()) -> AsyncGenerator[bytes, None]:
         """The chunks of a long answer (a pod's log, followed)."""
         request = Request("GET", path, query, self._headers("*/*"))
-        async with self._transport.stream(request, self._timeout) as stream:
+        async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
             if stream.status >= 300:
+                self._refused(stream.status)
                 raise _failure(Response(stream.status, stream.headers, await stream.read()), request)
             async for chunk in stream.chunks:
                 yield chunk
@@ -326,10 +331,17 @@ class ApiClient:
     # -- the way there ------------------------------------------------------------------------------------------------
 
     def _headers(self, accept: str) -> dict[str, str]:
-        headers = {"accept": accept, "user-agent": self.user_agent}
-        if self._token is not None and (token := self._token.value()):
-            headers["authorization"] = f"Bearer {token}"
-        return headers
+        return {"accept": accept, "user-agent": self.user_agent}
+
+    async def _authorized(self, request: Request) -> Request:
+        token = await self._token.value() if self._token is not None else ""
+        if not token:
+            return request
+        return replace(request, headers={**request.headers, "authorization": f"Bearer {token}"})
+
+    def _refused(self, status: int) -> bool:
+        """After a 401: whether another token may be had."""
+        return status == 401 and self._token is not None and self._token.refused()
 
     async def _json(
         self,
@@ -356,14 +368,18 @@ class ApiClient:
     async def _send(self, request: Request, timeout: float) -> Response:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                response = await self._transport.send(request, timeout)
+                response = await self._transport.send(await self._authorized(request), timeout)
             except TimeoutError:
                 raise TimeoutError(f"{request.method} {request.path}: no answer within {timeout:g} s") from None
+            except CredentialError:
+                raise
             except OSError:
                 if request.method != "GET" or attempt >= 3:
                     raise
                 delay = 0.1 * 2**attempt
             else:
+                if attempt == 1 and self._refused(response.status):
+                    continue
                 pause = _retry_after(request, response)
                 if pause is None or attempt == _ATTEMPTS:
                     return response

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from haru.client.credentials import Program
 from haru.kube import yaml
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -36,6 +37,7 @@ class ClusterConfig:
     proxy: str = ""
     token: str = ""
     token_file: Path | None = None
+    program: Program | None = None
     cert_pem: bytes | None = None
     key_pem: bytes | None = None
     context: str = ""
@@ -153,12 +155,9 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
     server = cluster.text("server")
     if not server.startswith(("http://", "https://")):
         raise KubeconfigError(f"{cluster.where}.server: {server!r} is not an http:// or https:// URL")
-    for key, remedy in (
-        ("exec", "obtain a token with that program and use token or tokenFile"),
-        ("auth-provider", "use token, tokenFile or a client certificate"),
-        ("username", "use token, tokenFile or a client certificate"),
-    ):
+    for key in ("auth-provider", "username"):
         if user.body.get(key):
+            remedy = "use exec, token, tokenFile or a client certificate"
             raise KubeconfigError(f"{user.where}.{key}: this way to log in is not supported; {remedy}")
     cert, key_pem = user.content("client-certificate"), user.content("client-key")
     if (cert is None) != (key_pem is None):
@@ -172,9 +171,39 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
         proxy=cluster.text("proxy-url"),
         token=user.text("token"),
         token_file=user.path("tokenFile"),
+        program=_program(user, cluster),
         cert_pem=cert,
         key_pem=key_pem,
         context=name,
+    )
+
+
+def _program(user: _Entry, cluster: _Entry) -> Program | None:
+    body = user.body.get("exec")
+    if not body:
+        return None
+    where = f"{user.where}.exec"
+    if not isinstance(body, dict) or not isinstance(body.get("command"), str):
+        raise KubeconfigError(f"{where}.command: a program is needed")
+    if body.get("interactiveMode") == "Always":
+        raise KubeconfigError(
+            f"{where}.interactiveMode: programs that ask questions are not supported; use IfAvailable"
+        )
+    about: dict[str, Any] | None = None
+    if body.get("provideClusterInfo"):
+        ca = cluster.content("certificate-authority")
+        about = {"server": cluster.text("server")}
+        if ca is not None:
+            about["certificate-authority-data"] = base64.b64encode(ca).decode()
+    command = body["command"]
+    return Program(
+        # A bare name is looked up in PATH, anything else is relative to the kubeconfig.
+        command=str(user.folder / command) if "/" in command else command,
+        args=tuple(str(argument) for argument in body.get("args") or ()),
+        env={str(item["name"]): str(item.get("value", "")) for item in body.get("env") or ()},
+        api_version=str(body.get("apiVersion") or "client.authentication.k8s.io/v1"),
+        install_hint=str(body.get("installHint") or ""),
+        cluster=about,
     )
 
 

@@ -1,0 +1,105 @@
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from fake_api import FakeApi
+
+from haru.client.api import ApiClient
+from haru.client.asgi import AsgiTransport
+from haru.client.credentials import BearerToken, CredentialError, Program, ProgramToken
+from haru.kube import kinds
+from haru.kube.errors import StatusError
+from haru.kube.names import format_time
+
+PODS = kinds.lookup("", "v1", "pods")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+# Prints a token that tells how often it ran, and what it was told.
+SCRIPT = """
+import json, os, pathlib, sys
+runs = pathlib.Path(sys.argv[1])
+count = int(runs.read_text()) + 1 if runs.exists() else 1
+runs.write_text(str(count))
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+assert info["kind"] == "ExecCredential" and info["spec"]["interactive"] is False
+status = {"token": f"token-{count}-{os.environ['EXTRA']}"}
+if len(sys.argv) > 2:
+    status["expirationTimestamp"] = sys.argv[2]
+print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential", "status": status}))
+"""
+
+
+def program(tmp_path: Path, *args: str) -> Program:
+    return Program(sys.executable, ("-c", SCRIPT, str(tmp_path / "runs"), *args), {"EXTRA": "x"})
+
+
+async def test_token_files_are_read_again(tmp_path: Path):
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    now = [0.0]
+    token = BearerToken("", file, lambda: now[0])
+    assert await token.value() == "one"
+    file.write_text("two\n")
+    now[0] = 59
+    assert await token.value() == "one"
+    now[0] = 60
+    assert await token.value() == "two"
+    file.unlink()
+    now[0] = 200
+    assert await token.value() == "two"
+
+
+async def test_a_programs_token_is_kept_until_shortly_before_it_expires(tmp_path: Path):
+    now = [NOW]
+    token = ProgramToken(program(tmp_path, format_time(NOW + timedelta(minutes=5))), lambda: now[0])
+    assert await token.value() == "token-1-x"
+    now[0] = NOW + timedelta(minutes=4, seconds=29)
+    assert await token.value() == "token-1-x"
+    now[0] = NOW + timedelta(minutes=4, seconds=30)
+    assert await token.value() == "token-2-x"
+
+
+async def test_a_refused_token_is_asked_for_again_once(tmp_path: Path):
+    api = FakeApi()
+    client = ApiClient(AsgiTransport(api), token=ProgramToken(program(tmp_path)))
+    await client.list(PODS)
+    api.fail("GET", 401)
+    await client.list(PODS)
+    assert [h["authorization"] for h in api.headers] == ["Bearer token-1-x", "Bearer token-1-x", "Bearer token-2-x"]
+    api.fail("GET", 401)
+    api.fail("GET", 401)
+    with pytest.raises(StatusError) as refused:
+        await client.list(PODS)
+    assert refused.value.code == 401
+
+
+async def test_a_fixed_token_is_not_sent_twice():
+    api = FakeApi()
+    api.fail("GET", 401)
+    with pytest.raises(StatusError):
+        await ApiClient.in_process(api, "wrong").list(PODS)
+    assert len(api.log) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (Program("/no/such/program", install_hint="get it at x"), "(?s)/no/such/program: No such file.*get it at x"),
+        (Program(sys.executable, ("-c", "import sys; sys.exit('denied')")), r"failed \(1\): denied"),
+        (Program(sys.executable, ("-c", "print('hello')")), "did not print an ExecCredential"),
+        (Program(sys.executable, ("-c", 'print(\'{"apiVersion": "v9", "status": {}}\')')), "it answered in v9"),
+        (
+            Program(
+                sys.executable, ("-c", 'print(\'{"apiVersion": "client.authentication.k8s.io/v1", "status": {}}\')')
+            ),
+            "no token",
+        ),
+    ],
+)
+async def test_a_program_that_gives_no_token_is_named(bad, message):
+    api = FakeApi()
+    client = ApiClient(AsgiTransport(api), token=ProgramToken(bad))
+    with pytest.raises(CredentialError, match=message):
+        await client.list(PODS)
+    assert api.log == []
