@@ -9,22 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haru.cel.ast import Node
 from haru.cel.environment import Environment, Library, member
 from haru.cel.errors import CompileError, EvaluationError
-from haru.cel.estimate import Estimate, Operand, Path, Range, estimate
-from haru.cel.function_costs import ESTIMATES, OVERLOAD_ESTIMATES
+from haru.cel.estimate import estimate
+from haru.cel.function_estimates import ESTIMATES, OVERLOAD_ESTIMATES
 from haru.cel.libraries.kubernetes import BASE, BINDINGS
 from haru.cel.libraries.quantity import QUANTITY
 from haru.cel.libraries.semver import parse_semver
 from haru.cel.program import MeteredProgram, Program, instantiation_error, parse_and_check
+from haru.cel.ranges import Estimate, Operand, Path, Range
 from haru.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
 from haru.cel.values import Value, equals, type_name
 from haru.kube.quantity import parse_quantity
 
-__all__ = ["CompileError", "DeviceSelector", "DeviceView", "EvaluationError", "compile_device_selector"]
+if TYPE_CHECKING:
+    from haru.cel.mismatch import AtomResult
+
+__all__ = [
+    "CompileError",
+    "DeviceSelector",
+    "DeviceView",
+    "EvaluationError",
+    "Outcome",
+    "compile_device_selector",
+    "explain_mismatch",
+]
 
 MAX_LIST_LENGTH = 48
 COST_LIMIT = 1_000_000
@@ -221,16 +233,19 @@ class Outcome(NamedTuple):
 
 
 class DeviceSelector:
-    """A compiled selector. `max_cost` is what an evaluation may cost at worst."""
+    """A compiled selector. `max_cost` is what an evaluation may cost at worst.
 
-    __slots__ = ("_environment", "_list_attributes", "_metered", "_program", "_root", "expression", "max_cost")
+    An evaluation that costs more than 1,000,000 fails. Costs are only counted where `max_cost` does not exclude that.
+    """
+
+    __slots__ = ("_metered", "_program", "_root", "environment", "expression", "list_attributes", "max_cost")
 
     def __init__(self, expression: str, root: Node, declared: Environment, list_attributes: bool) -> None:
         self.expression = expression
         self.max_cost = estimate(root, _size_of, ESTIMATES, _OVERLOAD_ESTIMATES).high
         self._root = root
-        self._environment = declared
-        self._list_attributes = list_attributes
+        self.environment = declared
+        self.list_attributes = list_attributes
         self._metered: MeteredProgram | None = None
         self._program: Program | None = None
         if self.max_cost <= COST_LIMIT:
@@ -238,7 +253,7 @@ class DeviceSelector:
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the device is selected. Raises EvaluationError: the attempt fails, it is not a mere "no"."""
-        value = device.value(self._list_attributes)
+        value = device.value(self.list_attributes)
         if self._program is None:
             return self._measured(value).decide()
         result = self._program.evaluate(value)
@@ -248,15 +263,26 @@ class DeviceSelector:
 
     def measure(self, device: DeviceView) -> Outcome:
         """Like `matches`, with what the evaluation cost. Raises EvaluationError only for an unusable device."""
-        return self._measured(device.value(self._list_attributes))
+        return self._measured(device.value(self.list_attributes))
 
     def _measured(self, value: Obj) -> Outcome:
         if self._metered is None:
-            self._metered = MeteredProgram(self._root, self._environment, ("device",))
+            self._metered = MeteredProgram(self._root, self.environment, ("device",))
         result, error, cost = self._metered.measure(COST_LIMIT, value)
         if error is None and result.__class__ is not bool:
             error = EvaluationError(_not_bool(result))
         return Outcome(None if error is not None else result, error, cost)
+
+
+def explain_mismatch(selector: DeviceSelector, device: DeviceView) -> list[AtomResult]:
+    """What each condition of a selector says of a device, with the values that it saw.
+
+    Raises EvaluationError for a device with an attribute that has no usable value.
+    """
+    # Imported late: only people ask for explanations.
+    from haru.cel.mismatch import explain
+
+    return explain(selector.expression, selector.environment, ("device",), device.value(selector.list_attributes))
 
 
 def _not_bool(value: Value) -> str:

@@ -2,7 +2,7 @@
 
 It is used only where the static estimate cannot prove that an expression stays below its limit, and to report costs.
 It follows the steps of cel-go's interpreter, because costs are counted per step: names and each selection cost one,
-constants nothing, calls what `function_costs` says, even when they fail.
+constants nothing, calls what `actual_costs` says, even when they fail.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from haru.cel.actual_costs import ACTUAL, OVERLOAD_ACTUAL, actual_size, regex_cost, traversed
 from haru.cel.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
-from haru.cel.compiler import Code, Compiler, Slot, choose, constant, not_strictly_false, pairs, singles
+from haru.cel.closures import Code, choose, constant, not_strictly_false
+from haru.cel.compiler import Compiler, Slot
 from haru.cel.errors import EvaluationError
-from haru.cel.estimate import LIST_COST, MAP_COST, STRUCT_COST, TRAVERSAL
-from haru.cel.function_costs import ACTUAL, OVERLOAD_ACTUAL, actual_size, regex_cost, traversed
+from haru.cel.loops import pairs, singles
 from haru.cel.operations import Frame, Run
+from haru.cel.ranges import LIST_COST, MAP_COST, STRUCT_COST, TRAVERSAL
 from haru.cel.values import Optional, Value, find, has_field, index, select
 
 CONVERSIONS = frozenset(("bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"))

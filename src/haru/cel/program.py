@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from haru.cel.ast import Call, Literal, Node
 from haru.cel.checker import check, resolve_names
-from haru.cel.compiler import Compiler, constant
+from haru.cel.closures import constant
+from haru.cel.compiler import Compiler
 from haru.cel.environment import Environment
 from haru.cel.errors import CompileError, CostLimitError, EvaluationError, Issue, Source, compile_error
 from haru.cel.libraries.regex import PatternError, compile_pattern

@@ -10,7 +10,6 @@ from haru.cel.libraries.timestamps import parse_timestamp
 from haru.cel.libraries.urls import parse_request_uri
 from haru.cel.types import STRING, list_of, optional_of, struct
 from haru.cel.values import NONE, Optional
-from haru.kube import names
 
 FORMAT_TYPE = struct("kubernetes.NamedFormat")
 
@@ -35,6 +34,18 @@ class Format:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+def _named_check(function: str) -> Check:
+    """A check of `haru.kube.names`, which is imported when it is first needed."""
+
+    def run(text: str) -> list[str]:
+        from haru.kube import names
+
+        found: list[str] = getattr(names, function)(text)
+        return found
+
+    return run
 
 
 def _prefix(check: Check) -> Check:
@@ -86,15 +97,19 @@ def _datetime(text: str) -> list[str]:
     return _moment(text.replace(" ", "T", 1), "invalid datetime")
 
 
+_LABEL = _named_check("is_dns1123_label")
+_SUBDOMAIN = _named_check("is_dns1123_subdomain")
+_OLD_LABEL = _named_check("is_dns1035_label")
+
 FORMATS: dict[str, Format] = {
-    "dns1123Label": Format("DNS1123Label", names.is_dns1123_label, 30),
-    "dns1123Subdomain": Format("DNS1123Subdomain", names.is_dns1123_subdomain, 60),
-    "dns1035Label": Format("DNS1035Label", names.is_dns1035_label, 30),
-    "qualifiedName": Format("QualifiedName", names.is_qualified_name, 60),
-    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", _prefix(names.is_dns1123_label), 30),
-    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", _prefix(names.is_dns1123_subdomain), 60),
-    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _prefix(names.is_dns1035_label), 30),
-    "labelValue": Format("LabelValue", names.is_label_value, 40),
+    "dns1123Label": Format("DNS1123Label", _LABEL, 30),
+    "dns1123Subdomain": Format("DNS1123Subdomain", _SUBDOMAIN, 60),
+    "dns1035Label": Format("DNS1035Label", _OLD_LABEL, 30),
+    "qualifiedName": Format("QualifiedName", _named_check("is_qualified_name"), 60),
+    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", _prefix(_LABEL), 30),
+    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", _prefix(_SUBDOMAIN), 60),
+    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", _prefix(_OLD_LABEL), 30),
+    "labelValue": Format("LabelValue", _named_check("is_label_value"), 40),
     "uri": Format("URI", _uri, 1_103),
     "uuid": Format("uuid", _uuid, 74),
     "byte": Format("byte", _byte, 84),

@@ -1,0 +1,324 @@
+"""The pieces that compiled code is made of: closures for operators, paths, calls and literals.
+
+Each takes the closures of its operands (`Code` or `Run`) and answers one that takes a frame. See `compiler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from haru.cel.ast import Call, Literal, Node
+from haru.cel.errors import EvaluationError
+from haru.cel.libraries import arithmetic
+from haru.cel.operations import Frame, Run, is_exact
+from haru.cel.values import NUMBERS, Optional, Value, equals, map_key, no_such_key, no_such_overload
+
+UNSET: Any = object()
+"""In a slot: a `cel.bind` variable whose value nobody has asked for yet."""
+
+ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "_<_": arithmetic.less,
+    "_<=_": arithmetic.less_equal,
+    "_>_": arithmetic.greater,
+    "_>=_": arithmetic.greater_equal,
+}
+_ORDERED = frozenset(("int", "uint", "double", "string", "bytes"))
+_COMPARABLE = frozenset(("int", "uint", "string", "bytes", "bool", "timestamp", "duration"))
+
+
+class Code(NamedTuple):
+    """A compiled node. A constant's `value` is known."""
+
+    run: Run
+    constant: bool = False
+    value: Any = None
+
+
+def constant(value: Value) -> Code:
+    """Code for a value that is known."""
+    return Code(lambda _frame: value, True, value)
+
+
+def lazy(number: int, compute: Run) -> Run:
+    """Reads a variable that is computed when it is first needed."""
+
+    def read(frame: Frame) -> Value:
+        value = frame[number]
+        if value is UNSET:
+            value = frame[number] = compute(frame)
+        return value
+
+    return read
+
+
+# Logic. An error is absorbed where the other operand decides alone.
+
+
+def unknown(name: str) -> Run:
+    """A name that means nothing: an error, when it is evaluated."""
+
+    def run(_frame: Frame) -> Value:
+        raise EvaluationError(f"no such attribute(s): {name}")
+
+    return run
+
+
+def flatten(node: Node, function: str) -> list[Node]:
+    """The terms of a chain of one logical operator, left to right."""
+    if isinstance(node, Call) and node.function == function:
+        return [term for arg in node.args for term in flatten(arg, function)]
+    return [node]
+
+
+def all_of(terms: list[Run]) -> Run:
+    """Conjunction of any number of terms."""
+
+    def run(frame: Frame) -> bool:
+        error: EvaluationError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except EvaluationError as caught:
+                error = error or caught
+                continue
+            if value is False:
+                return False
+            if value is not True:
+                error = error or EvaluationError("no such overload")
+        if error is not None:
+            raise error
+        return True
+
+    return run
+
+
+def any_of(terms: list[Run]) -> Run:
+    """Disjunction of any number of terms."""
+
+    def run(frame: Frame) -> bool:
+        error: EvaluationError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except EvaluationError as caught:
+                error = error or caught
+                continue
+            if value is True:
+                return True
+            if value is not False:
+                error = error or EvaluationError("no such overload")
+        if error is not None:
+            raise error
+        return False
+
+    return run
+
+
+def choose(condition: Run, truthy: Run, falsy: Run) -> Run:
+    """The conditional operator."""
+
+    def run(frame: Frame) -> Value:
+        value = condition(frame)
+        if value is True:
+            return truthy(frame)
+        if value is False:
+            return falsy(frame)
+        raise no_such_overload()
+
+    return run
+
+
+def not_strictly_false(operand: Run) -> Run:
+    """True unless the operand is false: an error counts as true."""
+
+    def run(frame: Frame) -> bool:
+        try:
+            return operand(frame) is not False
+        except EvaluationError:
+            return True
+
+    return run
+
+
+def alternative(optional: Run, other: Run, function: str) -> Run:
+    """`or` and `orValue`: the other operand is only evaluated where it is needed."""
+    whole = function == "or"
+
+    def run(frame: Frame) -> Value:
+        value = optional(frame)
+        if value.__class__ is not Optional:
+            raise no_such_overload(function, value)
+        if value.present:
+            return value if whole else value.value
+        return other(frame)
+
+    return run
+
+
+# Paths and calls
+
+
+def is_text(node: Node) -> bool:
+    """Whether a node is a string."""
+    return isinstance(node, Literal) and node.value.__class__ is str
+
+
+def read_path(slot: int, keys: list[str]) -> Run:
+    """Constant keys below a variable."""
+    if len(keys) == 1:
+        (first,) = keys
+
+        def one(frame: Frame) -> Value:
+            try:
+                return frame[slot][first]
+            except KeyError:
+                raise no_such_key(first) from None
+
+        return one
+    if len(keys) == 2:
+        first, second = keys
+
+        def two(frame: Frame) -> Value:
+            try:
+                return frame[slot][first][second]
+            except KeyError as error:
+                raise no_such_key(error.args[0]) from None
+
+        return two
+    first, second, third = keys
+
+    def three(frame: Frame) -> Value:
+        try:
+            return frame[slot][first][second][third]
+        except KeyError as error:
+            raise no_such_key(error.args[0]) from None
+
+    return three
+
+
+def invoke(impl: Callable[..., Any], codes: list[Code]) -> Run:
+    """A function applied to operands."""
+    runs = [code.run for code in codes]
+    if len(runs) == 1:
+        (only,) = runs
+        return lambda frame: impl(only(frame))
+    if len(runs) == 2:
+        first, second = runs
+        if codes[1].constant:
+            value = codes[1].value
+            return lambda frame: impl(first(frame), value)
+        return lambda frame: impl(first(frame), second(frame))
+    return lambda frame: impl(*[run(frame) for run in runs])
+
+
+def equal(left: Code, right: Code, left_type: Any, right_type: Any) -> Run:
+    """The operator `==`."""
+    one, other = left.run, right.run
+    if is_exact(left_type) and left_type == right_type and left_type.kind in _COMPARABLE:
+        if right.constant:
+            known = right.value
+            return lambda frame: one(frame) == known
+        return lambda frame: one(frame) == other(frame)
+    if right.constant and right.value.__class__ in (str, int):
+        value, kind = right.value, right.value.__class__
+
+        def run(frame: Frame) -> bool:
+            found = one(frame)
+            return found == value if found.__class__ is kind else equals(found, value)
+
+        return run
+    return lambda frame: equals(one(frame), other(frame))
+
+
+def compare(function: str, codes: list[Code], types: Sequence[Any]) -> Run:
+    """An operator of order."""
+    left, right = codes[0].run, codes[1].run
+    order = ORDER[function]
+    same = is_exact(types[0]) and types[0] == types[1] and types[0].kind in _ORDERED
+    if not same:
+        if codes[1].constant and codes[1].value.__class__ in NUMBERS:
+            return _compare_number(function, left, codes[1].value)
+        return lambda frame: order(left(frame), right(frame))
+    if function == "_<_":
+        return lambda frame: left(frame) < right(frame)
+    if function == "_<=_":
+        return lambda frame: left(frame) <= right(frame)
+    if function == "_>_":
+        return lambda frame: left(frame) > right(frame)
+    return lambda frame: left(frame) >= right(frame)
+
+
+def _compare_number(function: str, left: Run, number: Value) -> Run:
+    order = ORDER[function]
+    plain = {"_<_": "__gt__", "_<=_": "__ge__", "_>_": "__lt__", "_>=_": "__le__"}[function]
+    # `number < value` for `value > number`: a method bound to the constant saves looking at both classes.
+    reversed_compare: Callable[[Any], Any] = getattr(number, plain)
+
+    def run(frame: Frame) -> bool:
+        value = left(frame)
+        if value.__class__ is number.__class__:
+            return bool(reversed_compare(value))
+        return order(value, number)
+
+    return run
+
+
+def in_constant(element: Run, container: Value) -> Run | None:
+    """Membership in a constant list of strings, as a set."""
+    if not isinstance(container, list) or any(item.__class__ is not str for item in container):
+        return None
+    members = frozenset(container)
+
+    def run(frame: Frame) -> bool:
+        value = element(frame)
+        return value.__class__ is str and value in members
+
+    return run
+
+
+# Literals
+
+
+def require_optional(value: Value) -> Optional:
+    """The value of an element or entry with a question mark."""
+    if value.__class__ is not Optional:
+        raise EvaluationError(f"cannot initialize optional entry from non-optional value {value!r}")
+    found: Optional = value
+    return found
+
+
+def list_with_optionals(runs: list[Run], optional: frozenset[int]) -> Run:
+    """A list with elements that may be absent."""
+
+    def build(frame: Frame) -> list[Value]:
+        made: list[Value] = []
+        for position, run in enumerate(runs):
+            value = run(frame)
+            if position not in optional:
+                made.append(value)
+            elif require_optional(value).present:
+                made.append(value.value)
+        return made
+
+    return build
+
+
+def build_map(entries: list[tuple[Run, Run, bool]]) -> Run:
+    """A map. Keys must be different."""
+
+    def build(frame: Frame) -> dict[Any, Value]:
+        made: dict[Any, Value] = {}
+        for key_run, value_run, optional in entries:
+            key = map_key(key_run(frame))
+            value = value_run(frame)
+            if optional:
+                if not require_optional(value).present:
+                    continue
+                value = value.value
+            if key in made:
+                raise EvaluationError(f"Failed with repeated key: {key}")
+            made[key] = value
+        return made
+
+    return build
