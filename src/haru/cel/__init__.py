@@ -34,7 +34,8 @@ Values are plain Python values, see `values`. Errors are those of `errors`, word
 | authorization | `authorizer.group(…).resource(…).check(…)` |
 | device | `includes` (DRAListTypeAttributes) |
 
-Known differences from the reference: nesting is limited to 80 brackets and a tree of 150 levels (cel-go: 250); maps are
-visited in the order of their making (Go's order is random, so is what `exists` over a map costs there); the text of some syntax
-errors, which is ANTLR's there; messages (protobuf) exist only as far as an environment declares them.
+Known differences from the reference: nesting is limited to 80 brackets and a tree of 150 levels (cel-go: 250). Maps are
+visited in the order of their making (Go's order is random, and with it the cost of an `exists` over a map). The text of some
+syntax errors is ANTLR's there. A faulty constant format string is found when it is evaluated (there: compiled).
+`lists.range` stops at a million. Messages (protobuf) exist only as far as an environment declares them.
 """  # noqa: E501 - the table
