@@ -1,10 +1,10 @@
 """Dynamic Resource Allocation: which devices of a node a pod's claims get.
 
-    inventory   published devices, indexed; `Inventory.snapshot()` gives an immutable `DeviceSnapshot`
-    state       `AllocatedState`: what is taken, and by whom
-    allocate    `allocate(snapshot, allocated, node, claims, features)`: the first solution, or none
-    explain     `explain_requests(...)`: per request, how many devices are left after each condition
-    taints      tolerations; `tracker` offers slices with the taints of DeviceTaintRules added
+inventory   published devices, indexed; `Inventory.snapshot()` gives an immutable `DeviceSnapshot`
+state       `AllocatedState`: what is taken, and by whom
+allocate    `allocate(snapshot, allocated, node, claims, features)`: the first solution, or none
+explain     `explain_requests(...)`: per request, how many devices are left after each condition
+taints      tolerations; `tracker` offers slices with the taints of DeviceTaintRules added
 """
 
 from haru.engine.devices.allocate import DEFAULT_BUDGET, Allocated, Allocation, DoesNotFit, allocate

@@ -87,9 +87,7 @@ def allocate(
     return Allocated(tuple(results))
 
 
-def decoded(
-    claims: Sequence[Obj] | Sequence[Claim], snapshot: DeviceSnapshot, features: Features
-) -> tuple[Claim, ...]:
+def decoded(claims: Sequence[Obj] | Sequence[Claim], snapshot: DeviceSnapshot, features: Features) -> tuple[Claim, ...]:
     """The claims in decoded form, whichever way they were given."""
     ready = tuple(claim for claim in claims if isinstance(claim, Claim))
     if len(ready) == len(claims):

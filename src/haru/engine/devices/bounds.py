@@ -113,9 +113,7 @@ class Bounds:
                 key = (board.view_of[position], charge[0][0])
                 number = cluster_of[position] = clusters.setdefault(key, len(clusters))
                 members.setdefault(number, []).append(position)
-        limits = {
-            number: self._capacity(ledger, board.view_of[found[0]], found) for number, found in members.items()
-        }
+        limits = {number: self._capacity(ledger, board.view_of[found[0]], found) for number, found in members.items()}
         return Rivals(cluster_of, limits).satisfiable(wanted)
 
     def _option(

@@ -75,9 +75,7 @@ class Claim:
     constraint_error: str
 
 
-def decode_claims(
-    claims: Sequence[Obj], classes: Mapping[str, DeviceClass], features: Features
-) -> tuple[Claim, ...]:
+def decode_claims(claims: Sequence[Obj], classes: Mapping[str, DeviceClass], features: Features) -> tuple[Claim, ...]:
     """What these claims ask for, given the device classes as they are now."""
     return tuple(_claim(claim, classes, features) for claim in claims)
 
@@ -123,9 +121,7 @@ def _request(claim: str, raw: Obj, classes: Mapping[str, DeviceClass], features:
     return Request(name, False, (_ask(claim, "", exact, name, classes, features),), "")
 
 
-def _ask(
-    claim: str, prefix: str, raw: Obj, name: str, classes: Mapping[str, DeviceClass], features: Features
-) -> Ask:
+def _ask(claim: str, prefix: str, raw: Obj, name: str, classes: Mapping[str, DeviceClass], features: Features) -> Ask:
     class_name = raw.get("deviceClassName") or ""
     device_class = classes.get(class_name)
     own = expressions(raw.get("selectors"))

@@ -160,7 +160,7 @@ def _device(raw: Mapping[str, Any], driver: str, per_device: bool, interner: Int
 
 def decode_slice(obj: Obj, interner: Interner | None = None) -> Slice:
     """A ResourceSlice as the allocator sees it. Slices decoded with one interner share what is equal in them."""
-    interner = interner or Interner()
+    interner = Interner() if interner is None else interner
     spec: Obj = obj.get("spec") or {}
     pool: Obj = spec.get("pool") or {}
     driver = interner.value(str(spec.get("driver") or ""))

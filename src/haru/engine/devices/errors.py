@@ -1,7 +1,7 @@
 """What the allocator answers when it is not with results.
 
-    AllocationError     the attempt must be aborted: a request or selector is wrong, whatever the node
-    GaveUp              the step budget ran out; to be tried again with a larger one, never "does not fit"
+AllocationError     the attempt must be aborted: a request or selector is wrong, whatever the node
+GaveUp              the step budget ran out; to be tried again with a larger one, never "does not fit"
 """
 
 from __future__ import annotations

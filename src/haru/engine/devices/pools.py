@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from haru.engine.devices.model import Device, DeviceId, NodeView, PoolKey, Slice
+from haru.engine.devices.model import Consumption, Device, DeviceId, NodeView, PoolKey, Slice
 from haru.engine.devices.placement import relevant
 from haru.engine.devices.state import PoolUse
 
@@ -22,7 +22,6 @@ class PoolView:
     """What one node, or many alike, sees of a pool. Only a pool whose `status` is ok offers devices."""
 
     __slots__ = (
-        "available",
         "binding",
         "charges",
         "columns",
@@ -47,10 +46,9 @@ class PoolView:
         self.elsewhere: dict[str, Device] = {d.name: d for item in elsewhere for d in item.devices}
         # Caches of pure functions of this view; filled by the selection and counter code.
         self.columns: dict[Any, Any] = {}
-        self.available: dict[PoolUse, tuple[int, ...]] = {}
         self.counter_names: tuple[tuple[str, str], ...] = ()
         self.totals: tuple[int, ...] = ()
-        self.charges: tuple[tuple[tuple[int, int], ...], ...] = ()
+        self.charges: tuple[Charge, ...] = ()
         self.problem = ""
         self.status: PoolStatus = "ok" if whole else "incomplete"
         if whole:
@@ -75,7 +73,7 @@ class PoolView:
                         left[counter] -= amount
             numbers = {name: number for number, name in enumerate(self.counter_names)}
             for name in taken & self.elsewhere.keys():
-                for counter, amount in _charge(self.elsewhere[name], numbers):
+                for counter, amount in _charge(self.elsewhere[name].consumes, numbers):
                     left[counter] -= amount
         return tuple(left)
 
@@ -83,15 +81,34 @@ class PoolView:
         counters = [((s.name, name), value) for item in slices for s in item.counter_sets for name, value in s.counters]
         self.counter_names = tuple(name for name, _ in counters)
         self.totals = tuple(value for _, value in counters)
+        known = _tables.get(self.counter_names)
+        if known is None:
+            if len(_tables) >= _MAX_TABLES:
+                _tables.clear()
+            known = _tables[self.counter_names] = {}
         numbers = {name: number for number, name in enumerate(self.counter_names)}
-        self.charges = tuple(_charge(device, numbers) for device in self.devices)
+        charges = []
+        for device in self.devices:
+            charge = known.get(device.consumes)
+            if charge is None:
+                charge = known[device.consumes] = _charge(device.consumes, numbers)
+            charges.append(charge)
+        self.charges = tuple(charges)
 
 
-def _charge(device: Device, numbers: dict[tuple[str, str], int]) -> tuple[tuple[int, int], ...]:
-    """What a device takes, as (number of the counter, amount); unknown counters (feature off) take nothing."""
+Charge = tuple[tuple[int, int], ...]
+"""What a device takes, as (number of the counter in its view, amount)."""
+
+_MAX_TABLES = 512
+_tables: dict[tuple[tuple[str, str], ...], dict[tuple[Consumption, ...], Charge]] = {}
+"""Charges by the counters of a view: the pools of equal nodes share them."""
+
+
+def _charge(consumes: tuple[Consumption, ...], numbers: dict[tuple[str, str], int]) -> Charge:
+    """Unknown counters (those of a feature that is off) take nothing."""
     return tuple(
         (numbers[(c.counter_set, name)], amount)
-        for c in device.consumes
+        for c in consumes
         for name, amount in c.amounts
         if (c.counter_set, name) in numbers
     )

@@ -1,15 +1,15 @@
 """Which devices a class and a request select, evaluated once per distinct device and remembered.
 
 A selection is named by its expressions, so a changed class is another selection and nothing has to be invalidated.
-Its results are kept twice: per combination of what the expression reads, and, as a column, per pool view.
+Its results are kept per combination of what the expression reads, per shape and, as a column, per pool view.
 An error is a result like any other: it counts only when the search comes upon the device.
 Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
 from haru.engine.devices.model import Shape
@@ -44,7 +44,15 @@ class Selection(NamedTuple):
         if found is None:
             if len(view.columns) >= _MAX_COLUMNS:
                 view.columns.clear()
-            found = view.columns[self] = [self.verdict(device.shape) for device in view.devices]
+            known = _known(_verdicts, self)
+            found = view.columns[self] = []
+            for device in view.devices:
+                verdict = known.get(device.shape)
+                if verdict is None:
+                    verdict = known[device.shape] = self.verdict(device.shape)
+                found.append(verdict)
+            if len(known) > _MAX_RESULTS:
+                known.clear()
         return found
 
     def verdict(self, shape: Shape) -> Verdict:
@@ -61,6 +69,10 @@ class Selection(NamedTuple):
 
 _MAX_RESULTS = 65536
 _results: dict[tuple[str, bool, bool], dict[Projection, bool | str]] = {}
+_verdicts: dict[Selection, dict[Shape, Verdict]] = {}
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 def evaluate(expression: str | None, shape: Shape, lists: bool, consumable: bool) -> bool | str:
@@ -69,7 +81,7 @@ def evaluate(expression: str | None, shape: Shape, lists: bool, consumable: bool
         return "CEL expression empty (unsupported selector type?)"
     names = names_read(expression, lists, consumable)
     seen = whole(shape) if names is None else names.of(shape)
-    known = _known((expression, lists, consumable))
+    known = _known(_results, (expression, lists, consumable))
     result = known.get(seen)
     if result is None:
         if len(known) >= _MAX_RESULTS:
@@ -78,12 +90,12 @@ def evaluate(expression: str | None, shape: Shape, lists: bool, consumable: bool
     return result
 
 
-def _known(key: tuple[str, bool, bool]) -> dict[Projection, bool | str]:
-    found = _results.get(key)
+def _known(table: dict[K, dict[Any, V]], key: K) -> dict[Any, V]:
+    found = table.get(key)
     if found is None:
-        if len(_results) >= _MAX_COLUMNS:
-            _results.clear()
-        found = _results[key] = {}
+        if len(table) >= _MAX_COLUMNS:
+            table.clear()
+        found = table[key] = {}
     return found
 
 

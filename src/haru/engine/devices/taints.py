@@ -31,9 +31,7 @@ class Toleration:
 
 def decode_toleration(raw: Obj) -> Toleration:
     """A DeviceToleration."""
-    return Toleration(
-        raw.get("key") or "", raw.get("operator") or "", raw.get("value") or "", raw.get("effect") or ""
-    )
+    return Toleration(raw.get("key") or "", raw.get("operator") or "", raw.get("value") or "", raw.get("effect") or "")
 
 
 def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> tuple[Taint, ...]:
