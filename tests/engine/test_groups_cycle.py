@@ -407,3 +407,43 @@ def test_members_that_have_a_place_are_passed_over() -> None:
 
 def test_options_are_a_value() -> None:
     assert replace(options(), seed=3).seed == 3
+
+
+def test_members_that_need_company_wait_for_each_other() -> None:
+    """The first member by priority wants to be with the second, which greedily comes too late."""
+    term = {"labelSelector": {"matchLabels": {"app": "leader"}}, "topologyKey": "kubernetes.io/hostname"}
+    company = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    objects = [node("a"), node("b", cpu="1"), pod_group("g", 2)]
+    objects += [pod("follower", group="g", priority=5, affinity=company), pod("leader", group="g")]
+    for seed in range(5):
+        decision = run(objects, "g", seed=seed)
+        assert {m.node for m in decision.placed} == {"a"}
+        assert len(decision.placed) == 2
+
+
+def test_spreading_members_find_their_domains() -> None:
+    rule = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"team": "x"}},
+    }
+    objects = [node(f"n{i}", cpu="2", labels={"zone": f"z{i % 2}"}) for i in range(4)]
+    objects.append(pod_group("g", 4))
+    for i in range(4):
+        made = pod(f"m{i}", cpu="2", group="g", topologySpreadConstraints=[rule])
+        made["metadata"]["labels"]["team"] = "x"
+        objects.append(made)
+    decision = run(objects, "g")
+    assert sorted(m.node or "" for m in decision.placed) == ["n0", "n1", "n2", "n3"]
+
+
+def test_a_fabric_device_is_given_once_across_nodes() -> None:
+    objects: list[Obj] = [device_class(), pod_group("g", 2)]
+    objects += [node("n0", cpu="1"), node("n1", cpu="1"), resource_slice("", 2, pool="fabric", allNodes=True)]
+    work = members("g", 2)
+    decision = run([*objects, *work], "g")
+    devices = [a.allocation["devices"]["results"][0]["device"] for m in decision.placed for a in m.allocations]
+    assert sorted(devices) == ["gpu-0", "gpu-1"]
+    more = [*objects[:1], pod_group("g", 3), *objects[2:], node("n2"), *members("g", 3)]
+    assert run(more, "g").status == "unschedulable"

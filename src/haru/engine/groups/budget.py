@@ -15,8 +15,8 @@ class Budget:
         self.left = questions
         self.missed = False
 
-    def spend(self) -> None:
-        """Account for one question."""
-        if self.left <= 0:
+    def spend(self, questions: int = 1) -> None:
+        """Account for questions, or for work that takes as long as so many."""
+        if self.left < questions:
             raise OutOfBudgetError
-        self.left -= 1
+        self.left -= questions

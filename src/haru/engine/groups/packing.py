@@ -26,6 +26,7 @@ from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
 Vector = tuple[int, ...]
+_COMPARISONS_PER_QUESTION = 500
 
 
 @dataclass(slots=True)
@@ -124,6 +125,7 @@ class Packing:
                 if vector not in found:
                     self._budget.spend()
                     found[vector] = PackedSum(vector, (*base.taken, (name, added)))
+        self._budget.spend(len(found) * len(found) // _COMPARISONS_PER_QUESTION)
         return _undominated(list(found.values()))
 
     def _combinations(self, name: str) -> tuple[Vector, ...]:

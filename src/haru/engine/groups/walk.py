@@ -19,6 +19,7 @@ from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
 Member = tuple[int, PodInfo]
+_NODES_PER_QUESTION = 10
 
 
 class Walk:
@@ -38,6 +39,7 @@ class Walk:
         self._group = group
         self._options = options
         self._budget = budget
+        self._nodes = nodes
         self._boards = Boards(overlay, options, nodes)
         self._ordered = ordered
         self.best: list[tuple[int, Placed]] = []
@@ -81,6 +83,8 @@ class Walk:
         demand = demand_of(self._overlay, pod, self._group, self._options)
         if isinstance(demand, Reason):
             return False
+        # Rules between pods are asked of every node again; otherwise only touched nodes are.
+        self._budget.spend(1 + len(self._nodes) // _NODES_PER_QUESTION if self._ordered else 1)
         board = self._boards.board(pod, demand)
         if board.undecided:
             self._budget.missed = True
