@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_caller import ADMIN, KEY, USER
 
-from conftest import ADMIN, KEY, USER
 from haru.apiserver import certificates
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer

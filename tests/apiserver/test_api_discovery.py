@@ -1,0 +1,99 @@
+"""Discovery, OpenAPI, version, health and metrics: what clients ask before they ask for anything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from api_caller import PODS, Caller, pod
+
+AGGREGATED = (
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
+    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+)
+
+
+async def test_legacy_roots(api: Caller) -> None:
+    assert (await api.get("/api"))["versions"] == ["v1"]
+    groups = {g["name"]: g for g in (await api.get("/apis"))["groups"]}
+    assert groups["apps"]["preferredVersion"] in groups["apps"]["versions"]
+    assert [v["version"] for v in groups["resource.k8s.io"]["versions"]] == ["v1", "v1beta2", "v1beta1", "v1alpha3"]
+    assert (await api.get("/apis/apps"))["kind"] == "APIGroup"
+    assert (await api.get("/apis/apps/"))["kind"] == "APIGroup"
+
+
+async def test_resource_lists_name_what_clients_need(api: Caller) -> None:
+    listed = await api.get("/api/v1")
+    assert (listed["kind"], listed["groupVersion"]) == ("APIResourceList", "v1")
+    resources: dict[str, Any] = {r["name"]: r for r in listed["resources"]}
+    assert resources["pods"]["singularName"] == "pod" and resources["pods"]["shortNames"] == ["po"]
+    assert (resources["pods/eviction"]["group"], resources["pods/eviction"]["kind"]) == ("policy", "Eviction")
+    assert {"list", "watch"} <= set(resources["nodes"]["verbs"]) and not resources["nodes"]["namespaced"]
+
+
+@pytest.mark.parametrize("root", ["/api", "/apis"])
+async def test_aggregated_discovery_has_an_etag(api: Caller, root: str) -> None:
+    answer = await api("GET", root, accept=AGGREGATED)
+    assert answer.json["kind"] == "APIGroupDiscoveryList"
+    kind = answer.headers["content-type"]
+    assert all(part in kind for part in ("g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"))
+    assert answer.headers["vary"] == "Accept"
+    again = await api("GET", root, accept=AGGREGATED, if_none_match=answer.headers["etag"])
+    assert (again.status, again.body) == (304, b"")
+    plain = await api("GET", root, accept="application/json")
+    assert plain.json["kind"] in ("APIVersions", "APIGroupList")
+
+
+@pytest.mark.parametrize(
+    "path", ["/apis/nope", "/apis/apps/v9", "/api/v2", "/nope", "/openapi/v2", "/apis/apps/v1/nope", "/readyz/nope"]
+)
+async def test_unknown_paths(api: Caller, path: str) -> None:
+    answer = await api("GET", path)
+    assert (answer.status, answer.json["reason"]) == (404, "NotFound")
+    assert answer.json["message"] == "the server could not find the requested resource"
+
+
+async def test_version(api: Caller) -> None:
+    version = await api.get("/version")
+    assert (version["major"], version["minor"]) == ("1", "36")
+    assert version["gitVersion"].startswith("v1.36.")
+
+
+@pytest.mark.parametrize("name", ["healthz", "livez", "readyz"])
+async def test_health_needs_no_identity(api: Caller, name: str) -> None:
+    anonymous = api.as_("")
+    assert (await anonymous("GET", f"/{name}")).body == b"ok"
+    assert b"[+]ping ok" in (await anonymous("GET", f"/{name}?verbose")).body
+    assert (await anonymous("GET", f"/{name}/ping")).status == 200
+
+
+async def test_not_ready_while_stopping_but_alive(api: Caller) -> None:
+    api.app.core.stop_streams()
+    assert (await api("GET", "/readyz")).status == 503
+    assert (await api("GET", "/livez")).status == 200
+
+
+async def test_openapi_carries_field_validation_for_patch(api: Caller) -> None:
+    index = await api.get("/openapi/v3")
+    url = index["paths"]["api/v1"]["serverRelativeURL"]
+    assert url.startswith("/openapi/v3/api/v1?hash=")
+    document = await api.get(url)
+    operation = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert operation["x-kubernetes-action"] == "patch"
+    assert "fieldValidation" in {p["name"] for p in operation["parameters"]}
+
+
+async def test_metrics_have_kubernetes_names(api: Caller) -> None:
+    await api.create(PODS, pod("a"))
+    await api("GET", f"{PODS}/none")
+    text = (await api("GET", "/metrics")).body.decode()
+    assert 'apiserver_request_total{code="201",resource="pods",verb="POST"} 1' in text
+    assert 'apiserver_request_total{code="404",resource="pods",verb="GET"} 1' in text
+    assert 'apiserver_storage_objects{resource="pods"} 1' in text
+    assert 'apiserver_request_duration_seconds_count{resource="pods",verb="POST"} 1' in text
+
+
+async def test_every_answer_forbids_caching_and_has_an_audit_id(api: Caller) -> None:
+    answer = await api("GET", PODS)
+    assert answer.headers["cache-control"] == "no-cache, private"
+    assert len(answer.headers["audit-id"]) == 32

@@ -1,0 +1,194 @@
+"""WATCH: where it starts, what it shows, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from api_caller import MAPS, PODS, Caller, config_map, pod
+
+from haru.apiserver import watching
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+
+async def revision(api: Caller) -> str:
+    return str((await api.get(MAPS))["metadata"]["resourceVersion"])
+
+
+async def test_events_of_one_object(api: Caller) -> None:
+    stream = await api.stream(f"{MAPS}?watch=true&resourceVersion={await revision(api)}")
+    assert (stream.status, stream.headers["content-type"]) == (200, "application/json")
+    created = await api.create(MAPS, config_map("a"))
+    await api("PATCH", f"{MAPS}/a", {"data": {"k": "v"}}, type="application/merge-patch+json")
+    await api("DELETE", f"{MAPS}/a")
+    first, second, third = [await stream.next() for _ in range(3)]
+    assert (first["type"], first["object"]) == ("ADDED", created)
+    assert (second["type"], second["object"]["data"]) == ("MODIFIED", {"k": "v"})
+    assert (third["type"], third["object"]["data"]) == ("DELETED", {"k": "v"})
+    versions = [int(e["object"]["metadata"]["resourceVersion"]) for e in (first, second, third)]
+    assert versions == sorted(set(versions))
+    assert versions[-1] == api.app.core.store.revision
+    await stream.close()
+
+
+@pytest.mark.parametrize("flag", ["watch=true", "watch=1", "watch", "watch=True"])
+async def test_without_a_revision_the_present_comes_first(api: Caller, flag: str) -> None:
+    await api.create(MAPS, config_map("a"))
+    for query in (flag, f"{flag}&resourceVersion=0"):
+        stream = await api.stream(f"{MAPS}?{query}")
+        assert await stream.take(1) == [("ADDED", "a")]
+        await api("DELETE", f"{MAPS}/b")
+        await api.create(MAPS, config_map("b"))
+        assert await stream.take(1) == [("ADDED", "b")]
+        await stream.close()
+
+
+async def test_watch_list_ends_its_initial_events_with_a_bookmark(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    stream = await api.stream(f"{MAPS}?{query}")
+    assert await stream.take(1) == [("ADDED", "a")]
+    bookmark = await stream.next()
+    assert bookmark["type"] == "BOOKMARK"
+    assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert bookmark["object"]["metadata"]["resourceVersion"] == await revision(api)
+    await api.create(MAPS, config_map("b"))
+    assert await stream.take(1) == [("ADDED", "b")]
+    await stream.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "watch=true&sendInitialEvents=true",
+        "watch=true&resourceVersionMatch=NotOlderThan&resourceVersion=1",
+        "watch=true&continue=abc",
+    ],
+)
+async def test_options_without_meaning_are_refused(api: Caller, query: str) -> None:
+    assert (await api("GET", f"{MAPS}?{query}")).status == 422
+
+
+async def test_selection_is_entered_and_left(api: Caller) -> None:
+    start = await revision(api)
+    stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={start}&labelSelector=a%3Dx")
+    for labels in ({"a": "y"}, {"a": "x"}, {"a": "x", "b": "1"}, {"a": "y", "b": None}, {"a": "x"}):
+        body = {"metadata": {"labels": labels}}
+        if labels == {"a": "y"}:
+            await api.create(MAPS, config_map("m", labels))
+        else:
+            await api("PATCH", f"{MAPS}/m", body, type="application/merge-patch+json")
+    await api("DELETE", f"{MAPS}/m")
+    assert [type_ for type_, _ in await stream.take(5)] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
+    assert await stream.silent()
+    await stream.close()
+
+
+async def test_leaving_carries_the_revision_of_the_change(api: Caller) -> None:
+    await api.create(PODS, pod("a", nodeName="n1"))
+    stream = await api.stream(f"{PODS}?watch=1&fieldSelector=status.phase%3DPending")
+    await stream.take(1)
+    body = {"status": {"phase": "Running"}}
+    changed = (await api("PATCH", f"{PODS}/a/status", body, type="application/merge-patch+json")).json
+    event = await stream.next()
+    assert event["type"] == "DELETED"
+    assert event["object"]["metadata"]["resourceVersion"] == changed["metadata"]["resourceVersion"]
+    await stream.close()
+
+
+async def test_other_namespaces_and_resources_are_not_seen(api: Caller) -> None:
+    stream = await api.stream(f"{MAPS}?watch=1")
+    everywhere = await api.stream("/api/v1/configmaps?watch=1")
+    await api.create("/api/v1/namespaces/kube-system/configmaps", config_map("other"))
+    await api.create(PODS, pod("p"))
+    assert await everywhere.take(1) == [("ADDED", "other")]
+    assert await stream.silent()
+    await stream.close()
+    await everywhere.close()
+
+
+async def test_a_compacted_revision_is_gone(api: Caller) -> None:
+    start = await revision(api)
+    await api.create(MAPS, config_map("a"))
+    await api.app.core.store.compact(api.app.core.store.revision)
+    answer = await api("GET", f"{MAPS}?watch=1&resourceVersion={start}")
+    assert (answer.status, answer.json["reason"]) == (410, "Expired")
+    assert answer.json["message"].startswith(f"too old resource version: {start} (")
+
+
+async def test_a_slow_reader_is_cut_off_with_410(api: Caller) -> None:
+    stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={await revision(api)}")
+    store = api.app.core.store
+    # Both happen before the stream gets to run: its cursor is behind the history's start by then.
+    await api.create(MAPS, config_map("a"))
+    await store.compact(store.revision)
+    event = await stream.next()
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert await stream.next() is None
+    await stream.close()
+
+
+async def test_timeout_ends_the_stream_with_a_bookmark(api: Caller) -> None:
+    stream = await api.stream(f"{MAPS}?watch=1&resourceVersion=0&timeoutSeconds=1&allowWatchBookmarks=true")
+    event = await stream.next(3)
+    assert event["type"] == "BOOKMARK"
+    assert event["object"]["kind"] == "ConfigMap" and event["object"]["metadata"]["resourceVersion"]
+    assert await stream.next() is None
+    await stream.close()
+
+
+async def test_bookmarks_come_from_time_to_time(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.02)
+    stream = await api.stream(f"{MAPS}?watch=1&allowWatchBookmarks=true")
+    await api.create(PODS, pod("elsewhere"))
+    await asyncio.sleep(0.05)
+    events = [await stream.next() for _ in range(2)]
+    assert [e["type"] for e in events] == ["BOOKMARK", "BOOKMARK"]
+    assert events[-1]["object"]["metadata"]["resourceVersion"] == str(api.app.core.store.revision)
+    await stream.close()
+
+
+async def test_stopping_ends_every_stream(api: Caller) -> None:
+    streams = [await api.stream(f"{MAPS}?watch=1") for _ in range(5)]
+    api.app.core.stop_streams()
+    assert [await s.next() for s in streams] == [None] * 5
+    late = await api.stream(f"{MAPS}?watch=1")
+    assert await late.next() is None
+    for stream in [*streams, late]:
+        await stream.close()
+
+
+async def test_a_gone_client_leaves_nothing_behind(api: Caller) -> None:
+    stream = await api.stream(f"{MAPS}?watch=1")
+    assert len(api.app.core.watches) == 1
+    await stream.close()
+    assert not api.app.core.watches
+
+
+async def test_table_watch_sends_columns_once(api: Caller) -> None:
+    stream = await api.stream(f"{PODS}?watch=1", accept=TABLE)
+    await api.create(PODS, pod("a"))
+    await api.create(PODS, pod("b"))
+    first, second = await stream.next(), await stream.next()
+    assert first["object"]["kind"] == "Table" and first["object"]["columnDefinitions"]
+    assert [r["cells"][0] for r in first["object"]["rows"]] == ["a"]
+    assert not second["object"]["columnDefinitions"]
+    assert [r["cells"][0] for r in second["object"]["rows"]] == ["b"]
+    await stream.close()
+
+
+async def test_watches_of_other_versions_see_their_version(api: Caller) -> None:
+    slices = "/apis/resource.k8s.io/{}/resourceslices"
+    stream = await api.stream(slices.format("v1beta1") + "?watch=1")
+    device = {"name": "d0", "attributes": {"a": {"int": 1}}}
+    spec = {"driver": "d.example", "nodeName": "n", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}}
+    obj = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}}
+    await api.create(slices.format("v1"), {**obj, "spec": {**spec, "devices": [device]}})
+    event = await stream.next()
+    assert event["object"]["apiVersion"] == "resource.k8s.io/v1beta1"
+    assert event["object"]["spec"]["devices"][0]["basic"]["attributes"] == {"a": {"int": 1}}
+    await api("DELETE", slices.format("v1") + "/s")
+    event = await stream.next()
+    assert (event["type"], event["object"]["apiVersion"]) == ("DELETED", "resource.k8s.io/v1beta1")
+    await stream.close()
