@@ -53,9 +53,15 @@ async def use(cluster, claim, *consumers, finalizers=(PROTECTED,)):
 async def test_a_claim_is_made_from_the_template_and_recorded(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     pod = await cluster.create(PODS, pod_body("p", **USES))
-    await cluster.start(NAME)
+    manager = await cluster.start(NAME)
     name = await recorded_claim(cluster)
     claim = await cluster.get(CLAIMS, name)
+    metrics = manager.metrics().decode()
+    assert 'resourceclaim_controller_creates_total{admin_access="false",status="success"} 1.0' in metrics
+    labels = '{admin_access="false",allocated="false",source="resource_claim_template"}'
+    assert f"resourceclaim_controller_resource_claims{labels} 1.0" in metrics
+    assert f"dynamic_resource_allocation_resource_claims{labels} 1.0" in metrics
+    assert 'workqueue_depth{name="resource_claim"}' in metrics
     assert name.startswith("p-gpu-")
     assert claim["metadata"]["labels"] == {"l": "1"}
     assert claim["metadata"]["annotations"] == {"a": "2", "resource.kubernetes.io/pod-claim-name": "gpu"}

@@ -37,6 +37,10 @@ class WorkQueue(Generic[Key]):
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._ready = asyncio.Event()
         self._shut_down = False
+        self.adds = 0
+        """How many additions made a key wait."""
+        self.retries = 0
+        """How many additions followed a failure."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -49,10 +53,13 @@ class WorkQueue(Generic[Key]):
         """Let the key be worked on (again)."""
         if self._shut_down:
             return
+        if key in self._waiting or key in self._again:
+            return
+        self.adds += 1
         if key in self._processing:
             self._again.add(key)
             return
-        self._waiting.setdefault(key)
+        self._waiting[key] = None
         self._ready.set()
 
     def add_after(self, key: Key, delay: float) -> None:
@@ -79,6 +86,7 @@ class WorkQueue(Generic[Key]):
         """Add the key after a pause that doubles with each failure."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
+        self.retries += 1
         self.add_after(key, min(self._base_delay * 2 ** min(failures, 32), self._max_delay))
 
     def failures(self, key: Key) -> int:
@@ -106,7 +114,8 @@ class WorkQueue(Generic[Key]):
         self._processing.discard(key)
         if key in self._again:
             self._again.discard(key)
-            self.add(key)
+            self._waiting[key] = None
+            self._ready.set()
 
     def shut_down(self) -> None:
         """Hand out nothing more and wake those who wait."""

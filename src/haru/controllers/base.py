@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeVar
 
+from prometheus_client import Metric
+
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer, SharedInformers
@@ -96,6 +98,10 @@ class Controller:
     async def sync(self, key: str) -> float | None:
         """Bring one key into line; answers after how many seconds it wants to look again."""
         raise NotImplementedError
+
+    def metrics(self) -> Iterable[Metric]:
+        """What this controller counts beyond its queue."""
+        return ()
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

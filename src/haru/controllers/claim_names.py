@@ -18,6 +18,7 @@ Obj = dict[str, Any]
 POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"
 MAX_RESERVED = 256
+_EXTENDED_RESOURCE = "resource.kubernetes.io/extended-resource-claim"
 _MAX_BASE = 57
 
 
@@ -105,3 +106,20 @@ def reserved_for(claim: Mapping[str, Any]) -> list[Obj]:
 def is_allocated(claim: Mapping[str, Any]) -> bool:
     """Whether devices have been allocated for the claim."""
     return bool((claim.get("status") or {}).get("allocation"))
+
+
+def has_admin_access(claim: Mapping[str, Any]) -> bool:
+    """Whether some request of the claim asks for administrative access."""
+    requests = ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ()
+    return any((request.get("exactly") or {}).get("adminAccess") for request in requests)
+
+
+def classify(claim: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The labels under which a claim is counted: allocated, admin_access, source."""
+    annotations = annotations_of(claim)
+    source = ""
+    if POD_CLAIM_ANNOTATION in annotations:
+        source = "resource_claim_template"
+    elif annotations.get(_EXTENDED_RESOURCE) == "true":
+        source = "extended_resource"
+    return str(is_allocated(claim)).lower(), str(has_admin_access(claim)).lower(), source

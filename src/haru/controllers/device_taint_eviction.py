@@ -11,6 +11,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from prometheus_client import Histogram, Metric
+from prometheus_client.core import CounterMetricFamily
+
 from haru.client.informer import Informer, object_key
 from haru.controllers import claim_names
 from haru.controllers.base import Context, Controller
@@ -69,6 +72,12 @@ class DeviceTaintEvictionController(Controller):
         self._pending: dict[str, Eviction] = {}
         self._evicted: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._evicted_by: dict[str, int] = {}
+        self._latency = Histogram(
+            "device_taint_eviction_controller_pod_deletion_duration_seconds",
+            "From when a pod was due to its deletion.",
+            registry=None,
+        )
+        self._deletions = 0
         self._status_at: dict[str, tuple[float, int]] = {}
         self.pods.add_index("claim", _claims_of_pod)
         self.claims.add_index("pool", _pools_of_claim)
@@ -84,6 +93,12 @@ class DeviceTaintEvictionController(Controller):
     def enabled(cls, context: Context) -> bool:
         """Only with the gate."""
         return context.gates.enabled("DRADeviceTaints") and super().enabled(context)
+
+    def metrics(self) -> Iterable[Metric]:
+        """How many pods were deleted, and how late."""
+        name, text = "device_taint_eviction_controller_pod_deletions", "Pods deleted for device taints."
+        yield CounterMetricFamily(name, text, value=self._deletions)
+        yield from self._latency.collect()
 
     # -- what happened ------------------------------------------------------------------------------------------------
 
@@ -176,6 +191,8 @@ class DeviceTaintEvictionController(Controller):
             self.events.event(live, "Normal", "DeviceTaintManagerEviction", message)
             await mark_disrupted(self, self.pods, live, "DeletionByDeviceTaintManager", _MESSAGE)
             if await self.delete(self.pods, live) and uid_of(pod) not in self._evicted:
+                self._deletions += 1
+                self._latency.observe(max(0.0, (self.now() - due.at).total_seconds()))
                 self._evicted[uid_of(pod)] = due.rules
                 for rule in due.rules:
                     self._evicted_by[rule] = self._evicted_by.get(rule, 0) + 1

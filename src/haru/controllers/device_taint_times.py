@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from haru.controllers.objects import Obj
+from haru.engine.devices.decode import decode_taint
+from haru.engine.devices.taints import decode_toleration
 from haru.kube.meta import name_of
 from haru.kube.names import parse_time
 
@@ -29,16 +31,9 @@ class Eviction:
     rules: frozenset[str] = frozenset()
 
 
-def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether a device toleration covers a device taint."""
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    key = toleration.get("key")
-    if key and key != taint.get("key"):
-        return False
-    if (toleration.get("operator") or "Equal") == "Exists":
-        return True
-    return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")
+def tolerates(toleration: Obj, taint: Obj) -> bool:
+    """Whether a device toleration covers a device taint, as the allocator sees it."""
+    return decode_toleration(toleration).tolerates(decode_taint(taint))
 
 
 def rule_selects(rule: Mapping[str, Any], driver: str, pool: str, device: str) -> bool:
@@ -66,7 +61,7 @@ def published_taints(slices: Iterable[Obj], device: str) -> list[Obj]:
     return []
 
 
-def taint_time(result: Mapping[str, Any], taint: Mapping[str, Any], now: datetime) -> datetime | None:
+def taint_time(result: Mapping[str, Any], taint: Obj, now: datetime) -> datetime | None:
     """When one taint drives away the users of an allocation result; None: never."""
     matching = [t for t in result.get("tolerations") or () if tolerates(t, taint)]
     added = parse_time(taint["timeAdded"]) if taint.get("timeAdded") else now

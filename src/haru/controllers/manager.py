@@ -23,6 +23,7 @@ from haru.controllers.device_taint_eviction import DeviceTaintEvictionController
 from haru.controllers.disruption import DisruptionController
 from haru.controllers.garbage_collector import GarbageCollectorController
 from haru.controllers.job import JobController
+from haru.controllers.metrics import render
 from haru.controllers.namespace import NamespaceController
 from haru.controllers.node_lifecycle import NodeLifecycleController
 from haru.controllers.pod_gc import PodGcController
@@ -109,6 +110,10 @@ class ControllerManager:
     def started(self) -> bool:
         """Whether every controller has its first lists."""
         return self._started.is_set()
+
+    def metrics(self) -> bytes:
+        """What the controllers count, in the text format of Prometheus."""
+        return render(self.running)
 
     async def wait_started(self) -> None:
         """Wait until every controller has its first lists."""

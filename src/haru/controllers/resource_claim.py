@@ -8,9 +8,12 @@ Source: KEP-4381, KEP-5729.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from haru.client.informer import Informer, object_key
 from haru.controllers import claim_names
@@ -68,6 +71,7 @@ class ResourceClaimController(Controller):
         self.claims = self.informer(CLAIMS)
         self.templates = self.informer(CLAIM_TEMPLATES)
         self.groups: Informer | None = None
+        self._creates: Counter[tuple[str, str]] = Counter()
         self.pods.add_index("claim", _claims_of_pod)
         self.pods.add_index("claim-template", _templates_of)
         self.claims.add_index("consumer", _consumers_of)
@@ -80,6 +84,21 @@ class ResourceClaimController(Controller):
             self.groups.add_index("claim-template", _templates_of)
             self.pods.add_index("claims-of-group", _group_of)
             self.groups.add_handler(self._group_changed, lambda _, new: self._group_changed(new), self._consumer_gone)
+
+    def metrics(self) -> Iterable[Metric]:
+        """How many claims were made, and which there are."""
+        creates = CounterMetricFamily(
+            "resourceclaim_controller_creates", "Claims made from templates.", labels=("status", "admin_access")
+        )
+        for labels, count in sorted(self._creates.items()):
+            creates.add_metric(labels, count)
+        yield creates
+        kinds = Counter(claim_names.classify(claim) for claim in self.claims.store.values())
+        for name in ("resourceclaim_controller_resource_claims", "dynamic_resource_allocation_resource_claims"):
+            gauge = GaugeMetricFamily(name, "Claims there are.", labels=("allocated", "admin_access", "source"))
+            for kind, count in sorted(kinds.items()):
+                gauge.add_metric(kind, count)
+            yield gauge
 
     # -- what happened ------------------------------------------------------------------------------------------------
 
@@ -194,11 +213,15 @@ class ResourceClaimController(Controller):
             message = f'resource claim template "{template_name}": not found'
             self._failed(owner, entry, message)
             raise StatusError(404, "NotFound", f"{kind.kind} {object_key(owner)}: {message}")
+        body = claim_names.generated_claim(owner, kind, entry["name"], template)
+        admin = str(claim_names.has_admin_access(body)).lower()
         try:
-            created = await self.create(self.claims, claim_names.generated_claim(owner, kind, entry["name"], template))
+            created = await self.create(self.claims, body)
         except StatusError as error:
+            self._creates["failure", admin] += 1
             self._failed(owner, entry, f"create resource claim: {error}")
             raise
+        self._creates["success", admin] += 1
         return name_of(created)
 
     def _failed(self, owner: Obj, entry: Obj, why: str) -> None:
