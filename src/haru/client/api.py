@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from haru.client.asgi import AsgiApp, AsgiTransport
 from haru.client.credentials import BearerToken, CredentialError, ProgramToken, TokenSource
 from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
+from haru.client.responses import failure, next_before, retry_after, split_lines
 from haru.client.transport import Request, Response, Transport
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -295,9 +296,9 @@ class ApiClient:
         async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
             if stream.status != 200:
                 self._refused(stream.status)
-                raise _failure(Response(stream.status, stream.headers, await stream.read()), request)
-            async with aclosing(_lines(stream.chunks)) as lines:
-                while (line := await _before(deadline, lines)) is not None:
+                raise failure(Response(stream.status, stream.headers, await stream.read()), request)
+            async with aclosing(split_lines(stream.chunks)) as lines:
+                while (line := await next_before(deadline, lines)) is not None:
                     event = orjson.loads(line)
                     if event["type"] == "ERROR":
                         raise StatusError.from_status(event["object"])
@@ -324,7 +325,7 @@ class ApiClient:
         async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
             if stream.status >= 300:
                 self._refused(stream.status)
-                raise _failure(Response(stream.status, stream.headers, await stream.read()), request)
+                raise failure(Response(stream.status, stream.headers, await stream.read()), request)
             async for chunk in stream.chunks:
                 yield chunk
 
@@ -359,10 +360,10 @@ class ApiClient:
         request = Request(method, path, query, headers, data)
         response = await self._send(request, self._timeout)
         if response.status >= 300:
-            raise _failure(response, request)
+            raise failure(response, request)
         decoded = orjson.loads(response.body) if response.body else {}
         if not isinstance(decoded, dict):
-            raise _failure(response, request)
+            raise failure(response, request)
         return decoded
 
     async def _send(self, request: Request, timeout: float) -> Response:
@@ -380,24 +381,12 @@ class ApiClient:
             else:
                 if attempt == 1 and self._refused(response.status):
                     continue
-                pause = _retry_after(request, response)
+                pause = retry_after(request, response)
                 if pause is None or attempt == _ATTEMPTS:
                     return response
                 delay = min(pause, _MAX_RETRY_AFTER_SECONDS)
             await self._sleep(delay * (1 + 0.2 * self._rng.random()))
         raise AssertionError("unreachable")
-
-
-def _retry_after(request: Request, response: Response) -> float | None:
-    """How long the server asks us to wait, where the request may be sent again."""
-    if response.status not in (429, 503) and not (request.method == "GET" and response.status >= 500):
-        return None
-    if request.path.endswith("/eviction"):  # a disruption budget refuses: that is the answer, not a busy server
-        return None
-    try:
-        return max(0.0, float(response.headers["retry-after"]))
-    except (KeyError, ValueError):
-        return None
 
 
 def _write_query(dry_run: bool, field_manager: str) -> list[tuple[str, str]]:
@@ -410,34 +399,3 @@ def _typed(kind: Kind, obj: Obj) -> Obj:
     if obj.get("kind") and obj.get("apiVersion"):
         return obj
     return {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
-
-
-def _failure(response: Response, request: Request) -> StatusError:
-    try:
-        decoded = orjson.loads(response.body)
-    except orjson.JSONDecodeError:
-        decoded = None
-    if isinstance(decoded, dict) and decoded.get("kind") == "Status" and decoded.get("status") != "Success":
-        return StatusError.from_status({**decoded, "code": decoded.get("code") or response.status})
-    text = response.body[:1024].decode("utf-8", "replace").strip()
-    message = f"{request.method} {request.path}: the server answered {response.status}: {text or 'nothing'}"
-    return StatusError(response.status if response.status >= 300 else 500, "Unknown", message)
-
-
-async def _before(deadline: float, lines: AsyncIterator[bytes]) -> bytes | None:
-    async with asyncio.timeout_at(deadline):
-        return await anext(lines, None)
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    pending: list[bytes] = []
-    async for chunk in chunks:
-        *complete, rest = chunk.split(b"\n")
-        for line in complete:
-            pending.append(line)
-            whole = b"".join(pending)
-            pending.clear()
-            if whole:
-                yield whole
-        if rest:
-            pending.append(rest)
