@@ -144,11 +144,14 @@ class Controller:
                 informer.kind, name_of(obj), namespace_of(obj), uid=uid_of(obj), **options
             )
         except StatusError as error:
-            if error.code == 404 or (error.code == 409 and error.reason == "Conflict"):
-                # Not there, or another object of that name: this one is gone.
-                informer.observe_deleted(obj)
-                return False
-            raise
+            if error.code not in (404, 409):
+                raise
+            # Not there, or another object of that name: then this one is gone. Other conflicts are for the caller.
+            live = await self.live(informer.kind, name_of(obj), namespace_of(obj)) if error.code == 409 else None
+            if live is not None and uid_of(live) == uid_of(obj):
+                raise
+            informer.observe_deleted(obj)
+            return False
         informer.observe_deleted(obj, answer)
         return True
 

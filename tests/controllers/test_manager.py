@@ -1,0 +1,93 @@
+"""The manager: what runs, what does not, and what happens when one fails."""
+
+import asyncio
+
+from haru.client.informer import SharedInformers
+from haru.controllers.manager import CONTROLLERS, ControllerManager
+from haru.controllers.objects import NAMESPACES, PODS, SERVICE_ACCOUNTS
+from haru.controllers.service_account import ServiceAccountController
+from haru.kube.gates import FeatureGates
+
+
+async def test_everything_runs_with_the_accelerator_gates(cluster):
+    manager = await cluster.start("*")
+    assert set(manager.running) == set(CONTROLLERS)
+    assert manager.started
+    assert b'running_managed_controllers{manager="haru-controllers",name="job-controller"} 1.0' in manager.metrics()
+
+
+async def test_what_a_gate_forbids_does_not_run(cluster):
+    cluster.gates = FeatureGates()
+    manager = await cluster.start("*")
+    assert set(CONTROLLERS) - set(manager.running) == {"podgroup-protection-controller"}
+
+
+async def test_a_server_that_is_not_ready_is_waited_for(cluster):
+    class Late:
+        """The server, after some answers 503."""
+
+        def __init__(self, app):
+            self.app, self.refused = app, 0
+
+        async def __call__(self, scope, receive, send):
+            if self.refused < 2:
+                self.refused += 1
+                await send({"type": "http.response.start", "status": 503, "headers": []})
+                await send({"type": "http.response.body", "body": b"starting"})
+                return
+            await self.app(scope, receive, send)
+
+    transport = cluster.client._transport
+    transport._app = late = Late(transport._app)
+    await cluster.start("serviceaccount-controller")
+    assert late.refused == 2
+
+
+async def test_a_controller_that_fails_is_started_again(cluster, monkeypatch, caplog):
+    failures = 0
+    background = ServiceAccountController.background
+
+    def failing(self):
+        async def fail():
+            nonlocal failures
+            failures += 1
+            raise RuntimeError("broken")
+
+        return (fail,) if failures < 1 else background(self)
+
+    monkeypatch.setattr(ServiceAccountController, "background", failing)
+    await cluster.start("serviceaccount-controller")
+    await cluster.create(NAMESPACES, {"metadata": {"name": "fresh"}})
+
+    async def there():
+        return await cluster.get(SERVICE_ACCOUNTS, "default", "fresh")
+
+    await cluster.eventually(there)
+    assert failures == 1
+    assert "serviceaccount-controller failed and is started again" in caplog.text
+
+
+async def test_nothing_is_left_running(cluster):
+    before = asyncio.all_tasks()
+    manager = ControllerManager(cluster.client, cluster.gates)
+    task = asyncio.create_task(manager.run())
+    await asyncio.wait_for(manager.wait_started(), 10)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert {t for t in asyncio.all_tasks() if not t.done()} <= before
+
+
+async def test_one_who_needs_only_metadata_shares_what_is_there(cluster):
+    informers = SharedInformers(cluster.client)
+    full = informers.get(PODS)
+    assert informers.metadata(PODS) is full
+    slim = informers.metadata(NAMESPACES)
+    assert informers.metadata(NAMESPACES) is slim
+    task = asyncio.create_task(informers.run())
+    await asyncio.wait_for(informers.wait_synced(), 5)
+    namespace = slim.get("ns")
+    assert set(namespace) == {"apiVersion", "kind", "metadata"}
+    assert namespace["metadata"]["uid"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
