@@ -254,3 +254,12 @@ async def test_informers_are_shared_and_may_be_asked_for_late(client, api):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert api.open_watches == 0
+
+
+async def test_an_answer_that_makes_no_sense_is_survived(client, api):
+    informer = informer_of(client, [])
+    await client.create(PODS, pod("a"))
+    for body in (b"not json", b"{}", b'{"items": [{"metadata": null}]}', b"[]"):
+        api.fail("GET /api/v1/pods", 200, {}, body)
+    async with running(informer):
+        assert list(informer.store) == ["ns/a"]

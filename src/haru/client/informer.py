@@ -176,13 +176,14 @@ class Informer:
                 else:
                     _log.warning("%s: %s", self.kind.plural, error)
                 await self._sleep(self._backoff.next())
-            except (OSError, ValueError) as error:
-                _log.warning("%s: %s", self.kind.plural, error)
+            except (OSError, ValueError, KeyError, TypeError) as error:  # the last three: an answer that makes no sense
+                _log.warning("%s: %s: %s", self.kind.plural, type(error).__name__, error)
                 await self._sleep(self._backoff.next())
 
     async def _list(self) -> None:
         listed = await self._client.list(self.kind, self._namespace, self._label_selector, self._field_selector)
-        revision = str((listed.get("metadata") or {}).get("resourceVersion") or "0")
+        # Not optional: an answer without it is no list, and must not be taken for an empty one.
+        revision = str(listed["metadata"]["resourceVersion"])
         horizon = int(revision) if revision.isdigit() else 0
         # A server restored from a backup counts again from an earlier revision: then nothing known is newer.
         restored = horizon < self._seen
