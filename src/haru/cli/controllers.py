@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     component = Component(
         lease="haru-controllers",
         work=work,
-        metrics=lambda: _metrics(running),
+        metrics=lambda: running[0].metrics() if running else b"",
         ready=lambda: not running or running[0].started,
     )
     return run_component(options, component)
@@ -72,13 +72,3 @@ async def _default_controllers(client: ApiClient) -> list[str]:
     status, _, body = await client.raw("GET", "/version")
     haru = status == 200 and "haru" in str(orjson.loads(body).get("gitVersion", ""))
     return ["*"] if haru else []
-
-
-def _metrics(running: list[ControllerManager]) -> bytes:
-    from prometheus_client import CollectorRegistry, Gauge, generate_latest
-
-    registry = CollectorRegistry()
-    gauge = Gauge("running_managed_controllers", "Controllers that run.", ("name", "manager"), registry=registry)
-    for name in running[0].running if running else ():
-        gauge.labels(name, "haru-controllers").set(1)
-    return generate_latest(registry)
