@@ -37,8 +37,12 @@ def parse_json(data: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         raise bad_request_error(f"error decoding JSON request body: {error}") from None
     if _may_be_deep(data) and _depth(value) > DEPTH_LIMIT:
-        raise bad_request_error(f"JSON request body is nested deeper than {DEPTH_LIMIT} levels")
+        raise _too_deep()
     return value
+
+
+def _too_deep() -> StatusError:
+    return bad_request_error(f"the request body is nested deeper than {DEPTH_LIMIT} levels")
 
 
 def _may_be_deep(data: bytes) -> bool:
@@ -70,9 +74,14 @@ def _depth(value: Any) -> int:
 def parse_yaml(data: bytes) -> Obj:
     """One YAML document; 400 for what is none."""
     try:
-        return yaml.load(data.decode("utf-8"))
+        value = yaml.load(data.decode("utf-8"))
     except ValueError as error:
         raise bad_request_error(f"error converting YAML to JSON: {error}") from None
+    except RecursionError:
+        raise _too_deep() from None
+    if _depth(value) > DEPTH_LIMIT:
+        raise _too_deep()
+    return value
 
 
 def parse_body(data: bytes, content_type: str) -> Any:

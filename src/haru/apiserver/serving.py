@@ -46,15 +46,12 @@ class HttpServer:
         self._app = app
         self._host = host
         self._wanted_port = port
+        self.port = 0
+        """The port that is served; 0 before the first start."""
         self._tls = (cert_file, key_file, client_ca_file)
         self._server: uvicorn.Server | None = None
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def port(self) -> int:
-        """The port that is served; 0 before the start."""
-        return int(self._socket.getsockname()[1]) if self._socket is not None else 0
 
     @property
     def url(self) -> str:
@@ -65,6 +62,7 @@ class HttpServer:
     async def start(self) -> None:
         """Listen and serve; OSError when the address is taken."""
         self._socket = listening_socket(self._host, self._wanted_port)
+        self.port = int(self._socket.getsockname()[1])
         self._server = _make_server(self._app, self._tls)
         self._task = asyncio.create_task(self._serve(self._server, self._socket), name="haru apiserver: http")
         while not self._server.started:

@@ -129,6 +129,7 @@ def name_new_object(call: Call, metadata: Obj) -> None:
         metadata.pop(name, None)
     if not metadata.get("name"):
         metadata.pop("name", None)
+    drop_empty(metadata)
     metadata["uid"] = call.core.new_uid()
     metadata["creationTimestamp"] = call.now
     if has_generation(call.resource.kind):
@@ -245,6 +246,13 @@ def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
         raise conflict_error(kind.group, kind.plural, call.name, why)
 
 
+def drop_empty(metadata: Obj) -> None:
+    """Empty maps and lists say nothing in metadata, and are not encoded by anybody."""
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if name in metadata and not metadata[name]:
+            del metadata[name]
+
+
 _KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
@@ -267,6 +275,7 @@ def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
             metadata[name] = found[name]
         else:
             metadata.pop(name, None)
+    drop_empty(metadata)
     return metadata
 
 
@@ -298,12 +307,12 @@ def _unchanged(new: Obj, live: Obj) -> bool:
     """Equal, where an absent managedFields list equals an empty one."""
     if new == live:
         return True
-    left, right = dict(new["metadata"]), dict(live["metadata"])
-    for metadata in (left, right):
-        for name in ("managedFields", "labels", "annotations", "finalizers", "ownerReferences"):
-            if not metadata.get(name):
-                metadata.pop(name, None)
-    return left == right and {**new, "metadata": None} == {**live, "metadata": None}
+    left, right = new["metadata"], live["metadata"]
+    return (
+        bool(left.get("managedFields")) == bool(right.get("managedFields")) is False
+        and {**left, "managedFields": None} == {**right, "managedFields": None}
+        and {**new, "metadata": None} == {**live, "metadata": None}
+    )
 
 
 async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:

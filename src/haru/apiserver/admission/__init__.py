@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from haru.apiserver.admission import devices, namespaces, pods, priority, workloads
+from haru.apiserver.admission import devices, escalation, namespaces, pods, priority, workloads
 from haru.apiserver.call import Call
 
 Obj = dict[str, Any]
@@ -19,6 +19,7 @@ OnUpdate = Callable[[Call, Obj, Obj], Awaitable[None]]
 
 _RESOURCE = "resource.k8s.io"
 _SCHEDULING = "scheduling.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
 
 _MUTATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     ("", "pods"): (pods.set_service_account, priority.set_pod_priority, pods.add_default_tolerations),
@@ -30,10 +31,18 @@ _VALIDATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     (_RESOURCE, "resourceclaims"): (devices.require_admin_namespace,),
     (_RESOURCE, "resourceclaimtemplates"): (devices.require_admin_namespace,),
 }
+_VALIDATE_NEW.update({(_RBAC, plural): (escalation.check_role,) for plural in ("roles", "clusterroles")})
+_VALIDATE_NEW.update(
+    {(_RBAC, plural): (escalation.check_binding,) for plural in ("rolebindings", "clusterrolebindings")}
+)
 _UPDATE: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
     ("", "pods"): (pods.keep_tolerations, priority.keep_pod_priority),
     (_SCHEDULING, "priorityclasses"): (priority.require_single_default_on_update,),
 }
+_UPDATE.update({(_RBAC, plural): (escalation.check_role_update,) for plural in ("roles", "clusterroles")})
+_UPDATE.update(
+    {(_RBAC, plural): (escalation.check_binding_update,) for plural in ("rolebindings", "clusterrolebindings")}
+)
 _STATUS: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
     (_RESOURCE, "resourceclaims"): (devices.require_admin_namespace_for_status, devices.authorize_status),
 }

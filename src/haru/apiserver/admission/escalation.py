@@ -1,0 +1,94 @@
+"""Nobody gives what he does not hold: roles and bindings may only grant what their writer may do.
+
+`escalate` on the role, or `bind` on the role that is referred to, lift the rule.
+Source: rbac.authorization.k8s.io's policy-based storage, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from haru.apiserver.call import Call
+from haru.kube.errors import StatusError, forbidden_error, not_found_error
+
+Obj = dict[str, Any]
+
+_GROUP = "rbac.authorization.k8s.io"
+_EVERYTHING: list[Obj] = [
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+]
+
+
+async def check_role(call: Call, role: Obj) -> None:
+    """On create of a Role or ClusterRole."""
+    await check_role_update(call, role, {})
+
+
+async def check_role_update(call: Call, new: Obj, old: Obj) -> None:
+    """On update: only what changes the rules is judged."""
+    rules, aggregated = new.get("rules") or [], new.get("aggregationRule")
+    if rules == (old.get("rules") or []) and aggregated == old.get("aggregationRule"):
+        return
+    authorizer, user, name = call.core.authorizer, call.request.user, new["metadata"]["name"]
+    if authorizer is None or authorizer.allowed(
+        user, "escalate", _GROUP, call.resource.kind.plural, "", call.namespace, name
+    ):
+        return
+    # What an aggregated role will come to grant is not known yet: only who holds everything may make one.
+    wanted = _EVERYTHING if aggregated and aggregated != old.get("aggregationRule") else rules
+    missing = authorizer.covers(user, wanted, call.namespace)
+    if missing:
+        raise _refusal(call, name, missing)
+
+
+async def check_binding(call: Call, binding: Obj) -> None:
+    """On create of a RoleBinding or ClusterRoleBinding."""
+    await check_binding_update(call, binding, {})
+
+
+async def check_binding_update(call: Call, new: Obj, old: Obj) -> None:
+    """On update: only other subjects are judged (the role that is referred to can not change)."""
+    if new.get("subjects") == old.get("subjects") and new.get("roleRef") == old.get("roleRef"):
+        return
+    authorizer, user = call.core.authorizer, call.request.user
+    reference = new.get("roleRef") or {}
+    kind, role = reference.get("kind", ""), reference.get("name", "")
+    plural = "clusterroles" if kind == "ClusterRole" else "roles"
+    if authorizer is None or authorizer.allowed(user, "bind", _GROUP, plural, "", call.namespace, role):
+        return
+    rules = authorizer.role_rules(reference, call.namespace)
+    if rules is None:
+        raise not_found_error(_GROUP, plural, role)
+    missing = authorizer.covers(user, rules, call.namespace)
+    if missing:
+        raise _refusal(call, new["metadata"]["name"], missing)
+
+
+def _refusal(call: Call, name: str, missing: Sequence[Obj]) -> StatusError:
+    user, kind = call.request.user, call.resource.kind
+    groups = " ".join(f'"{group}"' for group in user.groups)
+    listed = "\n".join(_rule_text(rule) for rule in missing)
+    why = (
+        f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{listed}'
+    )
+    return forbidden_error(kind.group, kind.plural, name, why)
+
+
+_NAMES = {
+    "apiGroups": "APIGroups",
+    "resources": "Resources",
+    "resourceNames": "ResourceNames",
+    "nonResourceURLs": "NonResourceURLs",
+    "verbs": "Verbs",
+}
+
+
+def _rule_text(rule: Obj) -> str:
+    parts = []
+    for name, shown in _NAMES.items():
+        if rule.get(name):
+            values = " ".join(f'"{value}"' for value in rule[name])
+            parts.append(f"{shown}:[{values}]")
+    return "{" + ", ".join(parts) + "}"

@@ -1,0 +1,194 @@
+"""Authentication, RBAC, reviews, impersonation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from api_caller import ADMIN, MAPS, PODS, USER, Caller, config_map
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+AUTHORIZATION = "/apis/authorization.k8s.io/v1"
+AUTHENTICATION = "/apis/authentication.k8s.io/v1"
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+async def test_no_identity_no_answer(api: Caller, token: str) -> None:
+    answer = await api.as_(token)("GET", PODS)
+    assert (answer.status, answer.json["reason"]) == (401, "Unauthorized")
+    assert (await api.as_(token)("GET", "/version")).status == (401 if token else 200)
+
+
+async def test_other_schemes_are_refused(api: Caller) -> None:
+    assert (await api.as_("")("GET", PODS, authorization="Basic YTpi")).status == 401
+
+
+async def grant(api: Caller, rules: list[Any], namespace: str = "", subject: Any = None, kind: str = "Role") -> None:
+    """Bind a role to jane (or another subject)."""
+    subject = subject or {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
+    inner = f"/namespaces/{namespace}" if namespace else ""
+    role_kind = kind if namespace else "ClusterRole"
+    roles = f"{RBAC}{inner}/roles" if role_kind == "Role" else f"{RBAC}/clusterroles"
+    await api.create(roles, {"metadata": {"name": "it"}, "rules": rules})
+    bindings = f"{RBAC}{inner}/rolebindings" if namespace else f"{RBAC}/clusterrolebindings"
+    reference = {"kind": role_kind, "name": "it", "apiGroup": "rbac.authorization.k8s.io"}
+    await api.create(bindings, {"metadata": {"name": "it"}, "subjects": [subject], "roleRef": reference})
+
+
+def rule(verbs: str, resources: str, group: str = "", names: str = "") -> Any:
+    found: Any = {"verbs": verbs.split(), "resources": resources.split(), "apiGroups": [group]}
+    if names:
+        found["resourceNames"] = names.split()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rules", "namespace", "method", "path", "allowed"),
+    [
+        ([rule("get list", "configmaps")], "default", "GET", MAPS, True),
+        ([rule("get list", "configmaps")], "default", "GET", f"{MAPS}/a", True),
+        ([rule("get", "configmaps")], "default", "GET", MAPS, False),
+        ([rule("get list", "configmaps")], "default", "GET", "/api/v1/namespaces/kube-system/configmaps", False),
+        ([rule("get list", "configmaps")], "default", "GET", "/api/v1/configmaps", False),
+        ([rule("get list", "configmaps")], "", "GET", "/api/v1/configmaps", True),
+        ([rule("*", "*")], "", "DELETE", f"{MAPS}/a", True),
+        ([rule("*", "*", "apps")], "", "GET", MAPS, False),
+        ([rule("get", "configmaps", names="a")], "default", "GET", f"{MAPS}/a", True),
+        ([rule("get", "configmaps", names="b")], "default", "GET", f"{MAPS}/a", False),
+        ([rule("list", "configmaps", names="a")], "default", "GET", MAPS, False),
+        ([rule("list", "configmaps", names="a")], "default", "GET", f"{MAPS}?fieldSelector=metadata.name%3Da", True),
+        ([rule("get", "pods")], "default", "GET", f"{PODS}/a/log", False),
+        ([rule("get", "pods/log")], "default", "GET", f"{PODS}/a/log", True),
+        ([rule("get", "*/log")], "default", "GET", f"{PODS}/a/log", True),
+        ([rule("get", "namespaces")], "default", "GET", "/api/v1/namespaces/default", True),
+        ([rule("watch", "configmaps")], "default", "GET", f"{MAPS}?limit=1", False),
+    ],
+)
+async def test_rules(api: Caller, rules: Any, namespace: str, method: str, path: str, allowed: bool) -> None:
+    await api.create(MAPS, config_map("a"))
+    jane = api.as_(USER)
+    assert (await jane(method, path)).status == 403
+    await grant(api, rules, namespace)
+    assert ((await jane(method, path)).status != 403) == allowed
+
+
+async def test_refusals_say_who_what_and_where(api: Caller) -> None:
+    jane = api.as_(USER)
+    answer = await jane("GET", "/apis/apps/v1/namespaces/default/deployments/web")
+    assert answer.json["message"] == (
+        'deployments.apps "web" is forbidden: User "jane" cannot get resource "deployments" in API group "apps" '
+        'in the namespace "default"'
+    )
+    answer = await jane("GET", "/api/v1/nodes")
+    assert answer.json["message"].endswith("at the cluster scope")
+    answer = await jane("GET", "/metrics")
+    assert answer.json["message"] == 'forbidden: User "jane" cannot get path "/metrics"'
+
+
+async def test_bindings_count_at_once_and_end_at_once(api: Caller) -> None:
+    jane = api.as_(USER)
+    await grant(api, [rule("list", "configmaps")], "default", {"kind": "Group", "name": "devs"})
+    assert (await jane("GET", MAPS)).status == 200
+    await api("DELETE", f"{RBAC}/namespaces/default/rolebindings/it")
+    assert (await jane("GET", MAPS)).status == 403
+
+
+async def test_bindings_survive_a_compaction(api: Caller) -> None:
+    jane = api.as_(USER)
+    await grant(api, [rule("list", "configmaps")], "default")
+    await api.app.core.store.compact(api.app.core.store.revision)
+    assert (await jane("GET", MAPS)).status == 200
+
+
+async def test_aggregated_roles(api: Caller) -> None:
+    await api.create(
+        f"{RBAC}/clusterroles",
+        {
+            "metadata": {"name": "more", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+            "rules": [rule("get", "widgets", "example.com")],
+        },
+    )
+    reference = {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"}
+    subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
+    body = {"metadata": {"name": "v"}, "roleRef": reference, "subjects": [subject]}
+    await api.create(f"{RBAC}/namespaces/default/rolebindings", body)
+    jane = api.as_(USER)
+    assert (await jane("GET", PODS)).status == 200
+    assert (await jane("GET", "/api/v1/namespaces/default/secrets")).status == 403
+    assert await may(jane, verb="get", group="example.com", resource="widgets", namespace="default")
+
+
+async def may(caller: Caller, **attributes: str) -> bool:
+    body = {"spec": {"resourceAttributes": attributes}}
+    answer = await caller("POST", f"{AUTHORIZATION}/selfsubjectaccessreviews", body)
+    assert answer.status == 201, answer.body
+    return bool(answer.json["status"]["allowed"])
+
+
+async def test_access_reviews(api: Caller) -> None:
+    jane = api.as_(USER)
+    assert await may(api, verb="delete", resource="nodes")
+    assert not await may(jane, verb="delete", resource="nodes")
+    await grant(api, [rule("delete", "nodes")])
+    assert await may(jane, verb="delete", resource="nodes")
+    attributes = {"verb": "delete", "resource": "nodes"}
+    body = {"spec": {"user": "jane", "resourceAttributes": attributes}}
+    assert (await api("POST", f"{AUTHORIZATION}/subjectaccessreviews", body)).json["status"] == {"allowed": True}
+    body["spec"]["user"] = "joe"
+    assert (await api("POST", f"{AUTHORIZATION}/subjectaccessreviews", body)).json["status"] == {"allowed": False}
+    path = {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/healthz"}}}
+    assert (await jane("POST", f"{AUTHORIZATION}/selfsubjectaccessreviews", path)).json["status"]["allowed"]
+    local = f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews"
+    body = {"spec": {"user": "jane", "resourceAttributes": {**attributes, "namespace": "default"}}}
+    assert (await api("POST", local, body)).status == 201
+    body["spec"]["resourceAttributes"] = attributes
+    assert (await api("POST", local, body)).status == 422
+    assert (await api("POST", f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}})).status == 422
+    assert (await api("GET", f"{AUTHORIZATION}/selfsubjectaccessreviews")).status == 405
+
+
+async def test_rules_review(api: Caller) -> None:
+    await grant(api, [rule("get", "pods")], "default")
+    answer = await api.as_(USER)("POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})
+    assert {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]} in answer.json["status"]["resourceRules"]
+    assert answer.json["status"]["incomplete"] is False
+
+
+async def test_token_reviews(api: Caller) -> None:
+    good = await api("POST", f"{AUTHENTICATION}/tokenreviews", {"spec": {"token": USER}})
+    assert good.json["status"]["authenticated"] and good.json["status"]["user"]["username"] == "jane"
+    bad = await api("POST", f"{AUTHENTICATION}/tokenreviews", {"spec": {"token": "x"}})
+    assert "authenticated" not in bad.json["status"]
+
+
+async def test_impersonation(api: Caller) -> None:
+    headers = {"impersonate_user": "joe", "impersonate_group": "devs"}
+    answer = await api("POST", f"{AUTHENTICATION}/selfsubjectreviews", {}, **headers)
+    assert answer.json["status"]["userInfo"]["username"] == "joe"
+    assert (await api.as_(USER)("GET", PODS, **headers)).status == 403
+    await grant(api, [rule("impersonate", "users groups")])
+    answer = await api.as_(USER)("POST", f"{AUTHENTICATION}/selfsubjectreviews", {}, **headers)
+    assert answer.json["status"]["userInfo"]["groups"] == ["devs", "system:authenticated"]
+
+
+async def test_what_one_does_not_hold_one_can_not_give(api: Caller) -> None:
+    jane = api.as_(USER)
+    await grant(api, [rule("create update", "roles rolebindings", "rbac.authorization.k8s.io"), rule("get", "pods")])
+    roles = f"{RBAC}/namespaces/default/roles"
+    assert (await jane("POST", roles, {"metadata": {"name": "ok"}, "rules": [rule("get", "pods")]})).status == 201
+    answer = await jane("POST", roles, {"metadata": {"name": "no"}, "rules": [rule("get", "secrets")]})
+    assert answer.status == 403 and "attempting to grant RBAC permissions not currently held" in answer.json["message"]
+    subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
+    for name, status in (("it", 403), ("cluster-admin", 403)):
+        reference = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        body = {"metadata": {"name": "b"}, "roleRef": reference, "subjects": [subject]}
+        answer = await jane("POST", f"{RBAC}/namespaces/default/rolebindings", body)
+        assert answer.status == (201 if name == "it" else status), answer.body
+
+
+async def test_the_cluster_starts_with_its_roles(api: Caller) -> None:
+    names = {i["metadata"]["name"] for i in (await api.get(f"{RBAC}/clusterroles"))["items"]}
+    assert {"cluster-admin", "admin", "edit", "view", "system:kube-scheduler", "system:node"} <= names
+    namespaces = {i["metadata"]["name"] for i in (await api.get("/api/v1/namespaces"))["items"]}
+    assert namespaces == {"default", "kube-system", "kube-public", "kube-node-lease"}
+    assert ADMIN

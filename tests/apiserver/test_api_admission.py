@@ -1,0 +1,232 @@
+"""Admission: what is added to pods and groups, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from api_caller import ADMIN, PODS, USER, Caller, Clock, make_config, pod
+
+from haru.apiserver.server import ApiServer
+from haru.kube.gates import FeatureGates
+from haru.storage import SqliteStore
+
+MERGE = "application/merge-patch+json"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+WORKLOADS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+
+
+async def test_what_every_pod_gets(api: Caller) -> None:
+    spec = (await api.create(PODS, pod("a")))["spec"]
+    assert (spec["serviceAccountName"], spec["serviceAccount"]) == ("default", "default")
+    assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+    assert [(t["key"], t["effect"], t["tolerationSeconds"]) for t in spec["tolerations"]] == [
+        ("node.kubernetes.io/not-ready", "NoExecute", 300),
+        ("node.kubernetes.io/unreachable", "NoExecute", 300),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("toleration", "added"),
+    [
+        ({"operator": "Exists"}, 0),
+        ({"operator": "Exists", "effect": "NoExecute"}, 0),
+        ({"operator": "Exists", "effect": "NoSchedule"}, 2),
+        ({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}, 1),
+    ],
+)
+async def test_tolerations_of_the_pods_own_stay(api: Caller, toleration: Any, added: int) -> None:
+    spec = (await api.create(PODS, pod("a", tolerations=[toleration])))["spec"]
+    assert spec["tolerations"][0] == toleration and len(spec["tolerations"]) == 1 + added
+
+
+async def test_gated_pods_say_so(api: Caller) -> None:
+    created = await api.create(PODS, pod("a", schedulingGates=[{"name": "g.example/x"}]))
+    (condition,) = created["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
+    opened = await api("PATCH", f"{PODS}/a", {"spec": {"schedulingGates": None}}, type=MERGE)
+    assert opened.status == 200, opened.body
+    assert "schedulingGates" not in opened.json["spec"]
+
+
+async def priority_class(api: Caller, name: str, value: int, **fields: Any) -> None:
+    await api.create(CLASSES, {"metadata": {"name": name}, "value": value, **fields})
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome"),
+    [
+        ({}, ("fallback", 5, "PreemptLowerPriority")),
+        ({"priorityClassName": "high"}, ("high", 1000, "Never")),
+        ({"priorityClassName": "high", "priority": 1000}, ("high", 1000, "Never")),
+        ({"priorityClassName": "high", "priority": 1}, 403),
+        ({"priorityClassName": "none"}, 403),
+        ({"priorityClassName": "high", "preemptionPolicy": "PreemptLowerPriority"}, 403),
+        ({"priorityClassName": "system-node-critical"}, ("system-node-critical", 2000001000, "PreemptLowerPriority")),
+    ],
+)
+async def test_pod_priority(api: Caller, spec: Any, outcome: Any) -> None:
+    await priority_class(api, "high", 1000, preemptionPolicy="Never")
+    await priority_class(api, "fallback", 5, globalDefault=True)
+    answer = await api("POST", PODS, pod("a", **spec))
+    if outcome == 403:
+        assert answer.status == 403, answer.body
+        return
+    got = answer.json["spec"]
+    assert (got.get("priorityClassName"), got["priority"], got["preemptionPolicy"]) == outcome
+
+
+async def test_there_is_one_default_class(api: Caller) -> None:
+    await priority_class(api, "one", 1, globalDefault=True)
+    answer = await api("POST", CLASSES, {"metadata": {"name": "two"}, "value": 2, "globalDefault": True})
+    assert answer.status == 403 and "Only one default can exist" in answer.json["message"]
+
+
+def group(name: str, **spec: Any) -> Any:
+    return {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, **spec}}
+
+
+async def workload(api: Caller) -> None:
+    template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}
+    await api.create(WORKLOADS, {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [template]}})
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        (None, ""),
+        (("w", "workers"), ""),
+        (("none", "workers"), 'PodGroup rejected: Workload "none" not found'),
+        (("w", "none"), 'PodGroup rejected: PodGroupTemplate "none" not found in Workload "w"'),
+    ],
+)
+async def test_groups_need_their_workload(api: Caller, reference: Any, message: str) -> None:
+    await workload(api)
+    spec = {}
+    if reference:
+        names = {"workloadName": reference[0], "podGroupTemplateName": reference[1]}
+        spec = {"podGroupTemplateRef": {"workload": names}}
+    answer = await api("POST", GROUPS, group("g", **spec))
+    assert answer.status == (403 if message else 201), answer.body
+    if message:
+        assert message in answer.json["message"]
+    else:
+        assert answer.json["metadata"]["finalizers"] == ["scheduling.k8s.io/podgroup-protection"]
+        assert answer.json["metadata"]["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome"),
+    [
+        ({}, ("fallback", 5)),
+        ({"priorityClassName": "high"}, ("high", 1000)),
+        ({"priorityClassName": "high", "priority": 1000}, ("high", 1000)),
+        ({"priorityClassName": "high", "priority": 7}, 403),
+        ({"priorityClassName": "none"}, 403),
+    ],
+)
+async def test_group_priority(api: Caller, spec: Any, outcome: Any) -> None:
+    await priority_class(api, "high", 1000)
+    await priority_class(api, "fallback", 5, globalDefault=True)
+    answer = await api("POST", GROUPS, group("g", **spec))
+    if outcome == 403:
+        assert answer.status == 403
+        return
+    assert (answer.json["spec"]["priorityClassName"], answer.json["spec"]["priority"]) == outcome
+
+
+@pytest.fixture
+async def plain() -> AsyncIterator[Caller]:
+    """A server with the gates and versions of 1.36 as they come."""
+    store = SqliteStore(":memory:")
+    clock = Clock()
+    app = ApiServer(make_config(store, clock, gates=FeatureGates(), runtime_config={}))
+    await app.start()
+    yield Caller(app, clock)
+    await app.stop()
+
+
+async def test_gates_that_are_off(plain: Caller) -> None:
+    assert (await plain("GET", GROUPS)).status == 404
+    assert (await plain("GET", "/apis/resource.k8s.io/v1beta1/resourceslices")).status == 404
+    created = await plain.create(PODS, pod("a", schedulingGroup={"podGroupName": "g"}))
+    assert "schedulingGroup" not in created["spec"]
+
+
+def claim(**request: Any) -> Any:
+    exactly = {"deviceClassName": "gpu", **request}
+    return {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+
+
+async def test_admin_access_needs_a_labelled_namespace(api: Caller) -> None:
+    body = claim(adminAccess=True)
+    answer = await api("POST", CLAIMS, body)
+    assert answer.status in (403, 422)
+    assert "admin access to devices requires" in answer.json["message"]
+    assert "spec.devices.requests[0]" in answer.json["message"]
+    answer = await api("POST", TEMPLATES, {"metadata": {"name": "t"}, "spec": {"spec": body["spec"]}})
+    assert "admin access to devices requires" in answer.json["message"]
+    labels = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    await api("PATCH", "/api/v1/namespaces/default", labels, type=MERGE)
+    assert (await api("POST", CLAIMS, body)).status == 201
+
+
+async def test_selectors_are_compiled_at_admission(api: Caller) -> None:
+    def with_selector(expression: str) -> Any:
+        return claim(selectors=[{"cel": {"expression": expression}}])
+
+    good = await api("POST", CLAIMS, with_selector('device.driver == "gpu.example.com"'))
+    assert good.status == 201, good.body
+    bad = await api("POST", CLAIMS, with_selector("device.nope"))
+    assert bad.status == 422
+    assert "compilation failed" in bad.json["details"]["causes"][0]["message"]
+
+
+def allocation(device: str = "d0") -> Any:
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "p", "device": device}
+    return {"devices": {"results": [result]}}
+
+
+async def test_status_writers_need_their_own_rights(api: Caller) -> None:
+    await api.create(CLAIMS, claim())
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    rule = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status"], "verbs": ["patch"]}
+    await api.create(roles, {"metadata": {"name": "writer"}, "rules": [rule]})
+    subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
+    reference = {"kind": "ClusterRole", "name": "writer", "apiGroup": "rbac.authorization.k8s.io"}
+    await api.create(bindings, {"metadata": {"name": "writer"}, "subjects": [subject], "roleRef": reference})
+    jane = api.as_(USER)
+
+    async def write(status: Any) -> Any:
+        return await jane("PATCH", f"{CLAIMS}/c/status", {"status": status}, type=MERGE)
+
+    async def allow(resource: str, verb: str) -> None:
+        role = await api.get(f"{roles}/writer")
+        role["rules"].append({"apiGroups": ["resource.k8s.io"], "resources": [resource], "verbs": [verb]})
+        assert (await api("PUT", f"{roles}/writer", role)).status == 200
+
+    refused = await write({"allocation": allocation()})
+    assert refused.status == 403 and "resourceclaims/binding" in refused.json["message"]
+    await allow("resourceclaims/binding", "patch")
+    assert (await write({"allocation": allocation()})).status == 200
+    devices = [{"driver": "gpu.example.com", "pool": "p", "device": "d0"}]
+    refused = await write({"devices": devices})
+    assert refused.status == 403 and "arbitrary-node:patch" in refused.json["message"]
+    await allow("resourceclaims/driver", "arbitrary-node:patch")
+    assert (await write({"devices": devices})).status == 200
+    freed = await write({"allocation": None})
+    assert freed.status == 200, freed.body
+    assert not freed.json["status"].get("devices"), "the driver's word goes with the device"
+
+
+async def test_a_claims_spec_never_changes(api: Caller) -> None:
+    created = await api.create(CLAIMS, claim() | {"status": {"allocation": allocation()}})
+    assert "allocation" not in created["status"]
+    answer = await api("PATCH", f"{CLAIMS}/c", {"spec": {"devices": {"requests": None}}}, type=MERGE)
+    assert answer.status == 422 and "field is immutable" in answer.json["message"]
+    assert ADMIN

@@ -1,0 +1,136 @@
+"""PATCH: four content types, their limits and their errors; server-side apply end to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from api_caller import MAPS, PODS, Caller, config_map, pod
+
+JSON = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "expected"),
+    [
+        (JSON, [{"op": "replace", "path": "/data/k", "value": "2"}], {"k": "2"}),
+        (MERGE, {"data": {"k": None, "n": "1"}}, {"n": "1"}),
+        (STRATEGIC, {"data": {"n": "1"}}, {"k": "1", "n": "1"}),
+        (f"{MERGE}; charset=utf-8", {"data": {"k": "3"}}, {"k": "3"}),
+    ],
+)
+async def test_patches(api: Caller, kind: str, body: Any, expected: dict[str, str]) -> None:
+    await api.create(MAPS, config_map("a", k="1"))
+    answer = await api("PATCH", f"{MAPS}/a", body, type=kind)
+    assert (answer.status, answer.json["data"]) == (200, expected)
+
+
+async def test_strategic_merge_knows_the_keys_of_lists(api: Caller) -> None:
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    await api.create(
+        path, {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+    )
+    body = {"spec": {"template": {"spec": {"containers": [{"name": "side", "image": "s"}]}}}}
+    patched = (await api("PATCH", f"{path}/d", body, type=STRATEGIC)).json
+    assert [c["name"] for c in patched["spec"]["template"]["spec"]["containers"]] == ["side", "main"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "query", "code"),
+    [
+        ("application/json", {}, "", 415),
+        (JSON, b"{", "", 400),
+        (JSON, {}, "", 400),
+        (MERGE, [], "", 400),
+        (JSON, [{"op": "test", "path": "/data/k", "value": "9"}], "", 422),
+        (JSON, [{"op": "remove", "path": "/data/none"}], "", 422),
+        (JSON, [{"op": "add", "path": "/data/x", "value": "1"}] * 10001, "", 413),
+        (MERGE, {"metadata": {"name": "b"}}, "", 400),
+        (MERGE, {"metadata": {"resourceVersion": "1"}}, "", 409),
+        (MERGE, {"metadata": {"uid": "x"}}, "", 409),
+        (MERGE, {"kind": "Secret"}, "", 400),
+        (MERGE, {"data": {"k": 1}}, "", 400),
+        (MERGE, {"nope": 1}, "?fieldValidation=Strict", 400),
+        (MERGE, {}, "?force=true", 422),
+        (APPLY, config_map("a"), "", 422),
+        (APPLY, {"metadata": {"name": "a"}}, "?fieldManager=m", 400),
+        (APPLY, config_map("b"), "?fieldManager=m", 400),
+        (APPLY, b"a: [", "?fieldManager=m", 400),
+    ],
+)
+async def test_refused_patches(api: Caller, kind: str, body: Any, query: str, code: int) -> None:
+    await api.create(MAPS, config_map("a", k="1"))
+    answer = await api("PATCH", f"{MAPS}/a{query}", body, type=kind)
+    assert (answer.status, answer.json["code"]) == (code, code), answer.body
+    if code == 415:
+        assert STRATEGIC in answer.json["message"]
+
+
+async def test_patching_what_is_not_there(api: Caller) -> None:
+    assert (await api("PATCH", f"{MAPS}/a", {}, type=MERGE)).status == 404
+
+
+async def apply(api: Caller, obj: Any, manager: str = "one", query: str = "") -> Any:
+    path = f"{MAPS}/{obj['metadata']['name']}?fieldManager={manager}{query}"
+    return await api("PATCH", path, obj, type=APPLY)
+
+
+async def test_apply_creates_and_owns(api: Caller) -> None:
+    answer = await apply(api, config_map("a", k="1"))
+    assert answer.status == 201
+    (entry,) = answer.json["metadata"]["managedFields"]
+    assert (entry["manager"], entry["operation"], entry["fieldsV1"]) == ("one", "Apply", {"f:data": {"f:k": {}}})
+    again = await apply(api, config_map("a", k="1"))
+    assert (again.status, again.json) == (200, answer.json)
+
+
+async def test_apply_takes_yaml(api: Caller) -> None:
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n"
+    assert (await api("PATCH", f"{MAPS}/a?fieldManager=m", body, type=APPLY)).status == 201
+
+
+async def test_apply_conflicts_until_forced(api: Caller) -> None:
+    await apply(api, config_map("a", k="1"), "one")
+    answer = await apply(api, config_map("a", k="2"), "two")
+    assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+    assert answer.json["message"] == 'Apply failed with 1 conflict: conflict with "one": .data.k'
+    (cause,) = answer.json["details"]["causes"]
+    assert (cause["reason"], cause["field"]) == ("FieldManagerConflict", ".data.k")
+    forced = await apply(api, config_map("a", k="2"), "two", "&force=true")
+    assert forced.json["data"] == {"k": "2"}
+    assert [e["manager"] for e in forced.json["metadata"]["managedFields"]] == ["two"]
+
+
+async def test_apply_removes_what_it_no_longer_wants(api: Caller) -> None:
+    await apply(api, config_map("a", k="1", n="1"))
+    assert (await apply(api, config_map("a", n="1"))).json["data"] == {"n": "1"}
+
+
+async def test_apply_to_status_leaves_the_rest(api: Caller) -> None:
+    await api.create(PODS, pod("a"))
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "status": {"message": "hello"}}
+    answer = await api("PATCH", f"{PODS}/a/status?fieldManager=m", body, type=APPLY)
+    assert (answer.status, answer.json["status"]["message"]) == (200, "hello")
+    entry = next(e for e in answer.json["metadata"]["managedFields"] if e["manager"] == "m")
+    assert entry["subresource"] == "status"
+    assert (await api("PATCH", f"{PODS}/none/status?fieldManager=m", body, type=APPLY)).status in (400, 404)
+
+
+async def test_apply_with_a_version_or_uid_does_not_create(api: Caller) -> None:
+    obj = config_map("a")
+    obj["metadata"]["resourceVersion"] = "5"
+    assert (await apply(api, obj)).status == 404
+    obj = config_map("a")
+    obj["metadata"]["uid"] = "x"
+    assert (await apply(api, obj)).status == 409
+
+
+async def test_owners_can_be_reset(api: Caller) -> None:
+    await apply(api, config_map("a", k="1"))
+    body = {"metadata": {"managedFields": [{}]}}
+    patched = await api("PATCH", f"{MAPS}/a", body, type=MERGE)
+    assert not patched.json["metadata"].get("managedFields")

@@ -1,0 +1,131 @@
+"""The HTTP server: TLS, certificates, ports, and an end that clients notice."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import stat
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from api_caller import ADMIN
+from kubectl_runner import Kubectl
+
+from haru.apiserver import certificates
+from haru.apiserver.serving import HttpServer
+from haru.kube import yaml
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Kubectl]:
+    running = Kubectl(tmp_path)
+    await running.start()
+    yield running
+    await running.stop()
+
+
+def trust(served: Kubectl, client: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(served.directory / "ca.crt"))
+    if client:
+        context.load_cert_chain(served.directory / "client.crt", served.directory / "client.key")
+    return context
+
+
+AS_ADMIN = {"Authorization": f"Bearer {ADMIN}"}
+
+
+async def test_tls_with_an_authority_of_our_own(served: Kubectl) -> None:
+    async with aiohttp.ClientSession(headers=AS_ADMIN) as session:
+        for host in ("127.0.0.1", "localhost"):
+            url = f"https://{host}:{served.server.port}/version"
+            async with session.get(url, ssl=trust(served)) as answer:
+                assert (await answer.json())["minor"] == "36"
+
+
+async def test_client_certificates_are_identities(served: Kubectl) -> None:
+    url = f"{served.server.url}/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    async with aiohttp.ClientSession() as session:
+        async with session.post(url, json={}, ssl=trust(served, client=True)) as answer:
+            info = (await answer.json())["status"]["userInfo"]
+        assert info == {"username": "cert-admin", "groups": ["system:masters", "system:authenticated"]}
+        async with session.post(url, json={}, ssl=trust(served)) as answer:
+            assert answer.status == 401
+
+
+async def test_certificates_of_others_are_no_identities(served: Kubectl, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    forged = certificates.client_pair(certificates.new_authority(now), "cert-admin", ["system:masters"], now)
+    (tmp_path / "client.crt").write_bytes(forged.certificate)
+    (tmp_path / "client.key").write_bytes(forged.key)
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await session.get(f"{served.server.url}/api/v1/pods", ssl=trust(served, client=True))
+
+
+async def test_stopping_ends_watches_cleanly_and_soon(served: Kubectl) -> None:
+    url = f"{served.server.url}/api/v1/pods?watch=1"
+    async with aiohttp.ClientSession(headers=AS_ADMIN) as session, session.get(url, ssl=trust(served)) as answer:
+        assert answer.status == 200
+        started = time.monotonic()
+        reading = asyncio.create_task(answer.content.read())
+        await asyncio.sleep(0.05)
+        await served.server.stop()
+        assert await asyncio.wait_for(reading, 5) == b""
+        assert time.monotonic() - started < 5
+
+
+async def test_a_client_that_goes_away_frees_its_watch(served: Kubectl) -> None:
+    async with aiohttp.ClientSession(headers=AS_ADMIN) as session:
+        async with session.get(f"{served.server.url}/api/v1/pods?watch=1", ssl=trust(served)) as answer:
+            assert answer.status == 200
+            assert len(served.app.core.watches) == 1
+            answer.close()
+    for _ in range(100):
+        if not served.app.core.watches:
+            break
+        await asyncio.sleep(0.02)
+    assert not served.app.core.watches
+
+
+async def test_a_taken_port_is_named(served: Kubectl) -> None:
+    with pytest.raises(OSError, match=r"can not be served.*choose another --port"):
+        await HttpServer(served.app, port=served.server.port).start()
+
+
+async def test_without_tls(served: Kubectl) -> None:
+    server = HttpServer(served.app)
+    await server.start()
+    assert server.url.startswith("http://127.0.0.1:")
+    async with aiohttp.ClientSession() as session, session.get(f"{server.url}/readyz") as answer:
+        assert await answer.text() == "ok"
+    await server.stop()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", int(server.url.rpartition(":")[2]))) != 0
+
+
+def test_the_kubeconfig_is_private_and_complete(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    certificates.write_private(path, certificates.kubeconfig("https://127.0.0.1:1", b"PEM", "secret", namespace="ns"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    config: Any = yaml.load(path.read_text())
+    assert config["current-context"] == "haru"
+    assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
+    assert config["contexts"][0]["context"] == {"cluster": "haru", "user": "haru", "namespace": "ns"}
+    assert config["users"][0]["user"] == {"token": "secret"}
+
+
+def test_server_certificates_name_their_hosts() -> None:
+    from cryptography import x509
+
+    now = datetime.now(UTC)
+    pair = certificates.server_pair(certificates.new_authority(now), ("gpu.example", "10.0.0.1", "0.0.0.0"), now)
+    certificate = x509.load_pem_x509_certificate(pair.certificate)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert {"localhost", "kubernetes.default.svc", "gpu.example"} <= set(names.get_values_for_type(x509.DNSName))
+    assert {str(a) for a in names.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "::1", "10.0.0.1"}

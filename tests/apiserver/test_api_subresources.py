@@ -1,0 +1,258 @@
+"""What is written below an object: binding, eviction, scale, tokens, logs, resizes, approvals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jwt
+import pytest
+from api_caller import ADMIN, PODS, Caller, pod
+
+MERGE = "application/merge-patch+json"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+
+
+def binding(name: str, node: str = "n1", **metadata: Any) -> Any:
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, **metadata}, "target": target}
+
+
+@pytest.mark.parametrize("path", [f"{PODS}/a/binding", "/api/v1/namespaces/default/bindings"])
+async def test_binding(api: Caller, path: str) -> None:
+    await api.create(PODS, pod("a"))
+    answer = await api("POST", path, binding("a", annotations={"x": "y"}))
+    assert (answer.status, answer.json["status"], answer.json["kind"]) == (201, "Success", "Status")
+    bound = await api.get(f"{PODS}/a")
+    assert bound["spec"]["nodeName"] == "n1"
+    assert bound["metadata"]["annotations"] == {"x": "y"}
+    (condition,) = bound["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
+    again = await api("POST", path, binding("a", "n2"))
+    assert again.status == 409
+    assert again.json["message"] == (
+        'Operation cannot be fulfilled on pods/binding "a": pod a is already assigned to node "n1"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "spec", "code"),
+    [
+        (binding("a", ""), {}, 422),
+        (binding("a") | {"target": {"kind": "Pod", "name": "x"}}, {}, 422),
+        (binding("a", uid="other"), {}, 409),
+        (binding("a"), {"schedulingGates": [{"name": "g.example/x"}]}, 409),
+        (binding("a", namespace="other"), {}, 400),
+    ],
+)
+async def test_refused_bindings(api: Caller, body: Any, spec: Any, code: int) -> None:
+    await api.create(PODS, pod("a", **spec))
+    answer = await api("POST", f"{PODS}/a/binding", body)
+    assert answer.status == code, answer.body
+    assert "nodeName" not in (await api.get(f"{PODS}/a"))["spec"]
+
+
+async def test_binding_what_is_not_there_or_going(api: Caller) -> None:
+    assert (await api("POST", f"{PODS}/a/binding", binding("a"))).status == 404
+    obj = pod("a")
+    obj["metadata"]["finalizers"] = ["a.example/x"]
+    await api.create(PODS, obj)
+    await api("DELETE", f"{PODS}/a")
+    answer = await api("POST", f"{PODS}/a/binding", binding("a"))
+    assert answer.status == 409 and "is being deleted" in answer.json["message"]
+
+
+def budget(**status: Any) -> Any:
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "minAvailable": 1}
+    return {"metadata": {"name": "b"}, "spec": spec}, {"status": status}
+
+
+async def running(api: Caller, ready: bool = True) -> None:
+    obj = pod("a", nodeName="n1")
+    obj["metadata"]["labels"] = {"app": "x"}
+    await api.create(PODS, obj)
+    condition = {"type": "Ready", "status": "True" if ready else "False"}
+    body = {"status": {"phase": "Running", "conditions": [condition]}}
+    assert (await api("PATCH", f"{PODS}/a/status", body, type=MERGE)).status == 200
+
+
+def eviction(**options: Any) -> Any:
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}, "deleteOptions": options}
+
+
+@pytest.mark.parametrize(
+    ("status", "ready", "code"),
+    [
+        (None, True, 201),
+        ({"observedGeneration": 1, "disruptionsAllowed": 1, "expectedPods": 2}, True, 201),
+        ({"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 1, "currentHealthy": 1}, True, 429),
+        ({"observedGeneration": 0, "disruptionsAllowed": 1}, True, 429),
+        ({"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 1, "currentHealthy": 1}, False, 201),
+        ({"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 2, "currentHealthy": 1}, False, 429),
+    ],
+)
+async def test_evictions_ask_the_budget(api: Caller, status: Any, ready: bool, code: int) -> None:
+    await running(api, ready)
+    if status is not None:
+        obj, patch = budget(**status)
+        await api.create(BUDGETS, obj)
+        assert (await api("PATCH", f"{BUDGETS}/b/status", patch, type=MERGE)).status == 200
+    answer = await api("POST", f"{PODS}/a/eviction", eviction(gracePeriodSeconds=0))
+    assert answer.status == code, answer.body
+    assert (await api("GET", f"{PODS}/a")).status == (404 if code == 201 else 200)
+    if code == 429:
+        assert answer.json["details"]["causes"][0]["reason"] == "DisruptionBudget"
+        assert answer.headers["retry-after"] == "10"
+    elif status is not None and ready:
+        left = (await api.get(f"{BUDGETS}/b"))["status"]
+        assert left["disruptionsAllowed"] == 0 and "a" in left["disruptedPods"]
+
+
+async def test_two_budgets_are_one_too_many(api: Caller) -> None:
+    await running(api)
+    for name in ("b", "c"):
+        obj, _ = budget()
+        await api.create(BUDGETS, obj | {"metadata": {"name": name}})
+    assert (await api("POST", f"{PODS}/a/eviction", eviction())).status == 500
+
+
+async def test_evicting_what_is_not_there(api: Caller) -> None:
+    assert (await api("POST", f"{PODS}/a/eviction", eviction())).status == 404
+
+
+async def deployment(api: Caller) -> Any:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    selector = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["2", "1"]}]}
+    template["metadata"]["labels"]["c"] = "1"
+    return await api.create(
+        DEPLOYMENTS, {"metadata": {"name": "d"}, "spec": {"selector": selector, "template": template}}
+    )
+
+
+async def test_scale(api: Caller) -> None:
+    created = await deployment(api)
+    scale = await api.get(f"{DEPLOYMENTS}/d/scale")
+    assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
+    assert scale["spec"] == {"replicas": 1}
+    assert scale["status"] == {"replicas": 0, "selector": "a=b,c in (1,2)"}
+    assert scale["metadata"]["uid"] == created["metadata"]["uid"]
+    scale["spec"]["replicas"] = 4
+    updated = await api("PUT", f"{DEPLOYMENTS}/d/scale", scale)
+    assert (updated.status, updated.json["spec"]) == (200, {"replicas": 4})
+    assert (await api("PUT", f"{DEPLOYMENTS}/d/scale", scale)).status == 409
+    patched = await api("PATCH", f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 2}}, type=MERGE)
+    assert patched.json["spec"] == {"replicas": 2}
+    live = await api.get(f"{DEPLOYMENTS}/d")
+    assert (live["spec"]["replicas"], live["metadata"]["generation"]) == (2, 3)
+    wrong = await api("PATCH", f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": -1}}, type=MERGE)
+    assert wrong.status == 422
+    assert (await api("GET", f"{DEPLOYMENTS}/none/scale")).status == 404
+
+
+async def test_tokens_are_signed_and_accepted(api: Caller) -> None:
+    account = await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    answer = await api("POST", f"{ACCOUNTS}/robot/token", request)
+    assert answer.status == 201, answer.body
+    assert answer.json["status"]["expirationTimestamp"] == "2026-03-04T05:16:07Z"
+    token = answer.json["status"]["token"]
+    assert jwt.get_unverified_header(token)["alg"] == "ES256"
+    claims = jwt.decode(token, options={"verify_signature": False})
+    assert claims["sub"] == "system:serviceaccount:default:robot"
+    assert claims["kubernetes.io"]["serviceaccount"]["uid"] == account["metadata"]["uid"]
+    robot = api.as_(token)
+    review = await robot("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    info = review.json["status"]["userInfo"]
+    assert info["username"] == "system:serviceaccount:default:robot"
+    assert {"system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"} == set(info["groups"])
+    api.clock.advance(seconds=601)
+    assert (await robot("GET", PODS)).status == 401
+
+
+async def test_tokens_die_with_what_they_are_bound_to(api: Caller) -> None:
+    await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    created = await api.create(PODS, pod("a", nodeName="n1"))
+    reference = {"kind": "Pod", "apiVersion": "v1", "name": "a", "uid": created["metadata"]["uid"]}
+    spec = {"boundObjectRef": reference}
+    token = (await api("POST", f"{ACCOUNTS}/robot/token", {"spec": spec})).json["status"]["token"]
+    robot = api.as_(token)
+    review = await robot("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    extra = review.json["status"]["userInfo"]["extra"]
+    assert extra["authentication.kubernetes.io/node-name"] == ["n1"]
+    await api("DELETE", f"{PODS}/a?gracePeriodSeconds=0")
+    assert (await robot("GET", PODS)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"expirationSeconds": 10}, 422),
+        ({"boundObjectRef": {"kind": "Job", "name": "x"}}, 400),
+        ({"boundObjectRef": {"kind": "Pod", "name": "none"}}, 404),
+    ],
+)
+async def test_refused_tokens(api: Caller, spec: Any, code: int) -> None:
+    await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    assert (await api("POST", f"{ACCOUNTS}/robot/token", {"spec": spec})).status == code
+    assert (await api("POST", f"{ACCOUNTS}/none/token", {"spec": {}})).status == 404
+
+
+async def test_tampered_tokens_are_refused(api: Caller) -> None:
+    await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    token = (await api("POST", f"{ACCOUNTS}/robot/token", {"spec": {}})).json["status"]["token"]
+    head, body, signature = token.split(".")
+    for forged in (f"{head}.{body}.AAAA", f"{head}.{body}x.{signature}", "a.b.c", ADMIN + "x"):
+        assert (await api.as_(forged)("GET", PODS)).status == 401
+    none = jwt.encode({"sub": "system:serviceaccount:default:robot"}, "", algorithm="none")
+    assert (await api.as_(none)("GET", PODS)).status == 401
+
+
+async def test_logs_of_simulated_pods_are_empty(api: Caller) -> None:
+    await api.create(PODS, pod("a"))
+    answer = await api("GET", f"{PODS}/a/log")
+    assert (answer.status, answer.body) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert (await api("GET", f"{PODS}/a/log?container=none")).status == 400
+    await api.create(PODS, pod("b", containers=[{"name": n, "image": "i"} for n in ("x", "y")]))
+    answer = await api("GET", f"{PODS}/b/log")
+    assert answer.status == 400 and "choose one of: [x y]" in answer.json["message"]
+    assert (await api("GET", f"{PODS}/none/log")).status == 404
+
+
+async def test_ephemeral_containers_are_only_added(api: Caller) -> None:
+    await api.create(PODS, pod("a"))
+    path = f"{PODS}/a/ephemeralcontainers"
+    body = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "busybox"}]}}
+    answer = await api("PATCH", path, body, type="application/strategic-merge-patch+json")
+    assert answer.status == 200, answer.body
+    assert answer.json["spec"]["ephemeralContainers"][0]["name"] == "debug"
+    assert (await api("PATCH", path, {"spec": {"ephemeralContainers": []}}, type=MERGE)).status == 422
+    clash = {"spec": {"ephemeralContainers": [{"name": "main", "image": "busybox"}]}}
+    assert (await api("PATCH", path, clash, type="application/strategic-merge-patch+json")).status == 422
+
+
+async def test_resize_changes_cpu_and_memory_only(api: Caller) -> None:
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    await api.create(PODS, pod("a", containers=[{"name": "main", "image": "i", "resources": resources}]))
+
+    async def resize(changed: Any) -> Any:
+        body = {"spec": {"containers": [{"name": "main", "resources": changed}]}}
+        return await api("PATCH", f"{PODS}/a/resize", body, type="application/strategic-merge-patch+json")
+
+    answer = await resize({"requests": {"cpu": "2"}})
+    assert answer.status == 200, answer.body
+    assert answer.json["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2"
+    assert answer.json["metadata"]["generation"] == 2
+    assert (await resize({"requests": {"nvidia.com/gpu": "2"}})).status == 422
+
+
+async def test_signing_requests_carry_their_requester_and_are_approved_apart(api: Caller) -> None:
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    spec = {"request": "Zm9v", "signerName": "a.example/b", "usages": ["client auth"], "username": "forged"}
+    created = await api.create(path, {"metadata": {"name": "r"}, "spec": spec})
+    assert created["spec"]["username"] == "admin"
+    body = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "Test"}]}}
+    answer = await api("PATCH", f"{path}/r/approval", body, type=MERGE)
+    assert answer.status == 200, answer.body
+    assert answer.json["status"]["conditions"][0]["lastUpdateTime"] == "2026-03-04T05:06:07Z"

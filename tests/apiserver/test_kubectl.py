@@ -1,0 +1,253 @@
+"""The real kubectl, unmodified, against the server over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from kubectl_runner import Kubectl, require_kubectl
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: nginx:1
+"""
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
+
+
+def config_map(value: str) -> str:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: cm}}\ndata: {{k: '{value}'}}\n"
+
+
+@pytest.fixture
+async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
+    require_kubectl()
+    running = Kubectl(tmp_path)
+    await running.start()
+    yield running
+    await running.stop()
+
+
+async def test_version_and_discovery(kubectl: Kubectl) -> None:
+    assert "Server Version: v1.36." in await kubectl.ok("version")
+    resources = await kubectl.ok("api-resources")
+    for line in ("pods", "resourceclaims", "podgroups", "deviceclasses"):
+        assert line in resources
+    assert "resource.k8s.io/v1" in (await kubectl.ok("api-versions")).split()
+    assert "Kubernetes control plane" in await kubectl.ok("cluster-info")
+
+
+async def test_explain(kubectl: Kubectl) -> None:
+    text = await kubectl.ok("explain", "pod.spec.containers.resources.claims")
+    assert "-required-" in text and "request" in text
+    assert "ResourceClaim" in await kubectl.ok("explain", "resourceclaims", "--api-version=resource.k8s.io/v1")
+
+
+async def test_apply_on_the_client(kubectl: Kubectl) -> None:
+    assert "created" in await kubectl.ok("apply", "-f", "-", input=DEPLOYMENT)
+    assert "unchanged" in await kubectl.ok("apply", "-f", "-", input=DEPLOYMENT)
+    changed = DEPLOYMENT.replace("nginx:1", "nginx:2").replace("replicas: 2", "replicas: 3")
+    diff = await kubectl.run("diff", "-f", "-", input=changed)
+    assert diff.code == 1 and "+  replicas: 3" in diff.out
+    assert (await kubectl.run("diff", "-f", "-", input=DEPLOYMENT)).code == 0
+    assert "configured" in await kubectl.ok("apply", "-f", "-", input=changed)
+    assert await kubectl.ok("get", "deploy", "web", "-o", "jsonpath={.spec.replicas}") == "3"
+    assert "unchanged" in await kubectl.ok("apply", "-f", "-", "--dry-run=server", input=changed)
+
+
+async def test_apply_on_the_server(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", input=config_map("1"))
+    conflict = await kubectl.run("apply", "--server-side", "-f", "-", input=config_map("2"))
+    assert conflict.code == 1 and 'conflict with "kubectl-client-side-apply"' in conflict.err
+    forced = await kubectl.ok("apply", "--server-side", "--force-conflicts", "-f", "-", input=config_map("2"))
+    assert "serverside-applied" in forced
+    assert await kubectl.ok("get", "cm", "cm", "-o", "jsonpath={.data.k}") == "2"
+    shown = await kubectl.ok("get", "cm", "cm", "-o", "yaml", "--show-managed-fields")
+    assert "operation: Apply" in shown
+
+
+async def test_mistakes_are_named(kubectl: Kubectl) -> None:
+    wrong = await kubectl.run("apply", "-f", "-", input=config_map("1").replace("data:", "dta:"))
+    assert wrong.code == 1 and 'unknown field "dta"' in wrong.err
+    missing = await kubectl.run("get", "pod", "none")
+    assert missing.err.strip() == 'Error from server (NotFound): pods "none" not found'
+    taken = await kubectl.run("create", "ns", "default")
+    assert 'namespaces "default" already exists' in taken.err
+    invalid = await kubectl.run(
+        "create", "-f", "-", input=DEPLOYMENT.replace("app: web}}\n    spec", "app: x}}\n    spec")
+    )
+    assert invalid.code == 1 and "selector" in invalid.err
+
+
+@pytest.mark.parametrize(
+    ("command", "resource"),
+    [
+        ("deployment d --image=nginx --replicas=2", "deploy/d"),
+        ("configmap c --from-literal=a=b", "cm/c"),
+        ("secret generic s --from-literal=a=b", "secret/s"),
+        ("serviceaccount a", "sa/a"),
+        ("job j --image=busybox", "job/j"),
+        ("role r --verb=get --resource=pods", "role/r"),
+        ("rolebinding b --role=r --user=jane", "rolebinding/b"),
+        ("clusterrole cr --verb=get --resource=pods", "clusterrole/cr"),
+        ("quota q --hard=pods=3", "quota/q"),
+        ("ingress i --rule=a.b/c=svc:80", "ingress/i"),
+        ("pdb p --selector=app=x --min-available=1", "pdb/p"),
+        ("priorityclass pc --value=1000", "pc/pc"),
+        ("service clusterip s --tcp=80", "svc/s"),
+    ],
+)
+async def test_create_in_protobuf(kubectl: Kubectl, command: str, resource: str) -> None:
+    assert "created" in await kubectl.ok("create", *command.split())
+    assert await kubectl.ok("get", resource, "-o", "name")
+    assert "deleted" in await kubectl.ok("delete", resource)
+
+
+async def test_tables_and_outputs(kubectl: Kubectl) -> None:
+    await kubectl.ok("run", "p", "--image=busybox", "--labels=app=x")
+    wide = (await kubectl.ok("get", "pods", "-o", "wide")).splitlines()
+    assert wide[0].split()[:5] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert wide[1].split()[:3] == ["p", "0/1", "Pending"]
+    assert json.loads(await kubectl.ok("get", "pods", "-o", "json"))["kind"] == "List"
+    assert "kind: Pod" in await kubectl.ok("get", "pod", "p", "-o", "yaml")
+    assert await kubectl.ok("get", "pods", "-l", "app=x", "-o", "name") == "pod/p\n"
+    assert (await kubectl.run("get", "pods", "-l", "app=y")).err.startswith("No resources found")
+    assert "default" in await kubectl.ok("get", "pods", "-A")
+    assert await kubectl.ok("get", "pods", "--field-selector=status.phase=Pending", "-o", "name")
+    assert "kube-system" in await kubectl.ok("get", "ns", "--sort-by=.metadata.name", "--chunk-size=1")
+    columns = await kubectl.ok("get", "pods", "-o", "custom-columns=N:.metadata.name")
+    assert columns.split() == ["N", "p"]
+    described = await kubectl.ok("describe", "pod", "p")
+    assert "QoS Class:" in described and "Tolerations:" in described
+
+
+async def test_watching(kubectl: Kubectl) -> None:
+    await kubectl.ok("create", "cm", "first")
+    process = await kubectl.spawn("get", "cm", "-w")
+    assert process.stdout is not None
+
+    async def line() -> list[str]:
+        assert process.stdout is not None
+        return (await asyncio.wait_for(process.stdout.readline(), 10)).decode().split()
+
+    assert await line() == ["NAME", "DATA", "AGE"]
+    assert (await line())[0] == "first"
+    await kubectl.ok("create", "cm", "second", "--from-literal=a=b")
+    assert (await line())[:2] == ["second", "1"]
+    process.kill()
+    await process.communicate()
+
+
+async def test_changing_in_place(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", input=DEPLOYMENT)
+    assert "labeled" in await kubectl.ok("label", "deploy", "web", "a=b")
+    assert "annotated" in await kubectl.ok("annotate", "deploy", "web", "a=b")
+    assert "labeled" in await kubectl.ok("label", "deploy", "web", "a-")
+    assert "scaled" in await kubectl.ok("scale", "deploy", "web", "--replicas=5")
+    assert await kubectl.ok("get", "deploy", "web", "-o", "jsonpath={.spec.replicas}") == "5"
+    await kubectl.ok("set", "image", "deploy/web", "web=nginx:9")
+    await kubectl.ok("patch", "deploy", "web", "-p", '{"spec":{"replicas":1}}')
+    await kubectl.ok("patch", "deploy", "web", "--type=merge", "-p", '{"spec":{"replicas":2}}')
+    replace = '[{"op":"replace","path":"/spec/replicas","value":3}]'
+    await kubectl.ok("patch", "deploy", "web", "--type=json", "-p", replace)
+    await kubectl.ok("patch", "deploy", "web", "--subresource=status", "-p", '{"status":{"replicas":1}}')
+    got = json.loads(await kubectl.ok("get", "deploy", "web", "-o", "json"))
+    assert (got["spec"]["replicas"], got["status"]["replicas"]) == (3, 1)
+    assert got["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:9"
+    assert "exposed" in await kubectl.ok("expose", "deploy", "web", "--port=80")
+    assert "autoscaled" in await kubectl.ok("autoscale", "deploy", "web", "--max=3")
+    assert "no changes made" in (await kubectl.run("edit", "deploy", "web")).err
+    assert "replaced" in await kubectl.ok("replace", "--force", "-f", "-", input=DEPLOYMENT)
+
+
+async def test_deleting_waits(kubectl: Kubectl) -> None:
+    await kubectl.ok("run", "p", "--image=busybox")
+    assert 'pod "p" deleted' in await kubectl.ok("delete", "pod", "p", "--timeout=10s")
+    assert "No resources found" in (await kubectl.run("get", "pods")).err
+    for policy in ("background", "orphan", "foreground"):
+        await kubectl.ok("create", "cm", policy)
+        await kubectl.ok("delete", "cm", policy, f"--cascade={policy}", "--wait=false")
+    left = (await kubectl.ok("get", "cm", "-o", "name")).split()
+    assert left == ["configmap/foreground", "configmap/orphan"], "the garbage collector does not run here"
+    await kubectl.ok("wait", "--for=delete", "pod/p", "--timeout=5s")
+
+
+async def test_access(kubectl: Kubectl) -> None:
+    assert await kubectl.ok("auth", "can-i", "create", "pods") == "yes\n"
+    refused = await kubectl.run("auth", "can-i", "create", "pods", config="jane")
+    assert (refused.code, refused.out) == (1, "no\n")
+    assert "jane" in await kubectl.ok("auth", "whoami", config="jane")
+    assert "Forbidden" in (await kubectl.run("get", "pods", config="jane")).err
+    assert "*.*" in await kubectl.ok("auth", "can-i", "--list")
+    await kubectl.ok("create", "rolebinding", "v", "--clusterrole=view", "--user=jane")
+    assert await kubectl.ok("auth", "can-i", "list", "pods", config="jane") == "yes\n"
+
+
+async def test_tokens(kubectl: Kubectl) -> None:
+    await kubectl.ok("create", "sa", "robot")
+    token = (await kubectl.ok("create", "token", "robot", "--duration=1h")).strip()
+    assert token.count(".") == 2
+    plain = (kubectl.directory / "config").read_text().splitlines()
+    (kubectl.directory / "robot").write_text("\n".join([*plain[:-1], f"    token: {token}"]) + "\n")
+    who = await kubectl.ok("auth", "whoami", config="robot")
+    assert "system:serviceaccount:default:robot" in who
+
+
+async def test_nodes(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", input=NODE)
+    assert "cordoned" in await kubectl.ok("cordon", "n1")
+    assert "SchedulingDisabled" in await kubectl.ok("get", "nodes")
+    assert "uncordoned" in await kubectl.ok("uncordon", "n1")
+    assert "tainted" in await kubectl.ok("taint", "node", "n1", "a=b:NoSchedule")
+    body = {"spec": {"nodeName": "n1", "terminationGracePeriodSeconds": 0}}
+    await kubectl.ok("run", "p", "--image=busybox", f"--overrides={json.dumps(body)}")
+    drained = await kubectl.ok("drain", "n1", "--force", "--timeout=10s")
+    assert "pod/p evicted" in drained and "node/n1 drained" in drained
+    assert "Name:               n1" in await kubectl.ok("describe", "node", "n1")
+
+
+async def test_logs_and_events(kubectl: Kubectl) -> None:
+    await kubectl.ok("run", "p", "--image=busybox")
+    assert await kubectl.ok("logs", "p") == ""
+    assert "No events found" in (await kubectl.run("events")).err
+
+
+async def test_certificates_and_claims(kubectl: Kubectl) -> None:
+    manifest = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec:
+  selectors:
+  - cel: {expression: 'device.driver == "gpu.example.com"'}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: one}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      exactly: {deviceClassName: gpu}
+"""
+    await kubectl.ok("apply", "-f", "-", input=manifest)
+    assert "pending" in await kubectl.ok("get", "resourceclaims")
+    assert "gpu" in await kubectl.ok("get", "deviceclasses")
+    bad = manifest.replace("device.driver ==", "device.drvr ==").replace(
+        "name: gpu}\nspec:\n  sel", "name: x}\nspec:\n  sel"
+    )
+    refused = await kubectl.run("apply", "-f", "-", input=bad)
+    assert refused.code == 1 and "compilation failed" in refused.err
