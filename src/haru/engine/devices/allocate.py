@@ -25,7 +25,7 @@ from haru.engine.devices.state import AllocatedState
 
 INVALID_POOLS = "invalid resource pools were encountered"
 CANNOT_ALLOCATE = "cannot allocate all claims"
-DEFAULT_BUDGET = 1_000_000
+DEFAULT_BUDGET = 200_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ if the walk reaches it, so nothing is said about it or about what follows it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 from haru.engine.devices.board import MAX_RESULTS, Board, Plan
@@ -62,7 +62,15 @@ class Bounds:
         self._board = board
         self._values: dict[tuple[int, str], Values | None] = {}
         self._rest, barriers = _rests(board)
+        self._costs = [
+            [_size(plans) + sum(_size(later) for _, later in rest) for plans, rest in zip(claim, rests, strict=True)]
+            for claim, rests in zip(board.plans, self._rest, strict=True)
+        ]
         self._applicable = not barriers or not _may_exceed_limit(board)
+
+    def cost(self, claim: int, request: int) -> int:
+        """How many devices `hopeless` looks at there."""
+        return self._costs[claim][request]
 
     def hopeless(
         self, ledger: Ledger, claim: int, request: int, plan: Plan | None, done: int = 0, start: int = 0
@@ -241,6 +249,10 @@ class Bounds:
             self._values[key] = self._board.constraint_values(position, attribute)
         values = self._values[key]
         return [(values[0], value) for value in values[1]] if values is not None else []
+
+
+def _size(plans: Sequence[Plan]) -> int:
+    return sum(len(plan.candidates) for plan in plans)
 
 
 def _barrier(plan: Plan) -> bool:

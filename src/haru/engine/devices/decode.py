@@ -7,7 +7,7 @@ Nothing is validated here beyond what is needed to compute: the API server has d
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from haru.engine.devices.amounts import amount
@@ -35,12 +35,17 @@ T = TypeVar("T")
 
 
 class Interner:
-    """One object per value. The owner starts a new one now and then, so that values out of use are let go."""
+    """One object per value. The owner starts a new one now and then, so that values out of use are let go.
 
-    __slots__ = ("_known",)
+    Equal parts recur in hundreds of thousands of devices: what was made of a part is found again by the part as it was
+    published (`_made`), before it is parsed.
+    """
+
+    __slots__ = ("_known", "_made")
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
+        self._made: dict[Hashable, Any] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -58,6 +63,51 @@ class Interner:
             found = self._known[key] = Shape(driver, attributes, capacity, shareable)
         shape: Shape = found
         return shape
+
+    def attributes(self, raw: Mapping[str, Any]) -> tuple[tuple[str, Attribute], ...]:
+        """The attributes of a device, by name."""
+        made, pairs = self._made, []
+        for name in self._sorted(raw):
+            value = raw[name] or {}
+            key = (name, *value.items()) if len(value) == 1 else ()
+            try:
+                pair = made.get(key)
+            except TypeError:  # a list
+                pair, key = None, ()
+            if pair is None:
+                pair = self.value((name, self.value(_attribute(value))))
+                if key:
+                    made[key] = pair
+            pairs.append(pair)
+        return self.value(tuple(pairs))
+
+    def capacity(self, raw: Mapping[str, Any]) -> tuple[tuple[str, Capacity], ...]:
+        """The capacities of a device, by name."""
+        key = _amounts_key("capacity", raw)
+        found: tuple[tuple[str, Capacity], ...] | None = self._made.get(key)
+        if found is None:
+            pairs = [self.value((name, self.value(_capacity(raw[name] or {})))) for name in sorted(raw)]
+            found = self.value(tuple(pairs))
+            if key:
+                self._made[key] = found
+        return found
+
+    def counters(self, raw: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        """Counters or what is taken of them, by name."""
+        key = _amounts_key("counters", raw)
+        found: tuple[tuple[str, int], ...] | None = self._made.get(key)
+        if found is None:
+            found = self.value(_counters(raw))
+            if key:
+                self._made[key] = found
+        return found
+
+    def _sorted(self, raw: Mapping[str, Any]) -> Sequence[str]:
+        names = ("names", *raw)
+        found: Sequence[str] | None = self._made.get(names)
+        if found is None:
+            found = self._made[names] = sorted(raw)
+        return found
 
     def adopt(self, item: Slice) -> None:
         """Take over what a decoded slice holds, as if it had been decoded here."""
@@ -83,6 +133,17 @@ class Interner:
             found = self._known[key] = Placement(name, every, selector)
         placement: Placement = found
         return placement
+
+
+def _amounts_key(what: str, raw: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells such amounts apart; nothing if they are more than plain values."""
+    texts = []
+    for amounts in raw.values():
+        text = amounts.get("value") if amounts and len(amounts) == 1 else None
+        if not isinstance(text, str):
+            return ()
+        texts.append(text)
+    return (what, *raw, *texts)
 
 
 def _attribute(raw: Mapping[str, Any]) -> Attribute:
@@ -119,8 +180,8 @@ def _range(raw: Mapping[str, Any]) -> Range:
     return Range(optional("min") or 0, optional("max"), optional("step"))
 
 
-def _counters(raw: Mapping[str, Any] | None) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((name, amount(counter.get("value", "0"))) for name, counter in (raw or {}).items()))
+def _counters(raw: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, amount(counter.get("value", "0"))) for name, counter in raw.items()))
 
 
 def decode_taint(raw: Mapping[str, Any]) -> Taint:
@@ -129,17 +190,13 @@ def decode_taint(raw: Mapping[str, Any]) -> Taint:
 
 
 def _device(raw: Mapping[str, Any], driver: str, per_device: bool, interner: Interner) -> Device:
-    attributes = tuple(
-        interner.value((name, interner.value(_attribute(value or {}))))
-        for name, value in sorted((raw.get("attributes") or {}).items())
-    )
-    capacity = tuple(
-        interner.value((name, interner.value(_capacity(value or {}))))
-        for name, value in sorted((raw.get("capacity") or {}).items())
-    )
+    attributes = interner.attributes(raw.get("attributes") or {})
+    capacity = interner.capacity(raw.get("capacity") or {})
     consumes = tuple(
-        interner.value(Consumption(entry.get("counterSet") or "", interner.value(_counters(entry.get("counters")))))
-        for entry in raw.get("consumesCounters") or ()
+        [
+            interner.value(Consumption(entry.get("counterSet") or "", interner.counters(entry.get("counters") or {})))
+            for entry in raw.get("consumesCounters") or ()
+        ]
     )
     conditions = tuple(raw.get("bindingConditions") or ())
     failures = tuple(raw.get("bindingFailureConditions") or ())
@@ -148,11 +205,11 @@ def _device(raw: Mapping[str, Any], driver: str, per_device: bool, interner: Int
         binding = interner.value(Binding(conditions, failures, bool(raw.get("bindsToNode"))))
     return Device(
         name=interner.value(str(raw.get("name") or "")),
-        shape=interner.shape(
-            driver, interner.value(attributes), interner.value(capacity), bool(raw.get("allowMultipleAllocations"))
-        ),
+        shape=interner.shape(driver, attributes, capacity, bool(raw.get("allowMultipleAllocations"))),
         consumes=interner.value(consumes),
-        taints=interner.value(tuple(interner.value(decode_taint(t)) for t in raw.get("taints") or ())),
+        taints=interner.value(tuple(interner.value(decode_taint(t)) for t in raw["taints"]))
+        if raw.get("taints")
+        else (),
         binding=binding,
         placement=interner.placement(raw) if per_device else None,
     )
@@ -174,7 +231,7 @@ def decode_slice(obj: Obj, interner: Interner | None = None) -> Slice:
         per_device=per_device,
         devices=tuple(_device(d, driver, per_device, interner) for d in spec.get("devices") or ()),
         counter_sets=tuple(
-            interner.value(CounterSet(s.get("name") or "", interner.value(_counters(s.get("counters")))))
+            interner.value(CounterSet(s.get("name") or "", interner.counters(s.get("counters") or {})))
             for s in spec.get("sharedCounters") or ()
         ),
     )

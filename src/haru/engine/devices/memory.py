@@ -8,12 +8,14 @@ and after the place where the current request has got to, the groups of devices 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from haru.engine.devices.board import Board, Plan
 from haru.engine.devices.layout import Group, Kind, Layout
 from haru.engine.devices.ledger import Ledger
+
+_MAX_STATES = 100_000
 
 
 class Scope(NamedTuple):
@@ -40,11 +42,17 @@ class Memory:
         self._board = board
         self._layout = layout
         self._ledger = ledger
-        self._plain = [k for k in layout.kinds if layout.group_of[k.positions[0]] < 0]
+        self._plain = [(n, k) for n, k in enumerate(layout.kinds) if layout.group_of[k.positions[0]] < 0]
         self._pending = _pending_constraints(board)
         self._admins = _pending_admins(board)
         self._group_states: list[dict[int, Hashable]] = [{} for _ in layout.groups]
         self.failed: dict[Hashable, bool] = {}
+        """Failed states, and whether it was only the limit that stood in the way."""
+
+    def remember(self, key: Hashable, limited: bool) -> None:
+        """Keep a failed state, while there is room."""
+        if len(self.failed) < _MAX_STATES:
+            self.failed[key] = limited
 
     def changed(self, position: int) -> None:
         """A device was taken or given back: what is known of its group is out of date."""
@@ -76,7 +84,7 @@ class Memory:
             done,
             len(self._ledger.picks[claim]),
             tuple(states[i] for i in self._pending[claim][request]),
-            tuple(self._free(scope, kind) for kind in self._plain if kind.newest >= scope.first),
+            self._plain_keys(scope),
             self._group_keys(scope),
         )
 
@@ -87,25 +95,34 @@ class Memory:
             return 0
         return 2 if admin in owners else 1
 
-    def _free(self, scope: Scope, kind: Kind) -> Hashable:
-        """How many of a kind are left, before and after the current place where that makes a difference."""
-        ledger, positions = self._ledger, kind.positions
-        split = bisect_left(positions, scope.start) if scope.current in kind.plans else 0
-        touched: list[tuple[bool, int, tuple[int, ...]]] = []
-        before, after = split, len(positions) - split
-        for index, position in enumerate(positions):
-            used = ledger.used.get(position)
-            if used is None and position not in ledger.owners:
-                continue
-            if index < split:
+    def _plain_keys(self, scope: Scope) -> Hashable:
+        """How many of each kind are left, before and after the current place where that makes a difference."""
+        ledger, layout = self._ledger, self._layout
+        touched: dict[int, list[int]] = {}
+        for position in ledger.owners.keys() | ledger.used.keys():
+            touched.setdefault(layout.kind_of[position], []).append(position)
+        return tuple(
+            self._free(scope, kind, touched.get(number, ()))
+            for number, kind in self._plain
+            if kind.newest >= scope.first
+        )
+
+    def _free(self, scope: Scope, kind: Kind, touched: Sequence[int]) -> Hashable:
+        split = bisect_left(kind.positions, scope.start) if scope.current in kind.plans else 0
+        border = scope.start if split else 0
+        before, after = split, len(kind.positions) - split
+        marks: list[tuple[bool, int, tuple[int, ...]]] = []
+        for position in touched:
+            used = self._ledger.used.get(position)
+            if position < border:
                 before -= 1
             else:
                 after -= 1
             if used is not None or scope.admins:
-                touched.append((index >= split, self._held(scope.admin, position), used or ()))
+                marks.append((position >= border, self._held(scope.admin, position), used or ()))
         later = kind.newest >= scope.following
-        touched.sort()
-        return (after, before if later else 0, tuple(t for t in touched if later or t[0]))
+        marks.sort()
+        return (after, before if later else 0, tuple(m for m in marks if later or m[0]))
 
     def _group_keys(self, scope: Scope) -> Hashable:
         keys: dict[Hashable, int] = {}

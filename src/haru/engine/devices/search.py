@@ -25,8 +25,11 @@ from haru.engine.devices.layout import Layout
 from haru.engine.devices.ledger import Ledger, Pick, Undo
 from haru.engine.devices.memory import Memory
 
-_EASY = 48
-"""Most problems are over after fewer steps: only then is it worth while to remember failures."""
+_EASY = 24
+"""Most problems are over after fewer failures: only then is it worth while to remember them and to count ahead."""
+
+_CREDIT = 400
+"""How many devices may be counted for each failure: looking ahead never costs much more than walking on."""
 
 
 class Signal(Enum):
@@ -60,6 +63,8 @@ class Search:
         self._board = board
         self._budget = budget
         self.steps = 0
+        self._failures = 0
+        self._credit = 0
         self.chosen: list[dict[int, int]] = [{} for _ in board.claims]
         self._ledger = Ledger(board)
         self._known: Memory | None = None
@@ -77,20 +82,24 @@ class Search:
         """The first complete choice, or None; AllocationError where the walk comes upon a faulty selector."""
         signal = self._enter(0, 0, None, 0, 0)
         while signal is not Signal.DONE:
-            if self.steps > _EASY and self._bounds is None and self._settled():
-                return None
             if signal is Signal.DOWN:
                 signal = self._advance(self._frames[-1])
             elif self._frames:
+                if self._failed_too_often():
+                    return None
                 signal = self._refused(self._frames[-1], signal)
             else:
                 return None
         return self._ledger.picks
 
-    def _settled(self) -> bool:
-        """The problem is not an easy one: look whether a count decides it as a whole."""
+    def _failed_too_often(self) -> bool:
+        """Note a failure. When the problem turns out not to be easy, look whether a count decides it as a whole."""
+        self._failures += 1
+        self._credit += _CREDIT
+        if self._bounds is not None or self._failures < _EASY:
+            return False
         self._bounds = Bounds(self._board)
-        first = next((c for c, plans in enumerate(self._board.plans) if plans), 0)
+        first = next(claim for claim, plans in enumerate(self._board.plans) if plans)
         return self._bounds.hopeless(Ledger(self._board), first, 0, None)
 
     def _enter(self, claim: int, request: int, plan: Plan | None, done: int, start: int) -> Signal:
@@ -119,20 +128,26 @@ class Search:
         if self._bounds is not None:
             key = self._key(frame)
             limited = self._memory.failed.get(key)
-            if limited is None and self._bounds.hopeless(
-                self._ledger, frame.claim, frame.request, frame.plan, frame.done, frame.start
-            ):
-                limited = self._memory.failed[key] = False
+            if limited is None and self._hopeless(self._bounds, frame):
+                limited = False
+                self._memory.remember(key, limited)
             if limited is not None:
                 return self._failure(frame, limited)
         self._frames.append(frame)
         return Signal.DOWN
 
+    def _hopeless(self, bounds: Bounds, frame: Frame) -> bool:
+        cost = bounds.cost(frame.claim, frame.request)
+        if cost > self._credit:
+            return False
+        self._credit -= cost
+        return bounds.hopeless(self._ledger, frame.claim, frame.request, frame.plan, frame.done, frame.start)
+
     def _close(self, frame: Frame, limited: bool) -> Signal:
         """Leave the top frame: nothing came of any of its options, all of which are taken back."""
         self._frames.pop()
         if self._bounds is not None:
-            self._memory.failed[self._key(frame)] = limited
+            self._memory.remember(self._key(frame), limited)
         return self._failure(frame, limited)
 
     def _failure(self, frame: Frame, limited: bool) -> Signal:
