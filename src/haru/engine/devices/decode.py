@@ -32,6 +32,7 @@ from haru.engine.devices.model import (
 )
 
 T = TypeVar("T")
+_ATTRIBUTE, _NAMES, _CAPACITY, _COUNTERS = range(4)
 
 
 class Interner:
@@ -69,7 +70,7 @@ class Interner:
         made, pairs = self._made, []
         for name in self._sorted(raw):
             value = raw[name] or {}
-            key = (name, *value.items()) if len(value) == 1 else ()
+            key = (_ATTRIBUTE, name, *value.items()) if len(value) == 1 else ()
             try:
                 pair = made.get(key)
             except TypeError:  # a list
@@ -83,7 +84,7 @@ class Interner:
 
     def capacity(self, raw: Mapping[str, Any]) -> tuple[tuple[str, Capacity], ...]:
         """The capacities of a device, by name."""
-        key = _amounts_key("capacity", raw)
+        key = _amounts_key(_CAPACITY, raw)
         found: tuple[tuple[str, Capacity], ...] | None = self._made.get(key)
         if found is None:
             pairs = [self.value((name, self.value(_capacity(raw[name] or {})))) for name in sorted(raw)]
@@ -94,7 +95,7 @@ class Interner:
 
     def counters(self, raw: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
         """Counters or what is taken of them, by name."""
-        key = _amounts_key("counters", raw)
+        key = _amounts_key(_COUNTERS, raw)
         found: tuple[tuple[str, int], ...] | None = self._made.get(key)
         if found is None:
             found = self.value(_counters(raw))
@@ -103,7 +104,7 @@ class Interner:
         return found
 
     def _sorted(self, raw: Mapping[str, Any]) -> Sequence[str]:
-        names = ("names", *raw)
+        names = (_NAMES, *raw)
         found: Sequence[str] | None = self._made.get(names)
         if found is None:
             found = self._made[names] = sorted(raw)
@@ -135,7 +136,7 @@ class Interner:
         return placement
 
 
-def _amounts_key(what: str, raw: Mapping[str, Any]) -> tuple[Any, ...]:
+def _amounts_key(what: int, raw: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells such amounts apart; nothing if they are more than plain values."""
     texts = []
     for amounts in raw.values():
