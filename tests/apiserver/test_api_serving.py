@@ -81,16 +81,31 @@ async def test_stopping_ends_watches_cleanly_and_soon(served: Kubectl) -> None:
 
 
 async def test_a_client_that_goes_away_frees_its_watch(served: Kubectl) -> None:
-    async with aiohttp.ClientSession(headers=AS_ADMIN) as session:
-        async with session.get(f"{served.server.url}/api/v1/pods?watch=1", ssl=trust(served)) as answer:
-            assert answer.status == 200
-            assert len(served.app.core.watches) == 1
-            answer.close()
+    url = f"{served.server.url}/api/v1/pods?watch=1"
+    async with aiohttp.ClientSession(headers=AS_ADMIN) as session, session.get(url, ssl=trust(served)) as answer:
+        assert answer.status == 200
+        assert len(served.app.core.watches) == 1
+        answer.close()
     for _ in range(100):
         if not served.app.core.watches:
             break
         await asyncio.sleep(0.02)
     assert not served.app.core.watches
+
+
+async def test_an_idle_client_does_not_hold_up_the_end(served: Kubectl) -> None:
+    def connect_and_ask() -> ssl.SSLSocket:
+        plain = socket.create_connection(("127.0.0.1", served.server.port))
+        connection = trust(served).wrap_socket(plain, server_hostname="localhost")
+        connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200" in connection.recv(100)
+        return connection
+
+    connection = await asyncio.to_thread(connect_and_ask)
+    started = time.monotonic()
+    await served.server.stop()
+    assert time.monotonic() - started < 2
+    connection.close()
 
 
 async def test_a_taken_port_is_named(served: Kubectl) -> None:

@@ -80,7 +80,7 @@ async def test_apply_on_the_server(kubectl: Kubectl) -> None:
 
 
 async def test_mistakes_are_named(kubectl: Kubectl) -> None:
-    wrong = await kubectl.run("apply", "-f", "-", input=config_map("1").replace("data:", "dta:"))
+    wrong = await kubectl.run("apply", "-f", "-", input=config_map("1").replace("\ndata:", "\ndta:"))
     assert wrong.code == 1 and 'unknown field "dta"' in wrong.err
     missing = await kubectl.run("get", "pod", "none")
     assert missing.err.strip() == 'Error from server (NotFound): pods "none" not found'

@@ -13,7 +13,7 @@ from haru.apiserver.resources import Resource, Served
 from haru.kube.gates import FeatureGates
 from haru.kube.names import format_time
 from haru.kube.validation.types import SelectorProblem
-from haru.storage import Record, Store, Watch
+from haru.storage import Event, Record, Store, Watch
 
 if TYPE_CHECKING:
     from haru.apiserver.authorization import Authorizer
@@ -32,6 +32,8 @@ class Core:
         self.clock: Callable[[], datetime] = config.clock
         self.authorizer: Authorizer | None = None
         self.watches: set[Watch] = set()
+        self.encoded_events: list[Event] = []
+        """The events that carry their encoded lines, oldest first (kept by the watches)."""
         self.stopping = False
 
     def follow(self, watch: Watch) -> Watch:

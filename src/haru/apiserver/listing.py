@@ -16,8 +16,8 @@ import orjson
 
 from haru.apiserver.call import Call
 from haru.apiserver.http import Request, Response
-from haru.apiserver.negotiation import PLAIN
-from haru.apiserver.objects import Selection
+from haru.apiserver.negotiation import PARTIAL, PLAIN
+from haru.apiserver.objects import Selection, partial_bytes
 from haru.apiserver.rendering import object_bytes, partial, render_plain, representation_of, table_of, versioned
 from haru.kube.errors import (
     FieldError,
@@ -217,6 +217,10 @@ async def handle_list(call: Call) -> Response:
         head = f'{{"kind":"{kind.list_kind}","apiVersion":"{kind.api_version}","metadata":'.encode()
         items = b",".join([object_bytes(record, resource) for record in found.records])
         return Response(200, b'%b%b,"items":[%b]}' % (head, orjson.dumps(metadata), items))
+    if representation == PARTIAL:
+        list_head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":'
+        items = b",".join([partial_bytes(record, resource.stored) for record in found.records])
+        return Response(200, b'%b%b,"items":[%b]}' % (list_head, orjson.dumps(metadata), items))
     objs = [versioned(record, resource) for record in found.records]
     if representation.shape == "table":
         return render_plain(representation, table_of(call.core, call.request, resource, objs, metadata))

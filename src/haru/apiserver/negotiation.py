@@ -36,6 +36,7 @@ class Representation:
 
 
 PLAIN = Representation()
+PARTIAL = Representation("partial")
 
 
 @lru_cache(maxsize=256)

@@ -9,8 +9,8 @@ import orjson
 
 from haru.apiserver.core import Core
 from haru.apiserver.http import Request, Response
-from haru.apiserver.negotiation import PLAIN, Representation, negotiate
-from haru.apiserver.objects import decode
+from haru.apiserver.negotiation import PARTIAL, PLAIN, Representation, negotiate
+from haru.apiserver.objects import decode, partial_bytes
 from haru.apiserver.resources import Resource
 from haru.kube import yaml
 from haru.kube.conversion import convert
@@ -63,6 +63,8 @@ def render_object(
     if representation is PLAIN:
         body = object_bytes(record, resource) if record is not None else orjson.dumps(obj)
         return Response(status, body)
+    if representation == PARTIAL and record is not None:
+        return Response(status, partial_bytes(record, resource.stored))
     if obj is None:
         assert record is not None
         obj = versioned(record, resource)

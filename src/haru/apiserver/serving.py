@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from haru.apiserver.server import ApiServer
 
 GRACE_SECONDS = 5
+LINGER_SECONDS = 0.3
 KEEP_ALIVE_SECONDS = 90
 BACKLOG = 2048
 
@@ -81,11 +82,21 @@ class HttpServer:
             return
         self._app.core.stop_streams()
         self._server.should_exit = True
-        await asyncio.wait([self._task])
+        while not self._task.done():
+            await asyncio.wait([self._task], timeout=LINGER_SECONDS)
+            _drop_idle(self._server)
         with contextlib.suppress(OSError):
             assert self._socket is not None
             self._socket.close()
         self._server = None
+
+
+def _drop_idle(server: Any) -> None:
+    """Cut connections on which nothing is in flight: an idle client does not answer the farewell of TLS."""
+    if not server.server_state.tasks:
+        for connection in list(server.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -18,8 +18,8 @@ import orjson
 from haru.apiserver.call import Call
 from haru.apiserver.http import Request, Response
 from haru.apiserver.listing import revision_of, selection_of, wait_for_revision
-from haru.apiserver.negotiation import PLAIN
-from haru.apiserver.objects import Selection, with_revision
+from haru.apiserver.negotiation import PARTIAL, PLAIN
+from haru.apiserver.objects import Selection, partial_bytes, with_revision
 from haru.apiserver.rendering import object_bytes, partial, representation_of, table_of, versioned
 from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
 from haru.storage import Compacted, Event, Record, Watch
@@ -73,6 +73,8 @@ class WatchStream:
         if self._representation is PLAIN:
             value = object_bytes(record, resource)
             return value if revision == record.revision else with_revision(value, resource.kind, revision)
+        if self._representation == PARTIAL:
+            return partial_bytes(record, resource.stored, revision)
         obj = versioned(record, resource)
         obj["metadata"]["resourceVersion"] = str(revision)
         if self._representation.shape == "partial":
@@ -107,7 +109,7 @@ class WatchStream:
         lines: dict[str, bytes] | None = event.note
         if lines is None:
             lines = event.note = {}
-            _remember(event)
+            _remember(self._call.core.encoded_events, event)
         line = lines.get(type_)
         if line is None:
             line = lines[type_] = self._line(type_, record, event.revision)
@@ -175,16 +177,13 @@ class WatchStream:
             await _send_lines(request, lines)
 
 
-_REMEMBERED: list[Event] = []
-
-
-def _remember(event: Event) -> None:
+def _remember(remembered: list[Event], event: Event) -> None:
     """Lines are kept with the youngest events only: they double the memory of what the history holds anyway."""
-    _REMEMBERED.append(event)
-    if len(_REMEMBERED) > REMEMBERED_LINES:
-        for old in _REMEMBERED[: REMEMBERED_LINES // 2]:
+    remembered.append(event)
+    if len(remembered) > REMEMBERED_LINES:
+        for old in remembered[: REMEMBERED_LINES // 2]:
             old.note = None
-        del _REMEMBERED[: REMEMBERED_LINES // 2]
+        del remembered[: REMEMBERED_LINES // 2]
 
 
 async def _send_lines(request: Request, lines: list[bytes]) -> None:

@@ -68,6 +68,12 @@ class Record:
         """The bytes as they were written (with the revision in its place)."""
         return zlib.decompress(self._data) if self._packed else self._data
 
+    def head(self, size: int) -> bytes:
+        """The first bytes of the value, `size` at most."""
+        if self._packed:
+            return zlib.decompressobj().decompress(self._data, size)
+        return self._data[:size]
+
     def pack(self) -> None:
         """Compress a large value where that pays; what is seen from outside stays the same."""
         if self._packed or len(self._data) < PACK_FROM:
