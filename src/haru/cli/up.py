@@ -32,6 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="an UpConfiguration; flags win over it")
     parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", help="switch gates, as in Kubernetes")
     parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", help="switch API versions, as in Kubernetes")
+    parser.add_argument(
+        "--controllers",
+        metavar="LIST",
+        help="which controllers run here: '*' all (the default), 'name' this one, '-name' not this one, '' none",
+    )
+    scheduler = parser.add_mutually_exclusive_group()
+    scheduler.add_argument(
+        "--scheduler-name",
+        action="append",
+        metavar="NAME",
+        help="the schedulerName to serve (default default-scheduler); repeat it for several",
+    )
+    scheduler.add_argument("--no-scheduler", action="store_true", help="run no scheduler here: bring your own")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
 
@@ -75,4 +88,10 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
     if flags.runtime_config is not None:
         merged = {**options.runtime_config, **parse_runtime_config(flags.runtime_config)}
         options = replace(options, runtime_config=merged)
+    if flags.controllers is not None:
+        options = replace(options, controllers=tuple(flags.controllers.split(",")))
+    if flags.scheduler_name is not None:
+        options = replace(options, scheduler_names=tuple(flags.scheduler_name))
+    if flags.no_scheduler:
+        options = replace(options, scheduler_names=())
     return options

@@ -13,7 +13,7 @@ from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
 from haru.apiserver.serving import HttpServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
-from haru.controllers.manager import ControllerManager
+from haru.controllers.manager import CONTROLLERS, ControllerManager, select_controllers
 from haru.drivers.simulated.driver import SimulatedDriver, install_device_classes
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
 from haru.embedded.identity import ADMIN, USERS, Identity, ensure_identity
@@ -43,6 +43,7 @@ class EmbeddedCluster:
         self._directory = directory
         self.gates = _gates(options.feature_gates)
         self.nodes = _nodes(options)
+        self._controllers = _controllers(options)
         self.kubeconfig = directory / "kubeconfig"
         self.address = ""
         self.notes: list[str] = []
@@ -108,17 +109,21 @@ class EmbeddedCluster:
     # -- inside -----------------------------------------------------------------------------------------------------
 
     async def _start_components(self) -> None:
-        manager = ControllerManager(self.client("controllers"), self.gates)
-        recorder = EventRecorder(self.client("scheduler"), "default-scheduler")
-        config = scheduler_config(self.gates, {"default-scheduler"})
-        scheduler = Scheduler(self.client("scheduler"), config, recorder)
+        waits: list[Coroutine[Any, Any, Any]] = []
+        if self._controllers:
+            manager = ControllerManager(self.client("controllers"), self.gates, self._controllers)
+            self._run("controllers", manager.run())
+            waits.append(manager.wait_started())
+        if names := self._options.scheduler_names:
+            recorder = EventRecorder(self.client("scheduler"), names[0])
+            scheduler = Scheduler(self.client("scheduler"), scheduler_config(self.gates, names), recorder)
+            self._run("scheduler", scheduler.run())
+            waits.append(scheduler.ready.wait())
         fleet = Fleet(self.client("fleet"), self.nodes)
         driver = SimulatedDriver(self.client("fleet"), self.nodes)
-        self._run("controllers", manager.run())
-        self._run("scheduler", scheduler.run())
         self._run("fleet", fleet.run())
         self._run("driver", driver.run())
-        waits = (manager.wait_started(), scheduler.ready.wait(), fleet.ready.wait(), driver.ready.wait())
+        waits += (fleet.ready.wait(), driver.ready.wait())
         ready: asyncio.Future[Any] = asyncio.gather(*waits)
         ending: asyncio.Future[Any] = asyncio.ensure_future(self.failed())
         try:
@@ -133,7 +138,12 @@ class EmbeddedCluster:
         gates = ",".join(
             name for name, on in sorted(self.gates.all().items()) if on and not FeatureGates().enabled(name)
         )
-        self.notes.append(f"serves schedulerName default-scheduler; feature gates on beyond 1.36's defaults: {gates}")
+        served = ", ".join(self._options.scheduler_names)
+        scheduling = f"serves schedulerName {served}" if served else "runs no scheduler"
+        missing = sorted(set(CONTROLLERS) - set(self._controllers))
+        without = f"without the controllers {', '.join(missing)}" if self._controllers else "runs no controllers"
+        controlling = f"; {without}" if missing else ""
+        self.notes.append(f"{scheduling}{controlling}; feature gates on beyond 1.36's defaults: {gates}")
 
     def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
@@ -141,6 +151,10 @@ class EmbeddedCluster:
     def _write_kubeconfigs(self, identity: Identity) -> None:
         text = kubeconfig(self.address, identity.ca_pem, identity.tokens[ADMIN])
         write_private(self.kubeconfig, text)
+        for component in ("scheduler", "controllers"):
+            # For `haru scheduler` and `haru controllers` as processes of their own, each with its own identity.
+            own = kubeconfig(self.address, identity.ca_pem, identity.tokens[component])
+            write_private(self._directory / f"{component}.kubeconfig", own)
         if self._options.write_kubeconfig is not None:
             write_private(self._options.write_kubeconfig.absolute(), text)
 
@@ -150,6 +164,13 @@ def _gates(text: str) -> FeatureGates:
         return FeatureGates.accelerator_defaults(parse_overrides(text))
     except ValueError as error:
         raise OptionError(f"--feature-gates: {error}") from error
+
+
+def _controllers(options: UpOptions) -> list[str]:
+    try:
+        return select_controllers(options.controllers)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
 
 
 def _nodes(options: UpOptions) -> list[tuple[Profile, str]]:

@@ -42,6 +42,10 @@ class UpOptions:
     write_kubeconfig: Path | None = None
     feature_gates: str = ""
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    controllers: tuple[str, ...] = ("*",)
+    """As `--controllers` of kube-controller-manager; empty: none runs here."""
+    scheduler_names: tuple[str, ...] = ("default-scheduler",)
+    """The schedulerNames that are served; empty: no scheduler runs here."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -135,12 +139,15 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 options = replace(options, feature_gates=_gates_text(value, f"{where}: featureGates"))
             case "runtimeConfig", dict():
                 options = replace(options, runtime_config=_bool_map(value, f"{where}: runtimeConfig"))
+            case "controllers", list():
+                options = replace(options, controllers=_names(value, f"{where}: controllers"))
+            case "schedulerNames", list():
+                options = replace(options, scheduler_names=_names(value, f"{where}: schedulerNames"))
             case _:
                 raise OptionError(f"{where}: {name}: Invalid value: {value!r}: {_CONFIG_HELP.get(name, _UNKNOWN)}")
     return options
 
 
-_UNKNOWN = "unknown field; known are profiles, listen, dataDir, ephemeral, writeKubeconfig, featureGates, runtimeConfig"
 _CONFIG_HELP = {
     "profiles": "must be a list of {name, count} or NAME:COUNT",
     "listen": "must be HOST:PORT",
@@ -149,7 +156,10 @@ _CONFIG_HELP = {
     "writeKubeconfig": "must be a path",
     "featureGates": "must map gate names to true or false",
     "runtimeConfig": "must map group/version to true or false",
+    "controllers": "must be a list of controllers, each NAME, -NAME or *",
+    "schedulerNames": "must be a list of names",
 }
+_UNKNOWN = f"unknown field; known are {', '.join(_CONFIG_HELP)}"
 
 
 def _profile_list(items: list[Any], where: str) -> tuple[ProfileCount, ...]:
@@ -168,6 +178,13 @@ def _profile_list(items: list[Any], where: str) -> tuple[ProfileCount, ...]:
         else:
             raise OptionError(f"{path}: Invalid value: {item!r}: must be NAME:COUNT or {{name, count}}")
     return tuple(result)
+
+
+def _names(items: list[Any], where: str) -> tuple[str, ...]:
+    for index, item in enumerate(items):
+        if not isinstance(item, str) or not item:
+            raise OptionError(f"{where}[{index}]: Invalid value: {item!r}: must be a name")
+    return tuple(items)
 
 
 def _bool_map(value: Mapping[Any, Any], where: str) -> dict[str, bool]:
