@@ -9,6 +9,7 @@ Source: Kubernetes API concepts; retries as client-go does them.
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -81,6 +82,13 @@ class ApiClient:
         self.user_agent = user_agent
         self.namespace = namespace
         self.server = server
+        self._shape = ""
+
+    def metadata_only(self) -> ApiClient:
+        """A view of this client that is answered with metadata alone (PartialObjectMetadata), whatever it asks for."""
+        view = copy.copy(self)
+        view._shape = ";as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+        return view
 
     # -- ways to make one ---------------------------------------------------------------------------------------------
 
@@ -176,16 +184,16 @@ class ApiClient:
         path = path_of(kind, namespace)
         # A list "from any cached state" is answered whole, never in pages.
         paging = [] if resource_version == "0" else [("limit", str(limit or _PAGE))]
-        page = await self._json("GET", path, [*query, *paging])
+        page = await self._json("GET", path, [*query, *paging], of_list=True)
         items: list[Any] = list(page.get("items") or ())
         while token := (page.get("metadata") or {}).get("continue"):
             following = [(k, v) for k, v in query if k != "resourceVersion"]
             try:
-                page = await self._json("GET", path, [*following, *paging, ("continue", token)])
+                page = await self._json("GET", path, [*following, *paging, ("continue", token)], of_list=True)
             except StatusError as error:
                 if error.code != 410:
                     raise
-                page = await self._json("GET", path, query)
+                page = await self._json("GET", path, query, of_list=True)
                 items = []
             items += page.get("items") or ()
         metadata = dict(page.get("metadata") or {})
@@ -290,7 +298,7 @@ class ApiClient:
             )
             if value
         ]
-        request = Request("GET", path_of(kind, namespace), query, self._headers("application/json"))
+        request = Request("GET", path_of(kind, namespace), query, self._headers(self._accept()))
         # A server that neither speaks nor ends is given up a while after it should have ended.
         deadline = asyncio.get_running_loop().time() + seconds + self._timeout
         async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
@@ -334,6 +342,10 @@ class ApiClient:
     def _headers(self, accept: str) -> dict[str, str]:
         return {"accept": accept, "user-agent": self.user_agent}
 
+    def _accept(self, of_list: bool = False) -> str:
+        """What to ask for; unlike `get` and watches, lists of metadata have a name of their own."""
+        return "application/json" + self._shape.format("List" if of_list else "")
+
     async def _authorized(self, request: Request) -> Request:
         token = await self._token.value() if self._token is not None else ""
         if not token:
@@ -351,8 +363,9 @@ class ApiClient:
         query: Sequence[tuple[str, str]] = (),
         body: Any = None,
         content_type: str = "application/json",
+        of_list: bool = False,
     ) -> Obj:
-        headers = self._headers("application/json")
+        headers = self._headers(self._accept(of_list))
         data = b""
         if body is not None:
             headers["content-type"] = content_type

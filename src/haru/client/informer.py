@@ -54,11 +54,20 @@ def strip_managed_fields(obj: Obj) -> Obj:
     return {**obj, "metadata": metadata}
 
 
-def only_metadata(obj: Obj) -> Obj:
-    """What says who an object is and who owns it, and nothing else."""
+def only_metadata(kind: Kind) -> Callable[[Obj], Obj]:
+    """The transform that keeps what says who an object is and who owns it, and nothing else."""
     dropped = ("managedFields", "labels", "annotations")
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in dropped}
-    return {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", ""), "metadata": metadata}
+
+    def transform(obj: Obj) -> Obj:
+        metadata = {key: value for key, value in obj["metadata"].items() if key not in dropped}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+    return transform
+
+
+def metadata_informer(client: ApiClient, kind: Kind, **options: Any) -> Informer:
+    """An informer that asks for metadata alone and keeps the identifying part of it."""
+    return Informer(client.metadata_only(), kind, transform=only_metadata(kind), **options)
 
 
 class Informer:
@@ -91,6 +100,7 @@ class Informer:
         self._deleted_uids: OrderedDict[str, None] = OrderedDict()
         self._synced = asyncio.Event()
         self._seen = 0
+        self._waiting: list[asyncio.Future[None]] = []
         self.resource_version = ""
         self.store: Mapping[str, Obj] = MappingProxyType(self._store)
 
@@ -104,6 +114,13 @@ class Informer:
     async def wait_synced(self) -> None:
         """Wait for the first list."""
         await self._synced.wait()
+
+    async def wait_seen(self, revision: int) -> None:
+        """Wait until everything up to a revision of this kind's objects has been taken in."""
+        while self._seen < revision or not self._synced.is_set():
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
 
     def get(self, name: str, namespace: str = "") -> Obj | None:
         """The object of that name, as last heard."""
@@ -199,6 +216,7 @@ class Informer:
         self.resource_version = revision
         self._seen = horizon
         self._synced.set()
+        self._tell_waiting()
 
     def _named(self, item: Obj) -> Obj:
         """Items of a list need not carry their kind."""
@@ -235,6 +253,14 @@ class Informer:
         if revision:
             self.resource_version = str(revision)
             self._seen = max(self._seen, _revision(obj))
+            if self._waiting:
+                self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -291,11 +317,20 @@ class Informer:
 
 
 class SharedInformers:
-    """One informer for each kind, shared by all that ask in this process."""
+    """One informer for each kind, shared by all that ask in this process.
 
-    def __init__(self, client: ApiClient, rng: random.Random | None = None) -> None:
+    `transforms` says what is kept of kinds whose objects are too large to be kept whole.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        rng: random.Random | None = None,
+        transforms: Mapping[Kind, Callable[[Obj], Obj]] | None = None,
+    ) -> None:
         self._client = client
         self._rng = rng
+        self._transforms = dict(transforms or {})
         self._informers: dict[tuple[str, str, str, str], Informer] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -304,7 +339,10 @@ class SharedInformers:
         key = (f"{kind.api_version}/{kind.plural}", namespace, label_selector, field_selector)
         informer = self._informers.get(key)
         if informer is None:
-            informer = Informer(self._client, kind, namespace, label_selector, field_selector, rng=self._rng)
+            transform = self._transforms.get(kind, strip_managed_fields)
+            informer = Informer(
+                self._client, kind, namespace, label_selector, field_selector, transform=transform, rng=self._rng
+            )
             self._informers[key] = informer
             if self._group is not None:
                 self._start(informer)
@@ -318,7 +356,7 @@ class SharedInformers:
         key = (f"{kind.api_version}/{kind.plural}", "", "metadata", "")
         informer = self._informers.get(key)
         if informer is None:
-            informer = Informer(self._client, kind, transform=only_metadata, rng=self._rng)
+            informer = metadata_informer(self._client, kind, rng=self._rng)
             self._informers[key] = informer
             if self._group is not None:
                 self._start(informer)

@@ -20,12 +20,14 @@ from haru.client.informer import SharedInformers
 from haru.controllers.base import Context, Controller, log
 from haru.controllers.deployment import DeploymentController
 from haru.controllers.device_taint_eviction import DeviceTaintEvictionController
+from haru.controllers.device_taint_times import tainted_part
 from haru.controllers.disruption import DisruptionController
 from haru.controllers.garbage_collector import GarbageCollectorController
 from haru.controllers.job import JobController
 from haru.controllers.metrics import render
 from haru.controllers.namespace import NamespaceController
 from haru.controllers.node_lifecycle import NodeLifecycleController
+from haru.controllers.objects import SLICES
 from haru.controllers.pod_gc import PodGcController
 from haru.controllers.podgroup_protection import PodGroupProtectionController
 from haru.controllers.replica_set import ReplicaSetController
@@ -122,7 +124,7 @@ class ControllerManager:
     async def run(self) -> None:
         """Run until cancelled."""
         served = await self._discover()
-        informers = SharedInformers(self._client, self._rng)
+        informers = SharedInformers(self._client, self._rng, {SLICES: tainted_part})
         context = Context(self._client, informers, self._gates, self._now, served, self._options)
         for name in self._names:
             if CONTROLLERS[name].enabled(context):
