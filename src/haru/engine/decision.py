@@ -64,6 +64,7 @@ ReasonType = Literal[
     "CapacityExceeded",
     "ConstraintUnsatisfied",
     "AlternativesExhausted",
+    "DevicesScattered",
     "PoolIncomplete",
     "PoolInvalid",
     "BindingConditionsDisabled",

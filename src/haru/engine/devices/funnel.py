@@ -82,11 +82,30 @@ class _Funnel:
             self._constraints()
         stages = tuple(self._stages)
         refusal = refusal_of(ask, needed, stages)
-        return RequestFunnel(self._claim.name, ask.result_name, ask.class_name, needed, stages, refusal)
+        kept = () if ask.error else tuple(self._left)
+        together = min(self._at_once(kept), stages[-1].left) if kept else 0
+        return RequestFunnel(
+            self._claim.name, ask.result_name, ask.class_name, needed, stages, refusal, kept, together
+        )
+
+    def _at_once(self, positions: Sequence[int]) -> int:
+        """How many of the devices the counters serve at once, if they are taken in this order."""
+        board, left, served = self._board, [list(view) for view in self._board.counters_left], 0
+        for position in positions:
+            counters = left[board.view_of[position]]
+            free = board.shareable(position) and position in board.consumed
+            charge = () if free else board.charge(position)
+            if all(counters[counter] >= amount for counter, amount in charge):
+                served += 1
+                for counter, amount in charge:
+                    counters[counter] -= amount
+        return served
 
     def _narrow(self, name: StageName, kept: list[int], always: bool = False, **data: object) -> None:
         if always or len(kept) < len(self._left):
-            self._stages.append(Stage(name, len(kept), data))
+            stays = frozenset(kept)
+            dropped = tuple(position for position in self._left if position not in stays)
+            self._stages.append(Stage(name, len(kept), data, dropped))
         self._left = kept
 
     def _offered(self) -> None:
@@ -120,7 +139,18 @@ class _Funnel:
             errors=len(errors),
             error=errors[0] if errors else "",
             sample=self._sample(expression, failed[0]) if failed and expression else {},
+            values=self._values_read(expression, failed) if expression else [],
         )
+
+    def _values_read(self, expression: str, positions: Sequence[int]) -> list[dict[str, object]]:
+        """What the expression read of the devices that it refuses: each combination, with the number of devices."""
+        found: dict[str, tuple[dict[str, object], int]] = {}
+        for position in positions:
+            seen = self._sample(expression, position)
+            del seen["device"]
+            known = found.get(repr(seen))
+            found[repr(seen)] = (seen, known[1] + 1 if known else 1)
+        return [{"values": seen, "devices": count} for seen, count in found.values()]
 
     def _sample(self, expression: str, position: int) -> dict[str, object]:
         """A device that an expression refuses, with what the expression read of it."""

@@ -57,13 +57,15 @@ class DeviceRefusal:
 class Stage:
     """How many devices are left after a condition, and what is known of those that it kept back.
 
-    `data` holds, by stage: `expression`, `failed`, `errors`, `sample` (class, selector); `taints` (taint -> devices);
-    `holders` (claim -> devices; free, counters); `exhausted` (counter -> devices; counters).
+    `data` holds, by stage: `expression`, `failed`, `errors`, `sample`, `values` (class, selector); `taints`
+    (taint -> devices); `holders` (claim -> devices; free, counters); `exhausted` (counter -> devices; counters).
+    `dropped` are the positions that the condition kept back, in the order in which the node's devices are tried.
     """
 
     name: StageName
     left: int
     data: Mapping[str, Any] = field(default_factory=dict)
+    dropped: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class RequestFunnel:
     """How one request, or one alternative of it, narrows the node's devices down; `refusal` is None if enough stay.
 
     `needed` is None where all devices are asked for: then those that are selected are needed, and all of them.
+    `kept` are the positions that meet every condition that a device meets or breaks by itself; `together` is how many
+    of them can be had at once, taken one after the other, as far as counters and constraints go.
     """
 
     claim: str
@@ -79,6 +83,8 @@ class RequestFunnel:
     needed: int | None
     stages: tuple[Stage, ...]
     refusal: DeviceRefusal | None
+    kept: tuple[int, ...] = ()
+    together: int = 0
 
     @property
     def left(self) -> int:
