@@ -10,6 +10,8 @@ import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import orjson
+
 from haru.engine.devices.amounts import amount
 from haru.engine.devices.model import (
     LIST_KINDS,
@@ -33,20 +35,23 @@ from haru.engine.devices.model import (
 
 T = TypeVar("T")
 _ATTRIBUTE, _NAMES, _CAPACITY, _COUNTERS = range(4)
+_MAX_DEVICES = 8192
 
 
 class Interner:
     """One object per value. The owner starts a new one now and then, so that values out of use are let go.
 
     Equal parts recur in hundreds of thousands of devices: what was made of a part is found again by the part as it was
-    published (`_made`), before it is parsed.
+    published (`_made`), before it is parsed. Nodes of one model often publish devices that are equal down to the name:
+    those are found again as a whole, by their text.
     """
 
-    __slots__ = ("_known", "_made")
+    __slots__ = ("_devices", "_known", "_made")
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
         self._made: dict[Hashable, Any] = {}
+        self._devices: dict[tuple[str, bool], dict[bytes, Device]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -55,6 +60,24 @@ class Interner:
         """The first object that was equal to this one."""
         found: T = self._known.setdefault((type(value), value), value)
         return found
+
+    def devices(self, raw: Sequence[Mapping[str, Any]], driver: str, per_device: bool) -> tuple[Device, ...]:
+        """The devices of a slice."""
+        known = self._devices.setdefault((driver, per_device), {})
+        if len(known) > _MAX_DEVICES:
+            known.clear()
+        found = []
+        for entry in raw:
+            try:
+                text = orjson.dumps(entry)
+            except TypeError:  # no JSON: somebody made the object up
+                found.append(_device(entry, driver, per_device, self))
+                continue
+            device = known.get(text)
+            if device is None:
+                device = known[text] = _device(entry, driver, per_device, self)
+            found.append(device)
+        return tuple(found)
 
     def shape(self, driver: str, attributes: Any, capacity: Any, shareable: bool) -> Shape:
         """The shape with these contents."""
@@ -230,7 +253,7 @@ def decode_slice(obj: Obj, interner: Interner | None = None) -> Slice:
         slice_count=int(pool.get("resourceSliceCount") or 0),
         placement=interner.placement(spec),
         per_device=per_device,
-        devices=tuple(_device(d, driver, per_device, interner) for d in spec.get("devices") or ()),
+        devices=interner.devices(spec.get("devices") or (), driver, per_device),
         counter_sets=tuple(
             interner.value(CounterSet(s.get("name") or "", interner.counters(s.get("counters") or {})))
             for s in spec.get("sharedCounters") or ()
