@@ -23,6 +23,7 @@ from haru.kube.kinds import Kind, by_kind, lookup
 
 Obj = dict[str, Any]
 T = TypeVar("T")
+_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR")
 HARU = (sys.executable, "-m", "haru")
 
 # What makes tests on virtual accelerators what they are: the gates that `haru up` turns on by itself.
@@ -51,11 +52,17 @@ def until(what: str, holds: Callable[[], T], seconds: float = 30.0, pause: float
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """An environment in which nothing of the machine's user is found."""
-    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONDONTWRITEBYTECODE")}
+    kept = {
+        k: v
+        for k, v in os.environ.items()
+        if k in ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    }
     return {**kept, "HOME": str(home), "XDG_STATE_HOME": str(home / "state"), **more}
 
 
-def haru(home: Path, *arguments: str, stdin: str = "", seconds: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
+def haru(
+    home: Path, *arguments: str, stdin: str = "", seconds: float = 60, **env: str
+) -> subprocess.CompletedProcess[str]:
     """Runs one command of Haru to its end."""
     return subprocess.run(
         [*HARU, *arguments],

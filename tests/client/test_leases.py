@@ -63,7 +63,7 @@ async def test_the_first_takes_it_and_gives_it_up_at_its_end(client):
         "leaseTransitions": 0,
     }
     after = await lease(client)
-    assert (after["holderIdentity"], after["leaseDurationSeconds"]) == ("", 1)
+    assert ("holderIdentity" in after, after["leaseDurationSeconds"]) == (False, 1)
 
 
 async def test_a_candidate_waits_a_whole_lease_without_renewal(client):
@@ -133,7 +133,7 @@ async def test_the_failure_of_the_work_surfaces_and_the_lease_is_free(client):
 
     with pytest.raises(ValueError, match="broken"):
         await elector(client, "a", Clock()).run(work)
-    assert (await lease(client))["holderIdentity"] == ""
+    assert "holderIdentity" not in await lease(client)
 
 
 async def test_cancellation_gives_the_lease_up(client):
@@ -148,7 +148,7 @@ async def test_cancellation_gives_the_lease_up(client):
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert (await lease(client))["holderIdentity"] == ""
+    assert "holderIdentity" not in await lease(client)
 
 
 def test_periods_must_fit(client):

@@ -184,5 +184,7 @@ class LeaderElector:
             if lease["spec"].get("holderIdentity") != self.identity:
                 return
             now = format_micro_time(self._now())
-            spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now}
+            # No holder is no field: the API refuses an empty one.
+            spec = {k: v for k, v in lease["spec"].items() if k != "holderIdentity"}
+            spec |= {"leaseDurationSeconds": 1, "renewTime": now}
             self._observe(await self._client.update(self._kind, {**lease, "spec": spec}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -109,22 +109,22 @@ class EmbeddedCluster:
     # -- inside -----------------------------------------------------------------------------------------------------
 
     async def _start_components(self) -> None:
-        waits: list[Coroutine[Any, Any, Any]] = []
+        waits: list[Callable[[], Coroutine[Any, Any, Any]]] = []
         if self._controllers:
             manager = ControllerManager(self.client("controllers"), self.gates, self._controllers)
             self._run("controllers", manager.run())
-            waits.append(manager.wait_started())
+            waits.append(manager.wait_started)
         if names := self._options.scheduler_names:
             recorder = EventRecorder(self.client("scheduler"), names[0])
             scheduler = Scheduler(self.client("scheduler"), scheduler_config(self.gates, names), recorder)
             self._run("scheduler", scheduler.run())
-            waits.append(scheduler.ready.wait())
+            waits.append(scheduler.ready.wait)
         fleet = Fleet(self.client("fleet"), self.nodes)
         driver = SimulatedDriver(self.client("fleet"), self.nodes)
         self._run("fleet", fleet.run())
         self._run("driver", driver.run())
-        waits += (fleet.ready.wait(), driver.ready.wait())
-        ready: asyncio.Future[Any] = asyncio.gather(*waits)
+        waits += (fleet.ready.wait, driver.ready.wait)
+        ready: asyncio.Future[Any] = asyncio.gather(*(wait() for wait in waits))
         ending: asyncio.Future[Any] = asyncio.ensure_future(self.failed())
         try:
             await asyncio.wait({ready, ending}, return_when=asyncio.FIRST_COMPLETED)
