@@ -175,10 +175,12 @@ class Cluster:
 
     def forget_pod(self, pod: PodKey) -> None:
         """Take an assumption back: the binding failed. A pod that the watch shows on a node stays there."""
+        current = self._state.pods.get(pod.path)
+        if current is not None and pod.uid and current.key.uid != pod.uid:
+            return
         if self._assumed_pods.pop(pod.path, None) is None:
             return
         self._touch()
-        current = self._state.pods.get(pod.path)
         if current is not None:
             self._put_pod(PodInfo.of(current.obj))
 
@@ -197,9 +199,11 @@ class Cluster:
             self._assumed_claims[path] = _Assumed(claim, written)
         self._settle_claim(path)
 
-    def forget_claim(self, path: str) -> None:
-        """Take an assumption back: the claim is again what the watch shows."""
-        if self._assumed_claims.pop(path, None) is not None:
+    def forget_claim(self, path: str, assumed: Obj | None = None) -> None:
+        """Take an assumption back (only that very one, if given): the claim is again what the watch shows."""
+        current = self._assumed_claims.get(path)
+        if current is not None and (assumed is None or current.obj is assumed):
+            del self._assumed_claims[path]
             self._touch()
             self._settle_claim(path)
 

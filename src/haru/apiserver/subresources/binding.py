@@ -78,5 +78,7 @@ def bound(call: Call, pod: Obj, binding: Obj) -> Obj:
     if given.get("labels") and call.core.gates.enabled("PodTopologyLabelsAdmission"):
         metadata["labels"] = {**(metadata.get("labels") or {}), **given["labels"]}
     condition = {"type": "PodScheduled", "status": "True"}
+    # What the pod waited for has come (KEP-5278): the nomination must not be counted beside the pod.
+    status.pop("nominatedNodeName", None)
     status["conditions"] = set_condition(status.get("conditions"), condition, call.now)
     return {**pod, "metadata": metadata, "spec": spec, "status": status}

@@ -50,7 +50,8 @@ def _members(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
         placed = info.node or (known is not None and known.key.uid == info.key.uid and known.node)
         if not (placed or info.terminal or info.deleting or info.gated):
             members.append(info)
-    return sorted(members, key=lambda pod: -pod.priority)
+    # Among equals those that have a place reserved come first, so that no sibling takes it.
+    return sorted(members, key=lambda pod: (-pod.priority, not pod.nominated_node))
 
 
 def _group_key(members: Sequence[PodInfo], group: Obj | None) -> GroupKey | None:

@@ -60,7 +60,7 @@ class Placer:
         self._boards = Boards(overlay, options, nodes)
 
     def place(self, pod: PodInfo) -> Placed | Refused:
-        """Find the best place for a pod and take it in the overlay."""
+        """Find the best place for a pod and take it in the overlay: the one it is nominated to, if that still does."""
         if not self._nodes:
             return Refused(pod, NO_NODES, (Reason("NoNodes", NO_NODES),))
         demand = demand_of(self._overlay, pod, self._group, self._options)
@@ -72,7 +72,9 @@ class Placer:
             return Refused(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
         if not board.candidates:
             return self._refused(pod, board)
-        name = choose(totals(board.candidates), self._options.seed, pod.key.path)
+        name = pod.nominated_node
+        if name not in board.candidates:
+            name = choose(totals(board.candidates), self._options.seed, pod.key.path)
         return self.take(pod, demand, name, board.candidates[name])
 
     def take(self, pod: PodInfo, demand: Demand, node: str, candidate: Candidate) -> Placed:
