@@ -8,8 +8,7 @@ Source: KEP-4381; the order of checks is kube-scheduler's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from haru.engine.devices.capacity import aligned, fits, share
@@ -17,35 +16,15 @@ from haru.engine.devices.claims import ALL, Ask, Claim
 from haru.engine.devices.constraints import Values, attribute_values
 from haru.engine.devices.errors import AllocationError
 from haru.engine.devices.model import Device, DeviceId, Features, NodeView, Slice
+from haru.engine.devices.offers import Plan, offer_of
 from haru.engine.devices.placement import matches_node
 from haru.engine.devices.pools import PoolView
-from haru.engine.devices.selection import SelectionError, Verdict
+from haru.engine.devices.selection import SelectionError
 from haru.engine.devices.state import AllocatedState, PoolUse
 from haru.engine.devices.taints import untolerated
 
 MAX_RESULTS = 32
 """How many devices one claim can have."""
-
-
-@dataclass(slots=True)
-class Plan:
-    """An ask on this node, numbered from 1 on. `candidates` ascend; for mode All they are exactly what is needed.
-
-    `errors` are the candidates that abort the attempt when they are reached. `constraints` are those of the claim that
-    apply, by index.
-    """
-
-    number: int
-    ask: Ask
-    candidates: tuple[int, ...]
-    errors: dict[int, str]
-    needed: int
-    constraints: tuple[int, ...]
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether all candidates are needed."""
-        return self.ask.mode == ALL
 
 
 class Board:
@@ -70,8 +49,8 @@ class Board:
         self.offsets: list[int] = []
         for number, view in enumerate(self.views):
             self.offsets.append(len(self.devices))
-            self.devices.extend(view.devices)
-            self.view_of.extend([number] * len(view.devices))
+            self.devices += view.devices
+            self.view_of += [number] * len(view.devices)
         self.plans: list[list[list[Plan]]] = []
         self._count = 1
         for claim in claims:
@@ -107,11 +86,10 @@ class Board:
     def allocated(self) -> frozenset[int]:
         """The positions of devices that are taken whole."""
         return frozenset(
-            offset + index
+            offset + view.table.places[name]
             for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True)
-            if use.devices
-            for index, device in enumerate(view.devices)
-            if device.name in use.devices
+            for name in use.devices
+            if name in view.table.places
         )
 
     @cached_property
@@ -128,11 +106,10 @@ class Board:
     def consumed(self) -> dict[int, tuple[int, ...]]:
         """What shares consume of the capacities of devices, by position."""
         return {
-            offset + index: aligned(device.shape, use.consumed(device.name))
+            offset + view.table.places[name]: aligned(view.devices[view.table.places[name]].shape, use.consumed(name))
             for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True)
-            if use.shares
-            for index, device in enumerate(view.devices)
-            if device.name in use.shares
+            for name in use.shares
+            if name in view.table.places
         }
 
     def constraint_values(self, position: int, attribute: str) -> Values | None:
@@ -201,12 +178,11 @@ class Board:
         number = self._count
         self._count += 1
         if ask.mode == ALL:
-            candidates = self._all_candidates(claim, ask)
-            return Plan(number, ask, candidates, {}, len(candidates), constraints)
-        candidates, errors = self._exact_candidates(claim, ask)
-        return Plan(number, ask, candidates, errors, ask.count, constraints)
+            return Plan(number, ask, constraints, self._all_candidates(claim, ask), None, {})
+        errors: dict[int, str] = {}
+        return Plan(number, ask, constraints, [], self._exact_candidates(claim, ask, errors), errors)
 
-    def _all_candidates(self, claim: Claim, ask: Ask) -> tuple[int, ...]:
+    def _all_candidates(self, claim: Claim, ask: Ask) -> list[int]:
         found = []
         numbers = {id(view): number for number, view in enumerate(self.views)}
         for view in self.all_views:
@@ -221,36 +197,37 @@ class Board:
                 position = offset + index
                 if isinstance(verdict, SelectionError):
                     raise AllocationError(describe(verdict, claim, ask))
-                if verdict and self.offered(position) and self._available(position, ask):
+                if verdict and self.offered(position) and self._here(position) and self.fits_capacity(position, ask):
                     found.append(position)
-        return tuple(found)
+        return found
 
-    def _exact_candidates(self, claim: Claim, ask: Ask) -> tuple[tuple[int, ...], dict[int, str]]:
-        found: list[int] = []
-        errors: dict[int, str] = {}
-        taken = frozenset() if ask.admin else self.allocated
-        for view, offset in zip(self.views, self.offsets, strict=True):
-            column: Sequence[Verdict] = ask.selection.column(view)
-            for index, verdict in enumerate(column):
-                position = offset + index
-                if verdict is False or position in taken or not self.offered(position):
+    def _exact_candidates(self, claim: Claim, ask: Ask, errors: dict[int, str]) -> Iterator[int]:
+        for number, (view, offset) in enumerate(zip(self.views, self.offsets, strict=True)):
+            offer = offer_of(view.table, ask, self.features)
+            use, placed = self.uses[number], view.table.placed
+            taken = () if ask.admin else use.devices
+            overdrawn = self.features.PartitionableDevices and view.totals and number in self.overdrawn
+            special = bool(placed or overdrawn or use.shares)
+            for index in offer:
+                if taken and view.devices[index].name in taken:
                     continue
-                if verdict is not True:
-                    errors[position] = describe(verdict, claim, ask)
-                    found.append(position)
-                elif self._available(position, ask) and self.usable(position, ask):
-                    found.append(position)
-        return tuple(found), errors
+                position = offset + index
+                if index in offer.errors:
+                    errors[position] = describe(offer.errors[index], claim, ask)
+                elif special and not (
+                    self._here(position) and self.fits_capacity(position, ask) and self.usable(position, ask)
+                ):
+                    continue
+                yield position
 
     def offered(self, position: int) -> bool:
         """Whether the gates allow a device with these binding conditions."""
         binding = self.devices[position].binding
         return self.features.DeviceBindingAndStatus or binding is None or not binding.conditions
 
-    def _available(self, position: int, ask: Ask) -> bool:
+    def _here(self, position: int) -> bool:
         placement = self.devices[position].placement
-        on_node = placement is None or matches_node(placement, self.node)
-        return on_node and self.fits_capacity(position, ask)
+        return placement is None or matches_node(placement, self.node)
 
 
 def describe(error: SelectionError, claim: Claim, ask: Ask) -> str:

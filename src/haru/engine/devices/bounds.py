@@ -17,9 +17,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
-from haru.engine.devices.board import MAX_RESULTS, Board, Plan
+from haru.engine.devices.board import MAX_RESULTS, Board
 from haru.engine.devices.constraints import Values
 from haru.engine.devices.ledger import Ledger
+from haru.engine.devices.offers import Plan
 from haru.engine.devices.rivals import Rivals
 
 _MAX_RIVALRY = 6000
@@ -256,7 +257,7 @@ def _size(plans: Sequence[Plan]) -> int:
 
 
 def _barrier(plan: Plan) -> bool:
-    return bool(plan.errors) or (plan.takes_all and bool(plan.constraints))
+    return plan.faulty or (plan.takes_all and bool(plan.constraints))
 
 
 def _has_alternatives(board: Board, claim: int) -> bool:

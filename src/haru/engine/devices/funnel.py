@@ -84,9 +84,7 @@ class _Funnel:
         refusal = refusal_of(ask, needed, stages)
         kept = () if ask.error else tuple(self._left)
         together = min(self._at_once(kept), stages[-1].left) if kept else 0
-        return RequestFunnel(
-            self._claim.name, ask.result_name, ask.class_name, needed, stages, refusal, kept, together
-        )
+        return RequestFunnel(self._claim.name, ask.result_name, ask.class_name, needed, stages, refusal, kept, together)
 
     def _at_once(self, positions: Sequence[int]) -> int:
         """How many of the devices the counters serve at once, if they are taken in this order."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from haru.engine.devices.board import Board, Plan
+from haru.engine.devices.board import Board
 from haru.engine.devices.capacity import fits
 from haru.engine.devices.constraints import State, add_distinct, add_match
 from haru.engine.devices.errors import AllocationError
+from haru.engine.devices.offers import Plan
 
 
 class Pick(NamedTuple):

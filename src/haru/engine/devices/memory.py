@@ -11,9 +11,10 @@ from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from haru.engine.devices.board import Board, Plan
+from haru.engine.devices.board import Board
 from haru.engine.devices.layout import Group, Kind, Layout
 from haru.engine.devices.ledger import Ledger
+from haru.engine.devices.offers import Plan
 
 _MAX_STATES = 100_000
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 Obj = dict[str, Any]
 
+PLAIN_KINDS = ("int", "bool", "string")
 SCALAR_KINDS = ("int", "bool", "string", "version")
 LIST_KINDS = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
 UNSUPPORTED = "?"
@@ -48,8 +49,7 @@ class NodeView(NamedTuple):
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     """One attribute value. `kind` is the JSON member; lists are tuples; what no version knows is kept as JSON text."""
 
     kind: str
@@ -64,8 +64,7 @@ class Attribute:
         return {self.kind: list(self.value) if isinstance(self.value, tuple) else self.value}
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """The amounts that a share may take: from `minimum` in steps, up to `maximum`."""
 
     minimum: int
@@ -73,8 +72,7 @@ class Range:
     step: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(NamedTuple):
     """One capacity and how shares may take from it, in billionths; `text` is the value as published."""
 
     value: int
@@ -86,27 +84,37 @@ class Capacity:
     policy: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What selectors and constraints see of a device. Interned: equal devices have the same one."""
+    """What selectors and constraints see of a device. Interned: equal devices have the same one. Never changed.
 
-    driver: str
-    attributes: tuple[tuple[str, Attribute], ...]
-    capacity: tuple[tuple[str, Capacity], ...]
-    shareable: bool
+    `by_name` has the attributes as published, `amounts` the capacities. `faulty` are the attributes that may fail any
+    expression: versions, lists, and what no version knows.
+    """
+
+    __slots__ = ("amounts", "attributes", "by_name", "capacity", "driver", "faulty", "shareable")
+
+    def __init__(
+        self,
+        driver: str,
+        attributes: tuple[tuple[str, Attribute], ...],
+        capacity: tuple[tuple[str, Capacity], ...],
+        shareable: bool,
+    ) -> None:
+        self.driver = driver
+        self.attributes = attributes
+        self.capacity = capacity
+        self.shareable = shareable
+        self.by_name = dict(attributes)
+        self.amounts = dict(capacity)
+        self.faulty = tuple(pair for pair in attributes if pair[1].kind not in PLAIN_KINDS)
 
     def attribute(self, name: str) -> Attribute | None:
         """An attribute by its fully qualified name; one published without domain belongs to the driver's."""
-        bare = None
-        domain, _, short = name.rpartition("/")
-        if domain == self.driver:
-            bare = short
-        found = None
-        for key, value in self.attributes:
-            if key == name:
-                return value
-            if key == bare:
-                found = value
+        found = self.by_name.get(name)
+        if found is None:
+            domain, _, short = name.rpartition("/")
+            if domain == self.driver:
+                found = self.by_name.get(short)
         return found
 
 

@@ -9,11 +9,12 @@ Source: KEP-4381 (generations, completeness), KEP-4815 (counters); the order is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from haru.engine.devices.model import Consumption, Device, DeviceId, NodeView, PoolKey, Slice
 from haru.engine.devices.placement import relevant
 from haru.engine.devices.state import PoolUse
+from haru.engine.devices.table import Table, table_of
 
 PoolStatus = Literal["ok", "incomplete", "invalid"]
 
@@ -24,7 +25,6 @@ class PoolView:
     __slots__ = (
         "binding",
         "charges",
-        "columns",
         "counter_names",
         "devices",
         "elsewhere",
@@ -32,6 +32,7 @@ class PoolView:
         "problem",
         "slices",
         "status",
+        "table",
         "totals",
     )
 
@@ -39,13 +40,14 @@ class PoolView:
         self, key: PoolKey, slices: Sequence[Slice], elsewhere: Sequence[Slice], whole: bool, partitionable: bool
     ) -> None:
         self.key = key
-        pairs = [(item, device) for item in slices for device in item.devices]
-        self.slices: tuple[Slice, ...] = tuple(item for item, _ in pairs)
-        self.devices: tuple[Device, ...] = tuple(device for _, device in pairs)
-        self.binding = whole and any(d.binding is not None and d.binding.conditions for d in self.devices)
+        self.slices: tuple[Slice, ...] = tuple([item for item in slices for _ in item.devices])
+        if len(slices) == 1:
+            self.devices: tuple[Device, ...] = slices[0].devices
+        else:
+            self.devices = tuple([device for item in slices for device in item.devices])
+        self.table: Table = table_of(self.devices)
+        self.binding = whole and self.table.conditional
         self.elsewhere: dict[str, Device] = {d.name: d for item in elsewhere for d in item.devices}
-        # Caches of pure functions of this view; filled by the selection and counter code.
-        self.columns: dict[Any, Any] = {}
         self.counter_names: tuple[tuple[str, str], ...] = ()
         self.totals: tuple[int, ...] = ()
         self.charges: tuple[Charge, ...] = ()
@@ -66,12 +68,12 @@ class PoolView:
         """What is left of each counter after the devices in use; negative when the pool is overdrawn."""
         left = list(self.totals)
         if left and (use.devices or use.shares):
-            taken = use.names()
-            for device, charge in zip(self.devices, self.charges, strict=True):
-                if device.name in taken:
-                    for counter, amount in charge:
+            taken, places = use.names(), self.table.places
+            for name in taken:
+                if name in places:
+                    for counter, amount in self.charges[places[name]]:
                         left[counter] -= amount
-            numbers = {name: number for number, name in enumerate(self.counter_names)}
+            numbers = {name: number for number, name in enumerate(self.counter_names)} if self.elsewhere else {}
             for name in taken & self.elsewhere.keys():
                 for counter, amount in _charge(self.elsewhere[name].consumes, numbers):
                     left[counter] -= amount

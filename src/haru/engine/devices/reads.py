@@ -12,7 +12,7 @@ from typing import NamedTuple
 from haru.cel.ast import Call, Ident, Literal, Node, Select
 from haru.cel.device import CompileError, environment
 from haru.cel.program import parse_and_check
-from haru.engine.devices.model import Attribute, Capacity, Shape
+from haru.engine.devices.model import PLAIN_KINDS, Attribute, Capacity, Shape
 
 _INDEX = ("_[_]", "_[?_]", "_?._")
 
@@ -31,11 +31,19 @@ class Names(NamedTuple):
             tuple(
                 pair
                 for pair in shape.attributes
-                if pair[1].kind not in ("int", "bool", "string") or _split(pair[0], driver) in self.attributes
+                if pair[1].kind not in PLAIN_KINDS or _split(pair[0], driver) in self.attributes
             ),
             tuple(pair for pair in shape.capacity if _split(pair[0], driver) in self.capacity),
             shape.shareable,
         )
+
+    def published(self, driver: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names under which a driver publishes these attributes and capacities."""
+        attributes, capacity = (
+            tuple(sorted({f"{domain}/{name}" for domain, name in names} | {n for d, n in names if d == driver}))
+            for names in (self.attributes, self.capacity)
+        )
+        return attributes, capacity
 
 
 class Projection(NamedTuple):

@@ -18,12 +18,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from haru.engine.devices.board import MAX_RESULTS, Board, Plan
+from haru.engine.devices.board import MAX_RESULTS, Board
 from haru.engine.devices.bounds import Bounds
 from haru.engine.devices.errors import AllocationError, GaveUp
 from haru.engine.devices.layout import Layout
 from haru.engine.devices.ledger import Ledger, Pick, Undo
 from haru.engine.devices.memory import Memory
+from haru.engine.devices.offers import Plan
 
 _EASY = 24
 """Most problems are over after fewer failures: only then is it worth while to remember them and to count ahead."""
@@ -202,9 +203,13 @@ class Search:
         return self._close(frame, limited=False)
 
     def _next_device(self, frame: Frame, plan: Plan) -> Signal:
-        candidates, ledger = plan.candidates, self._ledger
-        for index in range(bisect_left(candidates, frame.next), len(candidates)):
-            position = candidates[index]
+        found, ledger = plan.found, self._ledger
+        index = bisect_left(found, frame.next)
+        while index < len(found) or plan.more():
+            position = found[index]
+            index += 1
+            if position < frame.next:
+                continue
             if ledger.in_use(frame.claim, plan, position):
                 continue
             if position in plan.errors:

@@ -1,7 +1,7 @@
 """Which devices a class and a request select, evaluated once per distinct device and remembered.
 
 A selection is named by its expressions, so a changed class is another selection and nothing has to be invalidated.
-Its results are kept per combination of what the expression reads, per shape and, as a column, per pool view.
+Its results are kept per combination of what the expression reads, per shape and, as a column, per table of devices.
 An error is a result like any other: it counts only when the search comes upon the device.
 Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
 """
@@ -9,14 +9,15 @@ Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
 from haru.engine.devices.model import Shape
 from haru.engine.devices.pools import PoolView
-from haru.engine.devices.reads import Projection, names_read, whole
+from haru.engine.devices.reads import names_read, whole
 
 _MAX_COLUMNS = 256
+_MAX_RESULTS = 65536
 
 
 class SelectionError(NamedTuple):
@@ -40,74 +41,134 @@ class Selection(NamedTuple):
 
     def column(self, view: PoolView) -> Sequence[Verdict]:
         """The verdict for each device of a pool view."""
-        found: list[Verdict] | None = view.columns.get(self)
+        columns = view.table.columns
+        found: list[Verdict] | None = columns.get(self)
         if found is None:
-            if len(view.columns) >= _MAX_COLUMNS:
-                view.columns.clear()
-            known = _known(_verdicts, self)
-            found = view.columns[self] = []
-            for device in view.devices:
-                verdict = known.get(device.shape)
-                if verdict is None:
-                    verdict = known[device.shape] = self.verdict(device.shape)
-                found.append(verdict)
-            if len(known) > _MAX_RESULTS:
-                known.clear()
+            if len(columns) >= _MAX_COLUMNS:
+                columns.clear()
+            judge = judge_of(self)
+            found = columns[self] = [judge.verdict(device.shape) for device in view.devices]
         return found
+
+
+class Judge:
+    """What a selection says of shapes, as far as it was asked."""
+
+    __slots__ = ("_known", "_steps")
+
+    def __init__(self, selection: Selection) -> None:
+        flags = (selection.lists, selection.consumable)
+        self._known: dict[Shape, Verdict] = {}
+        self._steps = [
+            (of_class, number, reader_of(expression, *flags))
+            for of_class, selectors in ((True, selection.class_expressions), (False, selection.request_expressions))
+            for number, expression in enumerate(selectors)
+        ]
 
     def verdict(self, shape: Shape) -> Verdict:
         """Whether devices of this shape are selected."""
-        for of_class, selectors in ((True, self.class_expressions), (False, self.request_expressions)):
-            for number, expression in enumerate(selectors):
-                result = evaluate(expression, shape, self.lists, self.consumable)
-                if isinstance(result, str):
-                    return SelectionError(of_class, number, result)
-                if not result:
-                    return False
+        found = self._known.get(shape)
+        if found is None:
+            if len(self._known) >= _MAX_RESULTS:
+                self._known.clear()
+            found = self._known[shape] = self._judge(shape)
+        return found
+
+    def _judge(self, shape: Shape) -> Verdict:
+        for of_class, number, reader in self._steps:
+            result = reader.verdict(shape)
+            if result is not True:
+                return SelectionError(of_class, number, result) if isinstance(result, str) else False
         return True
 
 
-_MAX_RESULTS = 65536
-_results: dict[tuple[str, bool, bool], dict[Projection, bool | str]] = {}
-_verdicts: dict[Selection, dict[Shape, Verdict]] = {}
+class Reader:
+    """One expression, and what it says of what it reads of a device."""
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+    __slots__ = ("_consumable", "_expression", "_keys", "_known", "_lists", "_names")
+
+    def __init__(self, expression: str | None, lists: bool, consumable: bool) -> None:
+        self._expression = expression
+        self._lists = lists
+        self._consumable = consumable
+        self._names = None if expression is None else names_read(expression, lists, consumable)
+        self._keys: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._known: dict[Hashable, bool | str] = {}
+
+    def verdict(self, shape: Shape) -> bool | str:
+        """True, false, or the text of an error."""
+        key = self._key(shape)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MAX_RESULTS:
+                self._known.clear()
+            found = self._known[key] = self._evaluate(shape)
+        return found
+
+    def _key(self, shape: Shape) -> Hashable:
+        """Equal for shapes that the expression cannot tell apart."""
+        if self._names is None:
+            return shape
+        names = self._keys.get(shape.driver)
+        if names is None:
+            names = self._keys[shape.driver] = self._names.published(shape.driver)
+        attribute, amount = shape.by_name.get, shape.amounts.get
+        if names[1]:
+            values = (*[attribute(name) for name in names[0]], *[amount(name) for name in names[1]])
+        else:
+            values = tuple([attribute(name) for name in names[0]])
+        return (shape.driver, shape.shareable, values, shape.faulty)
+
+    def _evaluate(self, shape: Shape) -> bool | str:
+        if self._expression is None:
+            return "CEL expression empty (unsupported selector type?)"
+        seen = whole(shape) if self._names is None else self._names.of(shape)
+        try:
+            # What is stored is not compiled as new: what an older server let in stays valid.
+            selector = compile_device_selector(
+                self._expression, consumable_capacity=self._consumable, list_attributes=self._lists, new=False
+            )
+        except CompileError as error:
+            return f"CEL compile error: {error}"
+        capacity = {name: {"value": c.text} for name, c in seen.capacity}
+        view = DeviceView(seen.driver, {name: a.raw for name, a in seen.attributes}, capacity, seen.shareable)
+        try:
+            return selector.matches(view)
+        except EvaluationError as error:
+            return f"CEL runtime error: {error}"
+
+
+_judges: dict[Selection, Judge] = {}
+_readers: dict[tuple[str | None, bool, bool], Reader] = {}
+
+
+def judge_of(selection: Selection) -> Judge:
+    """The judge of a selection, with what it knows already."""
+    found = _judges.get(selection)
+    if found is None:
+        if len(_judges) >= _MAX_COLUMNS:
+            _judges.clear()
+        found = _judges[selection] = Judge(selection)
+    return found
+
+
+def reader_of(expression: str | None, lists: bool, consumable: bool) -> Reader:
+    """The reader of an expression, with what it knows already. It need not compile."""
+    key = (expression, lists, consumable)
+    found = _readers.get(key)
+    if found is None:
+        if len(_readers) >= _MAX_COLUMNS:
+            _readers.clear()
+        found = _readers[key] = Reader(expression, lists, consumable)
+    return found
 
 
 def evaluate(expression: str | None, shape: Shape, lists: bool, consumable: bool) -> bool | str:
     """What one expression says of a shape: true, false, or the text of an error."""
-    if expression is None:
-        return "CEL expression empty (unsupported selector type?)"
-    names = names_read(expression, lists, consumable)
-    seen = whole(shape) if names is None else names.of(shape)
-    known = _known(_results, (expression, lists, consumable))
-    result = known.get(seen)
-    if result is None:
-        if len(known) >= _MAX_RESULTS:
-            known.clear()
-        result = known[seen] = _evaluate(expression, seen, lists, consumable)
-    return result
+    return reader_of(expression, lists, consumable).verdict(shape)
 
 
-def _known(table: dict[K, dict[Any, V]], key: K) -> dict[Any, V]:
-    found = table.get(key)
-    if found is None:
-        if len(table) >= _MAX_COLUMNS:
-            table.clear()
-        found = table[key] = {}
-    return found
-
-
-def _evaluate(expression: str, seen: Projection, lists: bool, consumable: bool) -> bool | str:
-    try:
-        # Expressions that are stored already are not compiled as new ones: what an older server let in stays valid.
-        selector = compile_device_selector(expression, consumable_capacity=consumable, list_attributes=lists, new=False)
-    except CompileError as error:
-        return f"CEL compile error: {error}"
-    capacity = {name: {"value": c.text} for name, c in seen.capacity}
-    view = DeviceView(seen.driver, {name: a.raw for name, a in seen.attributes}, capacity, seen.shareable)
-    try:
-        return selector.matches(view)
-    except EvaluationError as error:
-        return f"CEL runtime error: {error}"
+def forget() -> None:
+    """Let go of all results, as if no selector had been evaluated yet. Compiled selectors stay."""
+    _judges.clear()
+    _readers.clear()

@@ -1,0 +1,49 @@
+"""The devices of a pool in order, shared by all pools that publish the same ones, with what follows from them alone.
+
+Nodes of one model publish equal devices. What does not depend on the node or on what is taken is worked out once for
+all of them: which device is where, and which devices an ask may have as far as the device itself decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+from typing import Any
+from weakref import WeakValueDictionary
+
+from haru.engine.devices.model import Device
+
+
+class Table:
+    """Devices in the order in which they are tried. `columns` and `offers` are caches of pure functions of them."""
+
+    def __init__(self, devices: tuple[Device, ...]) -> None:
+        self.devices = devices
+        self.columns: dict[Hashable, Any] = {}
+        self.offers: dict[Hashable, Any] = {}
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each device is, by name."""
+        return {device.name: index for index, device in enumerate(self.devices)}
+
+    @cached_property
+    def placed(self) -> bool:
+        """Whether some device says for itself where it can be used."""
+        return any(device.placement is not None for device in self.devices)
+
+    @cached_property
+    def conditional(self) -> bool:
+        """Whether some device has binding conditions."""
+        return any(device.binding is not None and device.binding.conditions for device in self.devices)
+
+
+_tables: WeakValueDictionary[tuple[Device, ...], Table] = WeakValueDictionary()
+
+
+def table_of(devices: tuple[Device, ...]) -> Table:
+    """The one table of these devices."""
+    found = _tables.get(devices)
+    if found is None:
+        found = _tables[devices] = Table(devices)
+    return found
