@@ -36,6 +36,7 @@ from haru.engine.devices.model import (
 T = TypeVar("T")
 _ATTRIBUTE, _NAMES, _CAPACITY, _COUNTERS = range(4)
 _MAX_DEVICES = 8192
+_TRIAL = 1024
 
 
 class Interner:
@@ -46,12 +47,14 @@ class Interner:
     those are found again as a whole, by their text.
     """
 
-    __slots__ = ("_devices", "_known", "_made")
+    __slots__ = ("_asked", "_by_text", "_devices", "_known", "_made")
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
         self._made: dict[Hashable, Any] = {}
         self._devices: dict[tuple[str, bool], dict[bytes, Device]] = {}
+        self._asked = 0
+        self._by_text = True
 
     def __len__(self) -> int:
         return len(self._known)
@@ -64,8 +67,15 @@ class Interner:
     def devices(self, raw: Sequence[Mapping[str, Any]], driver: str, per_device: bool) -> tuple[Device, ...]:
         """The devices of a slice."""
         known = self._devices.setdefault((driver, per_device), {})
+        self._asked += len(raw)
+        if self._asked > _TRIAL and len(known) * 2 > self._asked:
+            # Devices with identities of their own do not recur: then their texts are not worth the making.
+            self._by_text = False
+            known.clear()
         if len(known) > _MAX_DEVICES:
             known.clear()
+        if not self._by_text:
+            return tuple([_device(entry, driver, per_device, self) for entry in raw])
         found = []
         for entry in raw:
             try:

@@ -69,6 +69,7 @@ class Inventory:
     def __init__(self) -> None:
         self._interner = Interner()
         self._interned_at_rebuild = 0
+        self._interner_is_stale = False  # holds values of slices that are gone
         self._published: dict[str, Slice] = {}
         self._rules: dict[str, TaintRule] = {}
         self._members: dict[str, dict[str, Slice]] = {}
@@ -88,6 +89,7 @@ class Inventory:
         """Forget a ResourceSlice."""
         old = self._published.pop(name, None)
         if old is not None:
+            self._interner_is_stale = True
             self._drop(name, old)
             self._changed()
 
@@ -138,7 +140,9 @@ class Inventory:
         self._members.setdefault(str(new.pool), {})[name] = self._tainted(new)
         self._rebuild_pool(new.pool)
         self._changed()
-        if len(self._interner) > 2 * self._interned_at_rebuild + _FOREVER:
+        if old is not None:
+            self._interner_is_stale = True
+        if self._interner_is_stale and len(self._interner) > 2 * self._interned_at_rebuild + _FOREVER:
             self._renew_interner()
 
     def _drop(self, name: str, old: Slice) -> None:
@@ -210,6 +214,7 @@ class Inventory:
             fresh.adopt(item)
         self._interner = fresh
         self._interned_at_rebuild = len(fresh)
+        self._interner_is_stale = False
 
 
 def _nodes(pool: Pool) -> frozenset[str]:
