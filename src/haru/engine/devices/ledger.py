@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from haru.engine.devices.board import Board
@@ -20,8 +19,7 @@ class Pick(NamedTuple):
     consumed: tuple[tuple[int, str], ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(NamedTuple):
     """How things stood before a pick."""
 
     claim: int

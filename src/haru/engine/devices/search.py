@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from haru.engine.devices.board import MAX_RESULTS, Board
@@ -54,7 +54,7 @@ class Frame:
     next: int
     limited: bool = True
     undo: Undo | None = None
-    tried: set[Hashable] = field(default_factory=set)
+    tried: set[Hashable] | None = None
 
 
 class Search:
@@ -233,5 +233,7 @@ class Search:
         """Undo the frame's pick, and remember that devices like this one lead nowhere from here."""
         self._ledger.take_back(undo)
         self._memory.changed(undo.position)
+        if frame.tried is None:
+            frame.tried = set()
         frame.tried.add(self._memory.device_key(frame.claim, frame.request, undo.position))
         frame.undo = None

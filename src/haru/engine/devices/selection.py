@@ -12,9 +12,9 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
-from haru.engine.devices.model import Shape
+from haru.engine.devices.model import PLAIN_KINDS, Shape
 from haru.engine.devices.pools import PoolView
-from haru.engine.devices.reads import names_read, whole
+from haru.engine.devices.reads import names_read
 
 _MAX_COLUMNS = 256
 _MAX_RESULTS = 65536
@@ -122,7 +122,6 @@ class Reader:
     def _evaluate(self, shape: Shape) -> bool | str:
         if self._expression is None:
             return "CEL expression empty (unsupported selector type?)"
-        seen = whole(shape) if self._names is None else self._names.of(shape)
         try:
             # What is stored is not compiled as new: what an older server let in stays valid.
             selector = compile_device_selector(
@@ -130,12 +129,27 @@ class Reader:
             )
         except CompileError as error:
             return f"CEL compile error: {error}"
-        capacity = {name: {"value": c.text} for name, c in seen.capacity}
-        view = DeviceView(seen.driver, {name: a.raw for name, a in seen.attributes}, capacity, seen.shareable)
         try:
-            return selector.matches(view)
+            return selector.matches(self._view(shape))
         except EvaluationError as error:
             return f"CEL runtime error: {error}"
+
+    def _view(self, shape: Shape) -> DeviceView:
+        """What the expression sees of a shape."""
+        attributes, capacity = shape.attributes, shape.capacity
+        if self._names is not None:
+            read, amounts = self._keys[shape.driver]
+            if shape.faulty or len(read) > 2:
+                attributes = tuple([p for p in attributes if p[0] in read or p[1].kind not in PLAIN_KINDS])
+            else:
+                attributes = tuple([(name, shape.by_name[name]) for name in read if name in shape.by_name])
+            capacity = tuple([(name, shape.amounts[name]) for name in amounts if name in shape.amounts])
+        return DeviceView(
+            shape.driver,
+            {name: attribute.raw for name, attribute in attributes},
+            {name: {"value": amount.text} for name, amount in capacity},
+            shape.shareable,
+        )
 
 
 _judges: dict[Selection, Judge] = {}

@@ -19,6 +19,11 @@ class Table:
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self.devices = devices
+        bindings = {device.binding for device in devices}
+        self.conditional = any(binding is not None and binding.conditions for binding in bindings)
+        """Whether some device has binding conditions."""
+        self.placed = any([device.placement is not None for device in devices])
+        """Whether some device says for itself where it can be used."""
         self.columns: dict[Hashable, Any] = {}
         self.offers: dict[Hashable, Any] = {}
 
@@ -26,16 +31,6 @@ class Table:
     def places(self) -> dict[str, int]:
         """Where each device is, by name."""
         return {device.name: index for index, device in enumerate(self.devices)}
-
-    @cached_property
-    def placed(self) -> bool:
-        """Whether some device says for itself where it can be used."""
-        return any(device.placement is not None for device in self.devices)
-
-    @cached_property
-    def conditional(self) -> bool:
-        """Whether some device has binding conditions."""
-        return any(device.binding is not None and device.binding.conditions for device in self.devices)
 
 
 _tables: WeakValueDictionary[tuple[Device, ...], Table] = WeakValueDictionary()
