@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from haru.client.api import ApiClient
+from haru.drivers.simulated.profiles import Profile, load_profile
+from haru.embedded.options import parse_profiles
 from haru.kube import schema
 from haru.kube.errors import StatusError, already_exists_error, conflict_error, not_found_error
 from haru.kube.kinds import Kind
@@ -16,6 +18,15 @@ from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.kube.selectors import parse_field_selector
 
 Obj = dict[str, Any]
+
+
+def named(text: str) -> list[tuple[Profile, str]]:
+    """The nodes of `haru up --profile TEXT`."""
+    return [
+        (load_profile(entry.profile), f"{entry.profile}-{number}")
+        for entry in parse_profiles(text)
+        for number in range(entry.count)
+    ]
 
 
 class InMemoryClient(ApiClient):
@@ -29,6 +40,9 @@ class InMemoryClient(ApiClient):
         self.writes: list[tuple[str, str, str]] = []
         self.faults: dict[tuple[str, str], list[Exception]] = {}
         self.namespaces = {"default", "kube-node-lease"}
+
+    def metadata_only(self) -> ApiClient:
+        return self  # whoever needs only metadata is not hurt by more
 
     def fail(self, verb: str, plural: str, error: Exception) -> None:
         """The next such write fails."""

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from in_memory_client import InMemoryClient
+from in_memory_client import InMemoryClient, named
 
 from haru.drivers.simulated.driver import CLASSES, NODES, SLICES, SimulatedDriver
-from haru.drivers.simulated.profiles import load_profile, parse_nodes
+from haru.drivers.simulated.objects import PROFILE_LABEL
+from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.publishing import plan
 from haru.drivers.simulated.slices import resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION
@@ -26,7 +27,7 @@ class Recorder:
 @contextlib.asynccontextmanager
 async def driver(client: InMemoryClient, nodes: str, recorder: Recorder | None = None) -> AsyncIterator[None]:
     running = SimulatedDriver(
-        client, parse_nodes(nodes), recorder=recorder or Recorder(), resync_seconds=0.1  # type: ignore[arg-type]
+        client, named(nodes), recorder=recorder or Recorder(), resync_seconds=0.1  # type: ignore[arg-type]
     )  # fmt: skip
     task = asyncio.create_task(running.run())
     try:
@@ -58,7 +59,8 @@ def tainted(client: InMemoryClient) -> dict[str, list[str]]:
 
 async def node(client: InMemoryClient, name: str, taints: str = "") -> Obj:
     annotations = {TAINTS_ANNOTATION: taints} if taints else {}
-    return await client.create(NODES, {"metadata": {"name": name, "annotations": annotations}})
+    labels = {PROFILE_LABEL: name.rpartition("-")[0]}
+    return await client.create(NODES, {"metadata": {"name": name, "annotations": annotations, "labels": labels}})
 
 
 async def annotate(client: InMemoryClient, name: str, taints: str | None) -> None:

@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from in_memory_client import InMemoryClient
+from in_memory_client import InMemoryClient, named
 
-from haru.drivers.simulated.profiles import parse_nodes
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition
 from haru.virtual.fleet import CLAIMS, PODS, Fleet
@@ -45,7 +44,7 @@ class Stage:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Fleet"]:
         self.fleet = Fleet(
-            self.client, parse_nodes(self.nodes), self.clock, recorder=self.recorder, renew_seconds=0.05  # type: ignore[arg-type]
+            self.client, named(self.nodes), self.clock, recorder=self.recorder, renew_seconds=0.05  # type: ignore[arg-type]
         )  # fmt: skip
         task = asyncio.create_task(self.fleet.run())
         try:
@@ -164,7 +163,7 @@ async def test_a_pod_runs_until_it_is_deleted() -> None:
 async def test_pods_end_as_annotated(annotations: dict[str, str], phase: str, reason: str, exit_code: int) -> None:
     stage = Stage()
     async with stage.running():
-        await stage.pod("p", annotations=annotations)
+        await stage.pod("p", annotations=annotations, restartPolicy="Never")
         pod = await stage.phase("p", phase)
     state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (state["reason"], state["exitCode"]) == (reason, exit_code)

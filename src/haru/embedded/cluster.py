@@ -110,6 +110,7 @@ class EmbeddedCluster:
 
     async def _start_components(self) -> None:
         waits: list[Callable[[], Coroutine[Any, Any, Any]]] = []
+        scheduler: Scheduler | None = None
         if self._controllers:
             manager = ControllerManager(self.client("controllers"), self.gates, self._controllers)
             self._run("controllers", manager.run())
@@ -123,7 +124,7 @@ class EmbeddedCluster:
         driver = SimulatedDriver(self.client("fleet"), self.nodes)
         self._run("fleet", fleet.run())
         self._run("driver", driver.run())
-        waits += (fleet.ready.wait, driver.ready.wait)
+        waits.append(lambda: _all_in(fleet, driver, scheduler))
         ready: asyncio.Future[Any] = asyncio.gather(*(wait() for wait in waits))
         ending: asyncio.Future[Any] = asyncio.ensure_future(self.failed())
         try:
@@ -157,6 +158,15 @@ class EmbeddedCluster:
             write_private(self._directory / f"{component}.kubeconfig", own)
         if self._options.write_kubeconfig is not None:
             write_private(self._options.write_kubeconfig.absolute(), text)
+
+
+async def _all_in(fleet: Fleet, driver: SimulatedDriver, scheduler: Scheduler | None) -> None:
+    """All nodes are up, all devices are published, and the scheduler counts on them."""
+    await fleet.ready.wait()
+    await driver.ready.wait()
+    if scheduler is not None:
+        await scheduler.wait_seen("Node", fleet.revision)
+        await scheduler.wait_seen("ResourceSlice", driver.revision)
 
 
 def _gates(text: str) -> FeatureGates:

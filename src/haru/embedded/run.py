@@ -30,8 +30,8 @@ _IMPORTED = time.monotonic()
 
 def run_cluster(options: UpOptions) -> int:
     """Runs the cluster until SIGINT or SIGTERM; returns the exit status."""
-    # What a start allocates lives until the end: collecting it again and again only costs time.
-    gc.set_threshold(100_000, 50, 100)
+    # What a start allocates lives until the end: looking for garbage in it again and again only costs time.
+    gc.disable()
     directory = _data_directory(options)
     lock = DirectoryLock(directory)
     try:
@@ -81,8 +81,9 @@ async def _run(options: UpOptions, directory: Path, lock: DirectoryLock) -> int:
         if not await _first(cluster.start(), stop):
             return 0
         lock.describe(kubeconfig=str(cluster.kubeconfig), address=cluster.address)
-        gc.collect()
         gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+        gc.enable()
         seconds = seconds_since_start()
         where = options.write_kubeconfig or cluster.kubeconfig
         print(f"haru is ready after {seconds:.1f} s at {cluster.address}, kubeconfig {where}", flush=True)

@@ -131,6 +131,12 @@ class Scheduler:
                     self._report_pod(info.obj, "NotReadyForScheduling", message, event=False)
             seen = dict(self._blocked)
 
+    async def wait_seen(self, kind: str, revision: int) -> None:
+        """Wait until every object of a kind up to a revision counts in decisions."""
+        await self.ready.wait()
+        assert self._watchers is not None
+        await self._watchers.informers[kind].wait_seen(revision)
+
     async def drain(self) -> None:
         """Wait until everything that was decided so far is written or given up."""
         while self._tasks:

@@ -1,8 +1,9 @@
 """A fleet of simulated kubelets: one component for any number of nodes.
 
-It registers its nodes and keeps them fresh (`nodes`), and acts for the pods that are bound to them: checks and prepares
-their claims, sets them running, ends them as their annotations say, and finishes their deletion. There is no state
-but the API objects: after a restart a pod's `startTime` still says when it ends, and what runs is not started again.
+Every Node with the profile label is the fleet's, whether it made it or a user did (`nodes` brings it up and keeps it
+fresh); a Node that is deleted is gone. For the pods that are bound to its nodes the fleet checks and prepares claims,
+sets them running, ends and restarts them as their annotations say, and finishes their deletion. There is no state but
+the API objects: after a restart the pods' statuses say when they end, and what runs is not started again.
 """
 
 from __future__ import annotations
@@ -17,15 +18,27 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer
 from haru.client.workqueue import WorkQueue
-from haru.drivers.simulated.profiles import Profile
+from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
+from haru.drivers.simulated.objects import OFFLINE, PROFILE_LABEL
+from haru.drivers.simulated.profiles import Profile, ProfileError
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
-from haru.kube.names import format_time, parse_time
+from haru.kube.meta import (
+    annotations_of,
+    get_condition,
+    is_being_deleted,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from haru.kube.names import format_time
 from haru.virtual import pods as podlib
 from haru.virtual.claims import NotPrepared, PreparedClaims, check_claim, claim_keys, pod_claims
-from haru.virtual.nodes import NodeKeeper, VirtualNode
+from haru.virtual.happenings import PodEvents
+from haru.virtual.nodes import NODES, NodeKeeper, VirtualNode
 
 Obj = dict[str, Any]
 
@@ -66,9 +79,19 @@ class Fleet:
         self._client = client
         self._clock = clock
         self._recorder = recorder or EventRecorder(client, COMPONENT)
+        self._events = PodEvents(self._recorder)
         self._workers = workers
-        self._nodes = {name: VirtualNode(profile, name, i) for i, (profile, name) in enumerate(nodes)}
-        self._keeper = NodeKeeper(client, list(self._nodes.values()), clock, renew_seconds=renew_seconds)
+        self._wanted = {name: profile for profile, name in nodes}
+        self._catalogue = Catalogue(profile for profile, _ in nodes)
+        self._nodes: dict[str, VirtualNode] = {}
+        self._next_number = 0
+        self._awaited = set(self._wanted)
+        self._stored_nodes = Informer(client, NODES)
+        self._stored_nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
+        self._keeper = NodeKeeper(client, self._nodes, self._stored_nodes.get, clock, renew_seconds=renew_seconds)
+        self._rising: WorkQueue[str] = WorkQueue(f"{COMPONENT} nodes", max_delay=7.0)
+        self.revision = 0
+        """The newest revision of a node that was brought up."""
         self._queue: WorkQueue[str] = WorkQueue(COMPONENT)
         self._addresses: dict[str, str] = {}
         self._taken: set[str] = set()
@@ -85,29 +108,92 @@ class Fleet:
         self._claims.add_handler(self._claim_changed, lambda old, new: self._claim_changed(new))
 
     async def run(self) -> None:
-        """Register the nodes, then act for them until cancelled."""
+        """Create the nodes that are missing, then act for all until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._pods.run(), name=f"{COMPONENT} pods")
-            group.create_task(self._claims.run(), name=f"{COMPONENT} claims")
-            await self._pods.wait_synced()
-            await self._claims.wait_synced()
+            for informer in (self._pods, self._claims, self._stored_nodes):
+                group.create_task(informer.run(), name=f"{COMPONENT} {informer.kind.plural}")
+            for informer in (self._pods, self._claims, self._stored_nodes):
+                await informer.wait_synced()
+            self._awaited |= self._nodes.keys()
+            for name in self._awaited:
+                self._rising.add(name)
+            self._settled("")
             group.create_task(self._queue.run(self.sync, self._workers), name=COMPONENT)
-            await self._keeper.register(self._registered)
+            group.create_task(self._rising.run(self._raise_node, self._workers), name=f"{COMPONENT} nodes")
+            group.create_task(self._keeper.run(), name=f"{COMPONENT} heartbeats")
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _node_added(self, stored: Obj) -> None:
+        name = name_of(stored)
+        try:
+            profile = self._wanted.get(name) or self._catalogue.profile_of(stored)
+        except ProfileError as error:
+            self._recorder.event(stored, "Warning", UNKNOWN_PROFILE, str(error))
+            profile = None
+        if profile is None:
+            self._settled(name)
+            return
+        node = self._nodes[name] = VirtualNode(profile, name, self._next_number)
+        node.adopt(stored)
+        self._next_number = max(self._next_number, node.number) + 1
+        node.offline = _is_offline(stored)
+        self._rising.add(name)
+
+    def _node_updated(self, old: Obj, new: Obj) -> None:
+        node = self._nodes.get(name_of(new))
+        if node is None:
+            if labels_of(old).get(PROFILE_LABEL) != labels_of(new).get(PROFILE_LABEL):
+                self._node_added(new)
+        elif node.offline != _is_offline(new):
+            # Who comes back starts as a kubelet does: status, lease, then the pods.
+            node.offline, node.up = _is_offline(new), False
+            self._rising.add(node.name)
+
+    def _node_deleted(self, stored: Obj) -> None:
+        """The node is gone for good; what it had is collected by the controllers."""
+        name = name_of(stored)
+        self._nodes.pop(name, None)
+        self._wanted.pop(name, None)
+        self._settled(name)
+
+    async def _raise_node(self, name: str) -> None:
+        """Bring a node up, creating it first if it is one of those that were asked for."""
+        stored = self._stored_nodes.get(name)
+        if stored is None and name in self._wanted:
+            profile = self._wanted[name]
+            address = VirtualNode(profile, name, self._next_number).internal_ip
+            self._next_number += 1
+            stored = await self._keeper.create(profile, name, address)
+            if stored is None:
+                stored = await self._client.get(NODES, name)
+            self._stored_nodes.observe(stored)
+        node = self._nodes.get(name)
+        if stored is None or node is None:
+            return
+        if not node.up and not node.offline:
+            stored = await self._keeper.bring_up(node, stored)
+            self._stored_nodes.observe(stored)
+            node.up = True
+        for pod in self._pods.by_index(_BY_NODE, name):
+            self._queue.add(key_of(pod))
+        self.revision = max(self.revision, int(stored["metadata"]["resourceVersion"]))
+        self._settled(name)
+
+    def _settled(self, name: str) -> None:
+        """With the last node of those asked for and found at the start the fleet is ready."""
+        self._awaited.discard(name)
+        if not self._awaited and self._stored_nodes.has_synced:
             self.ready.set()
-            group.create_task(self._keeper.run(), name=f"{COMPONENT} nodes")
 
     # -- what has changed ---------------------------------------------------------------------------------------------
 
-    def _registered(self, node: VirtualNode) -> None:
-        for pod in self._pods.by_index(_BY_NODE, node.name):
-            self._queue.add(key_of(pod))
-
     def _pod_added(self, pod: Obj) -> None:
+        address = (pod.get("status") or {}).get("podIP")
+        if address and not _uses_host_network(pod):
+            self._addresses[uid_of(pod)] = address
+            self._taken.add(address)
         if _node_of(pod) in self._nodes:
-            address = (pod.get("status") or {}).get("podIP")
-            if address and not _uses_host_network(pod):
-                self._addresses[uid_of(pod)] = address
-                self._taken.add(address)
             self._queue.add(key_of(pod))
 
     def _pod_deleted(self, pod: Obj) -> None:
@@ -131,7 +217,7 @@ class Fleet:
         """Take a pod as far as it can go now; after how many seconds to look again, if anything is due."""
         pod = self._pods.store.get(key)
         node = self._nodes.get(_node_of(pod)) if pod is not None else None
-        if pod is None or node is None or not node.uid:
+        if pod is None or node is None or not node.acts:
             return None
         if is_being_deleted(pod):
             await self._finish_deletion(pod)
@@ -163,7 +249,8 @@ class Fleet:
         written = await self._write(pod, podlib.running_status(pod, now, node.internal_ip, address))
         if written is None:
             return None
-        self._began[uid_of(pod)] = began  # startTime is cut to seconds
+        self._events.started(pod)
+        self._began[uid_of(pod)] = began  # what is written is cut to seconds
         return await self._keep_running(written, node)
 
     def _others(self, pod: Obj, node: VirtualNode) -> list[Obj]:
@@ -205,20 +292,45 @@ class Fleet:
             self._admitted.add(uid_of(pod))
             await self._recall_claims(pod, node)
         now = self._clock()
+        resume = podlib.resume_time(pod)
+        if resume is not None:
+            return await self._restart(pod, node) if resume <= now else (resume - now).total_seconds()
         try:
             ending = podlib.ending_of(pod)
         except ValueError as error:
             self._recorder.event(pod, "Warning", "InvalidAnnotation", str(error))
             ending = None
         if ending is not None:
-            began = self._began.get(uid_of(pod)) or _started(pod, now)
+            began = self._began.get(uid_of(pod)) or podlib.started_at(pod) or now
             due = began + timedelta(seconds=ending.after_seconds)
             if due <= now:
-                self._ended(pod)
-                await self._write(pod, podlib.ended_status(pod, format_time(now), ending))
-                return None
+                return await self._end(pod, node, ending, now)
         await self._refresh_readiness(pod, format_time(now))
         return (due - now).total_seconds() if ending is not None else None
+
+    async def _end(self, pod: Obj, node: VirtualNode, ending: podlib.Ending, now: datetime) -> float | None:
+        """The containers have ended: for good, or until they are restarted."""
+        if not podlib.is_restarted(pod, ending):
+            self._ended(pod)
+            await self._write(pod, podlib.ended_status(pod, format_time(now), ending))
+            return None
+        self._began.pop(uid_of(pod), None)
+        crashed = await self._write(pod, podlib.crashed_status(pod, format_time(now), ending))
+        if crashed is None:
+            return None
+        delay = podlib.back_off_seconds(crashed)
+        if delay:
+            self._events.backing_off(pod, podlib.back_off_message(crashed))
+            return delay
+        return await self._restart(crashed, node)
+
+    async def _restart(self, pod: Obj, node: VirtualNode) -> float | None:
+        began = self._clock()
+        written = await self._write(pod, podlib.restarted_status(pod, format_time(began)))
+        if written is None:
+            return None
+        self._began[uid_of(pod)] = began
+        return await self._keep_running(written, node)
 
     async def _recall_claims(self, pod: Obj, node: VirtualNode) -> None:
         """Claims of a pod that already runs count as prepared; one that was taken from it does not stop it."""
@@ -239,6 +351,8 @@ class Fleet:
         """Stop what runs, unprepare, tell the end, then let the object go."""
         self._ended(pod)
         if _phase(pod) not in podlib.TERMINAL:
+            if _phase(pod) == "Running":
+                self._events.stopped(pod)
             await self._write(pod, podlib.killed_status(pod, format_time(self._clock())))
         if pod["metadata"].get("deletionGracePeriodSeconds") == 0:
             return  # only finalizers keep it
@@ -289,10 +403,9 @@ def _phase(pod: Obj) -> str:
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
+def _is_offline(node: Obj) -> bool:
+    return annotations_of(node).get(OFFLINE) == "true"
+
+
 def _uses_host_network(pod: Obj) -> bool:
     return bool((pod.get("spec") or {}).get("hostNetwork"))
-
-
-def _started(pod: Obj, now: datetime) -> datetime:
-    text = (pod.get("status") or {}).get("startTime")
-    return parse_time(text) if text else now

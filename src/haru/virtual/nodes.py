@@ -1,27 +1,26 @@
-"""Nodes of a fleet: registered once, then kept fresh by leases and heartbeats.
+"""Nodes of a fleet: brought up once, then kept fresh by leases and heartbeats.
 
 All nodes share one rota in which every node has its turn once per period, evenly spread, so that the load on the API
-server is level however many there are. A lease is renewed every 10 s and lasts 40 s; a status that did not change is
-reported every 5 minutes, as kubelets do. A node that is deleted stays deleted: it comes back with the next start.
+server is level however many there are. A lease lasts 40 s and is renewed every 10 s, in large fleets every 20 s; a
+status that did not change is reported every 5 minutes, as kubelets do. A node that is offline is left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import itertools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from haru.client.api import ApiClient
-from haru.drivers.simulated.objects import node_conditions, node_labels, node_object
+from haru.drivers.simulated.objects import node_conditions, node_labels, node_object, node_status
 from haru.drivers.simulated.profiles import Profile
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import labels_of, owner_reference
+from haru.kube.meta import get_condition, labels_of, owner_reference
 from haru.kube.names import format_micro_time, format_time
 from haru.kube.quantity import parse_quantity
 
@@ -30,7 +29,9 @@ _log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
+_LARGE_FLEET: Final = 200
 _FIRST_ADDRESS: Final = int(ipaddress.IPv4Address("172.16.0.1"))
+_ADDRESSES: Final = 2**20 - 2
 
 
 def _kind(group: str, plural: str) -> Kind:
@@ -45,16 +46,29 @@ LEASES: Final = _kind("coordination.k8s.io", "leases")
 
 
 class VirtualNode:
-    """One simulated node."""
+    """One simulated node. Its kubelet acts once it is `up`, and not while it is offline."""
 
-    __slots__ = ("allocatable", "internal_ip", "name", "profile", "uid")
+    __slots__ = ("allocatable", "internal_ip", "name", "offline", "profile", "uid", "up")
 
     def __init__(self, profile: Profile, name: str, number: int) -> None:
         self.profile = profile
         self.name = name
         self.uid = ""
+        self.up = False
+        self.offline = False
         self.internal_ip = str(ipaddress.IPv4Address(_FIRST_ADDRESS + number))
         self.allocatable: dict[str, int] = {}
+
+    @property
+    def number(self) -> int:
+        """The place of its address among those that the fleet gives out, -1 for any other address."""
+        number = int(ipaddress.IPv4Address(self.internal_ip)) - _FIRST_ADDRESS if "." in self.internal_ip else -1
+        return number if 0 <= number < _ADDRESSES else -1
+
+    @property
+    def acts(self) -> bool:
+        """Whether there is a kubelet that does anything."""
+        return self.up and not self.offline
 
     def adopt(self, node: Obj) -> None:
         """Take over what the stored object says."""
@@ -70,12 +84,13 @@ class VirtualNode:
 
 
 class NodeKeeper:
-    """Registers nodes and keeps them fresh."""
+    """Brings nodes up and keeps them fresh."""
 
     def __init__(
         self,
         client: ApiClient,
-        nodes: Sequence[VirtualNode],
+        nodes: Mapping[str, VirtualNode],
+        read: Callable[[str], Obj | None],
         clock: Callable[[], datetime],
         *,
         renew_seconds: float = 10.0,
@@ -84,82 +99,91 @@ class NodeKeeper:
     ) -> None:
         self._client = client
         self._nodes = nodes
+        self._read = read
         self._clock = clock
         self._renew_seconds = renew_seconds
         self._report_seconds = report_seconds
         self._slots = asyncio.Semaphore(concurrency)
 
-    # -- registration -------------------------------------------------------------------------------------------------
+    # -- bringing up --------------------------------------------------------------------------------------------------
 
-    async def register(self, registered: Callable[[VirtualNode], None]) -> None:
-        """Create the nodes that are missing and adopt the others; tells of each when it is there."""
-        async with asyncio.TaskGroup() as group:
-            for node in self._nodes:
-                group.create_task(self._register(node, registered))
-
-    async def _register(self, node: VirtualNode, registered: Callable[[VirtualNode], None]) -> None:
-        delay = 0.2
-        while True:
-            async with self._slots:
-                try:
-                    node.adopt(await self._create_or_adopt(node))
-                    await self._renew(node)
-                    registered(node)
-                    return
-                except (StatusError, OSError) as error:
-                    _log.log(logging.WARNING if delay > 5 else logging.DEBUG, "node %s: %s", node.name, error)
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, 7.0)
-
-    async def _create_or_adopt(self, node: VirtualNode) -> Obj:
+    async def create(self, profile: Profile, name: str, internal_ip: str) -> Obj | None:
+        """Create a node; None if there is one of this name."""
         now = format_time(self._clock())
-        wanted = node_object(node.profile, node.name, internal_ip=node.internal_ip, now=now)
         try:
-            stored = await self._client.create(NODES, wanted)
+            return await self._client.create(NODES, node_object(profile, name, internal_ip=internal_ip, now=now))
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
-            stored = await self._client.get(NODES, node.name)
-            missing = {k: v for k, v in node_labels(node.profile, node.name).items() if labels_of(stored).get(k) != v}
-            if missing:
-                stored = await self._client.patch(NODES, node.name, {"metadata": {"labels": missing}})
+            return None
+
+    async def bring_up(self, node: VirtualNode, stored: Obj) -> Obj:
+        """What a kubelet does when it starts: labels, status and lease of its node. Answers the node as it is then."""
+        node.adopt(stored)
+        profile, name = node.profile, node.name
+        missing = {k: v for k, v in node_labels(profile, name).items() if labels_of(stored).get(k) != v}
+        if missing:
+            patch = {"metadata": {"uid": node.uid, "labels": missing}}
+            stored = await self._client.patch(NODES, name, patch)
         status = stored.get("status") or {}
-        ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
-        same = all(status.get(field) == wanted["status"][field] for field in ("capacity", "allocatable"))
-        if ready and same:
-            return stored
-        fresh = dict(wanted["status"])
-        if status.get("addresses"):
-            del fresh["addresses"]
-        return await self._client.patch(NODES, node.name, {"status": fresh}, type="strategic", subresource="status")
+        wanted = node_status(profile, name, internal_ip=node.internal_ip, now=format_time(self._clock()))
+        same = all(status.get(field) == wanted[field] for field in ("capacity", "allocatable"))
+        if not same or not all(_agrees(stored, condition) for condition in wanted["conditions"]):
+            wanted["conditions"] = [_observed(stored, condition) for condition in wanted["conditions"]]
+            if status.get("addresses"):
+                del wanted["addresses"]
+            patch = {"metadata": {"uid": node.uid}, "status": wanted}
+            stored = await self._client.patch(NODES, name, patch, type="strategic", subresource="status")
+        node.adopt(stored)
+        await self._begin_lease(node)
+        return stored
+
+    async def _begin_lease(self, node: VirtualNode) -> None:
+        """The lease of a node that has just come up; another node's of the same name is replaced."""
+        now = format_micro_time(self._clock())
+        try:
+            await self._create_lease(node, now)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            patch = {"metadata": {"ownerReferences": [_owner(node)]}, "spec": {"renewTime": now}}
+            await self._client.patch(LEASES, node.name, patch, LEASE_NAMESPACE)
 
     # -- freshness ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Renew leases and report statuses until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._rota(self._renew_seconds, self._renew, "lease"), name="node leases")
-            group.create_task(self._rota(self._report_seconds, self._report, "status"), name="node statuses")
+            group.create_task(self._rota(self._renewal_period, self._renew, "lease"), name="node leases")
+            group.create_task(self._rota(lambda: self._report_seconds, self._report, "status"), name="node statuses")
 
-    async def _rota(self, period: float, work: Callable[[VirtualNode], Awaitable[None]], what: str) -> None:
+    def _renewal_period(self) -> float:
+        return self._renew_seconds if len(self._nodes) <= _LARGE_FLEET else 2 * self._renew_seconds
+
+    async def _rota(
+        self, period: Callable[[], float], work: Callable[[VirtualNode], Awaitable[None]], what: str
+    ) -> None:
         """Every node once per period, one after the other at even distances."""
         loop = asyncio.get_running_loop()
         due = loop.time()
         async with asyncio.TaskGroup() as group:
-            for node in itertools.cycle(self._nodes):
-                due += period / len(self._nodes)
-                wait = due - loop.time()
-                if wait > 0:
-                    await asyncio.sleep(wait)
-                elif wait < -period:
-                    due = loop.time()  # no burst to make up for lost time
-                await self._slots.acquire()
-                group.create_task(self._turn(node, work, what))
+            while True:
+                nodes = list(self._nodes)
+                for name in nodes or [""]:
+                    due += period() / max(len(nodes), 1)
+                    wait = due - loop.time()
+                    if wait > 0:
+                        await asyncio.sleep(wait)
+                    elif wait < -period():
+                        due = loop.time()  # no burst to make up for lost time
+                    node = self._nodes.get(name)
+                    if node is not None and node.acts:
+                        await self._slots.acquire()
+                        group.create_task(self._turn(node, work, what))
 
     async def _turn(self, node: VirtualNode, work: Callable[[VirtualNode], Awaitable[None]], what: str) -> None:
         try:
-            if node.uid:
-                await work(node)
+            await work(node)
         except (StatusError, OSError) as error:
             _log.debug("node %s: %s: %s", node.name, what, error)
         except Exception:
@@ -168,9 +192,8 @@ class NodeKeeper:
             self._slots.release()
 
     async def _report(self, node: VirtualNode) -> None:
-        conditions = node_conditions(format_time(self._clock()))
-        for condition in conditions:
-            del condition["lastTransitionTime"]
+        stored = self._read(node.name) or {}
+        conditions = [_observed(stored, condition) for condition in node_conditions(format_time(self._clock()))]
         patch = {"metadata": {"uid": node.uid}, "status": {"conditions": conditions}}
         await self._client.patch(NODES, node.name, patch, type="strategic", subresource="status")
 
@@ -184,15 +207,10 @@ class NodeKeeper:
             await self._create_lease(node, now)
 
     async def _create_lease(self, node: VirtualNode, now: str) -> None:
-        about = {"metadata": {"name": node.name, "uid": node.uid}}
         lease = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": {
-                "name": node.name,
-                "namespace": LEASE_NAMESPACE,
-                "ownerReferences": [owner_reference(about, NODES, controller=False)],
-            },
+            "metadata": {"name": node.name, "namespace": LEASE_NAMESPACE, "ownerReferences": [_owner(node)]},
             "spec": {"holderIdentity": node.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now},
         }
         try:
@@ -203,3 +221,19 @@ class NodeKeeper:
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
             await self._client.create(NAMESPACES, namespace)
             await self._client.create(LEASES, lease)
+
+
+def _owner(node: VirtualNode) -> Obj:
+    return owner_reference({"metadata": {"name": node.name, "uid": node.uid}}, NODES, controller=False)
+
+
+def _agrees(stored: Obj, condition: Obj) -> bool:
+    present = get_condition(stored, condition["type"]) or {}
+    return bool(present.get("status") == condition["status"])
+
+
+def _observed(stored: Obj, condition: Obj) -> Obj:
+    """The condition as it is reported: its time of transition only if there was a transition."""
+    if not _agrees(stored, condition):
+        return condition
+    return {name: value for name, value in condition.items() if name != "lastTransitionTime"}

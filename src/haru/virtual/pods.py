@@ -1,8 +1,9 @@
 """What a simulated kubelet writes into a pod's status, and how long the pod runs.
 
-Pure. The pod's annotations say how it ends: `simulated.haru.dev/run-seconds: "30"` succeeds after that time;
+Pure. The pod's annotations say how it ends: `simulated.haru.dev/run-seconds: "30"` succeeds after that time, for good;
 `simulated.haru.dev/fail` fails after so many seconds, or, if it is a text (`Reason` or `Reason: message`), at once or
-after run-seconds. Without them the pod runs until it is deleted. These ends are final whatever the restart policy is.
+after run-seconds. Without them the pod runs until it is deleted. A failure is final under restartPolicy Never;
+otherwise the containers are restarted: at once, then after 10 s, 20 s, ... 300 s, and fail again.
 Source of the statuses: kubelet, as behaviour.
 """
 
@@ -12,10 +13,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from haru.kube.meta import annotations_of, get_condition, uid_of
-from haru.kube.names import short_hash
+from haru.kube.names import parse_time, short_hash
 from haru.kube.resources import pod_requests
 
 Obj = dict[str, Any]
@@ -75,19 +77,31 @@ def _container_id(pod: Obj, name: str) -> str:
     return f"simulated://{short_hash(uid_of(pod) + '/' + name, 40)}"
 
 
-def _container_status(pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool) -> Obj:
+def _container_status(
+    pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool, restarts: int = 0
+) -> Obj:
+    """The status of a container; `restarts` are added to those it had."""
     image = container.get("image") or ""
+    before = _statuses(pod).get(container["name"]) or {}
+    last = before.get("lastState") or {}
     return {
         "name": container["name"],
         "state": state,
-        "lastState": {},
+        "lastState": last,
         "ready": ready,
-        "restartCount": 0,
+        "restartCount": before.get("restartCount", 0) + restarts,
         "image": image,
         "imageID": f"simulated://{short_hash(image, 40)}",
         "containerID": _container_id(pod, container["name"]),
         "started": started,
     }
+
+
+def _statuses(pod: Obj) -> dict[str, Obj]:
+    """The container statuses of a pod by name, those of sidecars included."""
+    status = pod.get("status") or {}
+    listed = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return {entry["name"]: entry for entry in listed}
 
 
 def _is_sidecar(container: Mapping[str, Any]) -> bool:
@@ -197,6 +211,85 @@ def _ended_container(
 ) -> Obj:
     state = _terminated(pod, container["name"], exit_code, reason, message, began, now)
     return _container_status(pod, container, state, ready=False, started=False)
+
+
+# --- restarts
+
+
+_CRASHED: Final = "CrashLoopBackOff"
+_FIRST_BACK_OFF: Final = 10.0
+_LONGEST_BACK_OFF: Final = 300.0
+
+
+def is_restarted(pod: Obj, ending: Ending) -> bool:
+    """Whether the containers are restarted after this end: annotated success is the end of the work."""
+    return ending.phase == "Failed" and (pod.get("spec") or {}).get("restartPolicy", "Always") != "Never"
+
+
+def back_off_seconds(pod: Obj) -> float:
+    """How long the containers wait for their next restart: the first one is at once."""
+    restarts = max((status.get("restartCount", 0) for status in _main_statuses(pod)), default=0)
+    return min(_FIRST_BACK_OFF * 2.0 ** min(restarts - 1, 8), _LONGEST_BACK_OFF) if restarts else 0.0
+
+
+def back_off_message(pod: Obj) -> str:
+    """As kubelets word it."""
+    name = pod["spec"]["containers"][0]["name"]
+    where = f"{pod['metadata']['name']}_{pod['metadata'].get('namespace', '')}({uid_of(pod)})"
+    return f"back-off {back_off_seconds(pod):g}s restarting failed container={name} pod={where}"
+
+
+def resume_time(pod: Obj) -> datetime | None:
+    """When the containers are to be restarted, None if they are not waiting for it."""
+    for status in _main_statuses(pod):
+        ended = (status.get("lastState") or {}).get("terminated") or {}
+        if ((status.get("state") or {}).get("waiting") or {}).get("reason") == _CRASHED and ended.get("finishedAt"):
+            return parse_time(ended["finishedAt"]) + timedelta(seconds=back_off_seconds(pod))
+    return None
+
+
+def started_at(pod: Obj) -> datetime | None:
+    """When the containers were last started."""
+    for status in _main_statuses(pod):
+        running = (status.get("state") or {}).get("running") or {}
+        if running.get("startedAt"):
+            return parse_time(running["startedAt"])
+    text = (pod.get("status") or {}).get("startTime")
+    return parse_time(text) if text else None
+
+
+def _main_statuses(pod: Obj) -> Sequence[Obj]:
+    return (pod.get("status") or {}).get("containerStatuses") or ()
+
+
+def crashed_status(pod: Obj, now: str, ending: Ending) -> Obj:
+    """The status of a pod whose containers have failed and are going to be restarted."""
+    statuses = []
+    for container in pod["spec"].get("containers") or ():
+        began = ((_statuses(pod).get(container["name"]) or {}).get("state") or {}).get("running") or {}
+        started = began.get("startedAt") or now
+        ended = _terminated(pod, container["name"], ending.exit_code, ending.reason, ending.message, started, now)
+        waiting = {"waiting": {"reason": _CRASHED, "message": back_off_message(pod)}}
+        status = _container_status(pod, container, waiting, ready=False, started=False)
+        statuses.append({**status, "lastState": ended})
+    names = " ".join(status["name"] for status in statuses)
+    unready = "ContainersNotReady", f"containers with unready status: [{names}]"
+    conditions = [_condition(type_, now, *unready, status=False) for type_ in ("Ready", "ContainersReady")]
+    return _observed(pod, {"conditions": conditions, "containerStatuses": statuses})
+
+
+def restarted_status(pod: Obj, now: str) -> Obj:
+    """The status of a pod whose containers run again."""
+    running = {"running": {"startedAt": now}}
+    statuses = [
+        _container_status(pod, container, running, ready=True, started=True, restarts=1)
+        for container in pod["spec"].get("containers") or ()
+    ]
+    conditions = [ready_condition(pod, now), _condition("ContainersReady", now, status=True)]
+    return _observed(pod, {"conditions": conditions, "containerStatuses": statuses})
+
+
+# --- ends that others bring about
 
 
 def killed_status(pod: Obj, now: str) -> Obj:

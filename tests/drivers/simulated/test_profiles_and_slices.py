@@ -1,9 +1,11 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from haru.drivers.simulated.objects import device_classes, node_object
-from haru.drivers.simulated.profiles import ProfileError, load_profile, parse_nodes, profile_names
+from haru.drivers.simulated.catalogue import Catalogue
+from haru.drivers.simulated.objects import PROFILE_LABEL, PROFILE_SPEC, device_classes, node_object
+from haru.drivers.simulated.profiles import ProfileError, load_profile, profile_names
 from haru.drivers.simulated.slices import device_names, resource_slices
 from haru.drivers.simulated.taints import parse_device_taints, published_taints
 from haru.kube.gates import FeatureGates
@@ -11,6 +13,7 @@ from haru.kube.kinds import by_kind
 from haru.kube.quantity import parse_quantity
 from haru.kube.validation import validate_create
 
+Obj = dict[str, Any]
 TAINT = {"key": "maintenance", "value": "true", "effect": "NoSchedule"}
 GATES = FeatureGates.accelerator_defaults()
 
@@ -135,30 +138,18 @@ def test_node() -> None:
     assert node["status"]["allocatable"]["memory"] == "2097052Mi"
 
 
-def test_lists_of_nodes() -> None:
-    nodes = parse_nodes("dgx-h100:2, cpu ,dgx-h100:1")
-    assert [(profile.name, name) for profile, name in nodes] == [
-        ("dgx-h100", "dgx-h100-0"),
-        ("dgx-h100", "dgx-h100-1"),
-        ("cpu", "cpu-0"),
-        ("dgx-h100", "dgx-h100-2"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("dgx-h1000", 'no profile is named "dgx-h1000": use one of dgx-a100-40gb'),
         ("cpu-mig", "cpu has no GPUs"),
         ("t4-mig", r"Tesla T4 cannot be divided \(MIG\)"),
-        ("cpu:0", "count of at least 1"),
-        ("cpu:", "count of at least 1"),
-        ("absent.yaml:2", "absent.yaml: cannot be read: No such file"),
+        ("absent.yaml", "absent.yaml: cannot be read: No such file"),
     ],
 )
 def test_unknown_profiles(text: str, message: str) -> None:
     with pytest.raises(ProfileError, match=message):
-        parse_nodes(text)
+        load_profile(text)
 
 
 def test_a_profile_of_ones_own(tmp_path: Path) -> None:
@@ -168,9 +159,34 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
         "spec:\n  node: {cpu: 8, memory: 32Gi, labels: {team: a}}\n"
         "  layout: mig\n  cards: {model: a30-24gb, count: 1}\n"
     )
-    [(profile, name)] = parse_nodes(f"{file}:1")
-    assert (profile.name, name, profile.layout, profile.labels) == ("lab", "lab-0", "mig", {"team": "a"})
-    assert len(resource_slices(profile, name, "u", {}, 1)) == 2
+    profile = load_profile(str(file))
+    assert (profile.name, profile.layout, profile.labels) == ("lab", "mig", {"team": "a"})
+    assert len(resource_slices(profile, "lab-0", "u", {}, 1)) == 2
+    # The node carries the description along: it is known where the file is not.
+    node = node_object(profile, "lab-0", internal_ip="10.0.0.1", now="")
+    found = Catalogue().profile_of(node)
+    assert found is not None and (found.name, found.layout, found.labels) == ("lab", "mig", {"team": "a"})
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "found"),
+    [
+        ({}, {}, None),
+        ({PROFILE_LABEL: "t4"}, {}, "t4"),
+        ({PROFILE_LABEL: "t40"}, {}, 'no profile is named "t40"'),
+        ({PROFILE_LABEL: "a.yaml"}, {}, "describe the profile in annotation"),
+        ({PROFILE_LABEL: "own"}, {PROFILE_SPEC: "node: {cpu: 1, memory: 1Gi}"}, "own"),
+        ({PROFILE_LABEL: "own"}, {PROFILE_SPEC: "node: {cpu: x}"}, "profile-spec: node.cpu"),
+    ],
+)  # fmt: skip
+def test_what_nodes_say_of_their_profile(labels: Obj, annotations: Obj, found: str | None) -> None:
+    node = {"metadata": {"name": "n", "labels": labels, "annotations": annotations}}
+    try:
+        profile = Catalogue().profile_of(node)
+    except ProfileError as error:
+        assert found is not None and found in str(error)
+    else:
+        assert (profile.name if profile else None) == found
 
 
 @pytest.mark.parametrize(

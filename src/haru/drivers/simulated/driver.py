@@ -1,33 +1,36 @@
 """The simulated DRA driver: publishes the devices of many nodes, and their taints.
 
-One component for all nodes: informers of Nodes and ResourceSlices feed a queue of node names, and each turn compares
-what ought to be published with what is. The annotation `simulated.haru.dev/device-taints` on a node taints devices; one
-that cannot be read causes an event, and the last good one stays in force (after a restart: what is published).
+One component for all nodes that carry the profile label, whoever made them. Informers feed a queue of node names; each
+turn compares what ought to be published with what is, unless the slices are still at the versions that were written.
+The annotation `simulated.haru.dev/device-taints` on a node taints devices; one that cannot be read causes an event, and
+the last good one stays in force (after a restart: what is published).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
-from haru.client.informer import Informer
+from haru.client.informer import Informer, metadata_informer
 from haru.client.workqueue import WorkQueue
-from haru.drivers.simulated.objects import device_classes
-from haru.drivers.simulated.profiles import Profile
-from haru.drivers.simulated.publishing import plan
+from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
+from haru.drivers.simulated.objects import PROFILE_LABEL, device_classes
+from haru.drivers.simulated.profiles import NVIDIA_DRIVER, Profile, ProfileError
+from haru.drivers.simulated.publishing import Publication, plan
 from haru.drivers.simulated.slices import device_names, resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION, parse_device_taints, published_taints
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import annotations_of, name_of, uid_of
+from haru.kube.meta import annotations_of, labels_of, name_of, uid_of
 
 Obj = dict[str, Any]
 
 COMPONENT: Final = "simulated-driver"
+DRIVERS: Final = (NVIDIA_DRIVER, "tpu.google.com")
 _BY_NODE: Final = "node"
 
 
@@ -52,32 +55,51 @@ async def install_device_classes(client: ApiClient) -> None:
                 raise
 
 
+class _Published(NamedTuple):
+    """What was published for a node: out of what, and the versions of the slices that stood in the API then."""
+
+    node_uid: str
+    taints: str
+    versions: dict[str, str]
+
+
 class SimulatedDriver:
-    """Publishes the slices of these nodes until cancelled."""
+    """Publishes the slices of all simulated nodes until cancelled.
+
+    `ready` is set once the nodes given, and all others that were there at the start, have their devices.
+    """
 
     def __init__(
         self,
         client: ApiClient,
-        nodes: Sequence[tuple[Profile, str]],
+        nodes: Sequence[tuple[Profile, str]] = (),
         *,
         recorder: EventRecorder | None = None,
-        workers: int = 4,
+        workers: int = 16,
         resync_seconds: float = 30.0,
     ) -> None:
         self._client = client
-        self._profiles = {name: profile for profile, name in nodes if profile.driver}
+        self._slim = client.metadata_only()
+        self._catalogue = Catalogue(profile for profile, _ in nodes)
         self._recorder = recorder or EventRecorder(client, COMPONENT)
         self._workers = workers
         self._resync_seconds = resync_seconds
         self._queue: WorkQueue[str] = WorkQueue(COMPONENT)
+        self._profiles: dict[str, Profile] = {}
         self._good: dict[str, dict[str, list[Obj]]] = {}
-        self._unpublished = set(self._profiles)
+        self._published: dict[str, _Published] = {}
+        self._strays: dict[str, str] = {}
+        self._looking: WorkQueue[str] = WorkQueue(f"{COMPONENT} strays")
+        self._unpublished = {name for profile, name in nodes if profile.driver}
         self.ready = asyncio.Event()
+        self.revision = 0
+        """The newest revision of a slice that was written or found."""
         self._nodes = Informer(client, NODES)
-        self._nodes.add_handler(self._node_added, self._node_updated)
-        self._slices = Informer(client, SLICES)
-        self._slices.add_index(_BY_NODE, _node_of)
-        self._slices.add_handler(None, self._slice_updated, self._slice_changed)
+        self._nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
+        # Slices are large and their writer knows what is in them: their versions say whether it is still so.
+        self._slices = metadata_informer(client, SLICES)
+        self._slices.add_index(_BY_NODE, self._nodes_of)
+        self._slices.add_handler(self._slice_changed, lambda old, new: self._slice_changed(new), self._slice_deleted)
 
     async def run(self) -> None:
         """Install the device classes, then keep the slices as they ought to be."""
@@ -87,8 +109,10 @@ class SimulatedDriver:
             group.create_task(self._install_classes(), name=f"{COMPONENT} classes")
             await self._nodes.wait_synced()
             await self._slices.wait_synced()
-            self._published("")
+            self._unpublished |= self._profiles.keys()
+            self._settled("")
             group.create_task(self._queue.run(self.sync, self._workers), name=COMPONENT)
+            group.create_task(self._looking.run(self._identify), name=f"{COMPONENT} strays")
 
     async def _install_classes(self) -> None:
         delay = 0.5
@@ -104,45 +128,124 @@ class SimulatedDriver:
     # -- what has changed ---------------------------------------------------------------------------------------------
 
     def _node_added(self, node: Obj) -> None:
-        if name_of(node) in self._profiles:
-            self._queue.add(name_of(node))
+        name = name_of(node)
+        try:
+            profile = self._catalogue.profile_of(node)
+        except ProfileError as error:
+            self._recorder.event(node, "Warning", UNKNOWN_PROFILE, str(error), "Publishing")
+            profile = None
+        if profile is not None and profile.driver:
+            self._profiles[name] = profile
+            self._queue.add(name)
+        else:
+            self._settled(name)
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
-        if annotations_of(old).get(TAINTS_ANNOTATION) != annotations_of(new).get(TAINTS_ANNOTATION):
+        name = name_of(new)
+        if name not in self._profiles and labels_of(old).get(PROFILE_LABEL) != labels_of(new).get(PROFILE_LABEL):
             self._node_added(new)
+        elif name in self._profiles and _taints_of(old) != _taints_of(new):
+            self._queue.add(name)
 
-    def _slice_updated(self, old: Obj, new: Obj) -> None:
-        self._slice_changed(new)
+    def _node_deleted(self, node: Obj) -> None:
+        """Its slices go with it, by garbage collection."""
+        name = name_of(node)
+        for known in (self._profiles, self._good, self._published):
+            known.pop(name, None)
+        self._settled(name)
 
     def _slice_changed(self, obj: Obj) -> None:
         """Someone wrote a slice. A foreign writer is given time: repairing at once would be a fight."""
-        for name in _node_of(obj):
-            if name in self._profiles:
+        nodes = self._nodes_of(obj)
+        if not nodes:
+            self._looking.add(name_of(obj))
+        for name in nodes:
+            if name in self._profiles and not self._is_own(name, obj):
                 self._queue.add_after(name, self._resync_seconds)
+
+    def _slice_deleted(self, obj: Obj) -> None:
+        self._slice_changed(obj)
+        self._strays.pop(name_of(obj), None)
+
+    async def _identify(self, name: str) -> None:
+        """Read a slice whose metadata do not say of which node it is."""
+        try:
+            spec = (await self._client.get(SLICES, name))["spec"]
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            return
+        node = spec.get("nodeName")
+        if node and spec.get("driver") in DRIVERS:
+            self._strays[name] = node
+            self._queue.add_after(node, self._resync_seconds)
+
+    def _is_own(self, node: str, obj: Obj) -> bool:
+        published = self._published.get(node)
+        return published is not None and published.versions.get(name_of(obj)) == _version_of(obj)
+
+    def _nodes_of(self, obj: Obj) -> tuple[str, ...]:
+        """The nodes that a slice may be of: its owner, and the one that its name begins with."""
+        owners = obj["metadata"].get("ownerReferences") or ()
+        nodes = {owner["name"] for owner in owners if owner.get("kind") == NODES.kind}
+        for driver in DRIVERS:
+            node, found, _ = name_of(obj).partition(f"-{driver}-")
+            if found:
+                nodes.add(node)
+        return tuple(nodes)
 
     # -- one node -----------------------------------------------------------------------------------------------------
 
     async def sync(self, name: str) -> None:
         """Bring the slices of one node to what they ought to be."""
-        node = self._nodes.get(name)
-        profile = self._profiles[name]
-        if node is None:
-            return  # its slices go with it, by garbage collection
-        stored = [obj for obj in self._slices.by_index(_BY_NODE, name) if obj["spec"].get("driver") == profile.driver]
-        taints = self._taints(node, profile, stored)
-        publication = plan(stored, lambda generation: resource_slices(profile, name, uid_of(node), taints, generation))
-        for obj in publication.create:
-            self._slices.observe(await self._client.create(SLICES, obj))
-        for obj in publication.update:
-            self._slices.observe(await self._client.update(SLICES, obj))
-        for obj in publication.delete:
-            await self._delete(obj)
-        self._published(name)
+        node, profile = self._nodes.get(name), self._profiles.get(name)
+        if node is None or profile is None:
+            return
+        text = _taints_of(node)
+        found = {name_of(obj): _version_of(obj) for obj in self._slices.by_index(_BY_NODE, name)}
+        found.update({stray: "" for stray, of in self._strays.items() if of == name})
+        if self._published.get(name) != _Published(uid_of(node), text, found):
+            stored = await self._fetch(found, name, profile)
+            taints = self._taints(node, profile, stored)
+            wanted = plan(stored, lambda generation: resource_slices(profile, name, uid_of(node), taints, generation))
+            versions = {name_of(obj): _version_of(obj) for obj in stored}
+            await self._write(wanted, versions)
+            self._published[name] = _Published(uid_of(node), text, versions)
+            self.revision = max([self.revision, *map(int, versions.values())])
+        self._settled(name)
 
-    def _published(self, name: str) -> None:
+    async def _fetch(self, names: Iterable[str], node: str, profile: Profile) -> list[Obj]:
+        """The slices of those names that are of this driver for this node."""
+        stored = []
+        for name in names:
+            try:
+                obj = await self._client.get(SLICES, name)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+                continue
+            if obj["spec"].get("driver") == profile.driver and obj["spec"].get("nodeName") == node:
+                stored.append(obj)
+        return stored
+
+    async def _write(self, wanted: Publication, versions: dict[str, str]) -> None:
+        """Carry a publication out; `versions` is kept to what stands then."""
+        for obj in wanted.create:
+            self._observe(await self._slim.create(SLICES, obj), versions)
+        for obj in wanted.update:
+            self._observe(await self._slim.update(SLICES, obj), versions)
+        for obj in wanted.delete:
+            await self._delete(obj)
+            del versions[name_of(obj)]
+
+    def _observe(self, answer: Obj, versions: dict[str, str]) -> None:
+        versions[name_of(answer)] = _version_of(answer)
+        self._slices.observe(answer)
+
+    def _settled(self, name: str) -> None:
         """With the last node's slices the driver is ready."""
         self._unpublished.discard(name)
-        if not self._unpublished:
+        if not self._unpublished and self._slices.has_synced:
             self.ready.set()
 
     async def _delete(self, obj: Obj) -> None:
@@ -156,9 +259,8 @@ class SimulatedDriver:
 
     def _taints(self, node: Obj, profile: Profile, stored: Sequence[Obj]) -> dict[str, list[Obj]]:
         name = name_of(node)
-        text = annotations_of(node).get(TAINTS_ANNOTATION, "")
         try:
-            self._good[name] = parse_device_taints(text, device_names(profile))
+            self._good[name] = parse_device_taints(_taints_of(node), device_names(profile))
         except ValueError as error:
             last = self._good.setdefault(name, published_taints(stored))
             kept = "the taints published before stay in force" if last else "no device is tainted"
@@ -167,6 +269,9 @@ class SimulatedDriver:
         return self._good[name]
 
 
-def _node_of(obj: Obj) -> tuple[str, ...]:
-    name = (obj.get("spec") or {}).get("nodeName")
-    return (name,) if name else ()
+def _taints_of(node: Obj) -> str:
+    return annotations_of(node).get(TAINTS_ANNOTATION, "")
+
+
+def _version_of(obj: Obj) -> str:
+    return str(obj["metadata"].get("resourceVersion") or "0")

@@ -32,7 +32,7 @@ def counter_name(capacity: str) -> str:
     return _CAMEL.sub("-", capacity).lower()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Partition:
     """A kind of partition of one card model."""
 
@@ -82,7 +82,7 @@ def parse_device_name(name: str) -> DeviceName | None:
     return DeviceName(int(parts[1]), parts[2], int(parts[3]), int(parts[4])) if parts else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Geometry:
     """How one card model may be divided."""
 

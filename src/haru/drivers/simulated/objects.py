@@ -12,6 +12,8 @@ from haru.kube.quantity import parse_quantity
 Obj = dict[str, Any]
 
 PROFILE_LABEL: Final = "simulated.haru.dev/profile"
+PROFILE_SPEC: Final = "simulated.haru.dev/profile-spec"
+OFFLINE: Final = "simulated.haru.dev/offline"
 RACK_LABEL: Final = "topology.haru.dev/rack"
 NODES_PER_RACK: Final = 4
 KUBELET_VERSION: Final = "v1.36.0"
@@ -22,14 +24,13 @@ _COMPUTE_DOMAIN: Final = "compute-domain.nvidia.com"
 
 def node_object(profile: Profile, name: str, *, internal_ip: str, now: str) -> Obj:
     """A ready node of this profile, as its kubelet registers it."""
+    annotations = {"node.alpha.kubernetes.io/ttl": "0"}
+    if profile.source:
+        annotations[PROFILE_SPEC] = profile.source
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": node_labels(profile, name),
-            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
-        },
+        "metadata": {"name": name, "labels": node_labels(profile, name), "annotations": annotations},
         "spec": {},
         "status": node_status(profile, name, internal_ip=internal_ip, now=now),
     }
@@ -47,9 +48,14 @@ def node_labels(profile: Profile, name: str) -> dict[str, str]:
         "topology.kubernetes.io/region": "simulated",
         "topology.kubernetes.io/zone": "simulated-a",
         RACK_LABEL: _label(f"{profile.name}-rack-{rack}"),
-        PROFILE_LABEL: _label(profile.name),
+        PROFILE_LABEL: profile_label(profile),
         **profile.labels,
     }
+
+
+def profile_label(profile: Profile) -> str:
+    """The value of the label by which nodes of a profile are known."""
+    return _label(profile.name)
 
 
 def _label(value: str) -> str:

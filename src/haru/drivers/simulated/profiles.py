@@ -8,10 +8,11 @@ The built-in profiles are read on first use.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -34,9 +35,9 @@ class ProfileError(ValueError):
     """There is no such profile, or its file makes no sense; the message says what would."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CardModel:
-    """A model of GPU."""
+    """A model of GPU; there is one object for each."""
 
     product: str
     brand: str
@@ -73,6 +74,8 @@ class Profile:
     """The driver that publishes the devices; empty for a node without any."""
     devices: tuple[Obj, ...] = ()
     """Devices that are not cards, as a ResourceSlice lists them."""
+    source: str = ""
+    """What describes a profile that is not built in, as JSON: nodes carry it along."""
 
     @property
     def has_mig(self) -> bool:
@@ -121,37 +124,29 @@ def _with_layout(profile: Profile, name: str, layout: Layout) -> Profile:
     return replace(profile, name=name, layout=layout)
 
 
-def parse_nodes(text: str) -> list[tuple[Profile, str]]:
-    """The nodes that `PROFILE[:COUNT],...` asks for: each with its profile and a name, such as `dgx-h100-0`."""
-    nodes: list[tuple[Profile, str]] = []
-    counts: dict[str, int] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, _, count = part.rpartition(":") if re.search(r":\d*$", part) else (part, "", "1")
-        if not count.isdigit() or int(count) < 1:
-            raise ProfileError(f'"{part}": write PROFILE:COUNT with a count of at least 1')
-        profile = load_profile(name)
-        for _ in range(int(count)):
-            number = counts.get(profile.name, 0)
-            counts[profile.name] = number + 1
-            nodes.append((profile, f"{profile.name}-{number}"))
-    return nodes
-
-
 def _from_file(path: Path) -> Profile:
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}") from None
+    return described_profile(text, str(path), path.stem)
+
+
+@lru_cache(maxsize=256)
+def described_profile(text: str, where: str, name: str = "") -> Profile:
+    """The profile that a YAML or JSON text describes; `name` is used if the text gives none."""
+    try:
+        document = yaml.load(text)
     except ValueError as error:
-        raise ProfileError(f"{path}: {error}") from None
-    name = path.stem
+        raise ProfileError(f"{where}: {error}") from None
     if document.get("kind") == "NodeProfile":
         name = (document.get("metadata") or {}).get("name") or name
         document = document.get("spec") or {}
     complaints = is_dns1123_subdomain(name)
     if complaints:
-        raise ProfileError(f'{path}: "{name}" cannot begin the names of nodes: {complaints[0]}')
-    return _profile(name, document, str(path))
+        raise ProfileError(f'{where}: "{name}" cannot begin the names of nodes: {complaints[0]}')
+    source = json.dumps({"kind": "NodeProfile", "metadata": {"name": name}, "spec": document}, separators=(",", ":"))
+    return replace(_profile(name, document, where), source=source)
 
 
 def _profile(name: str, entry: Mapping[str, Any], where: str) -> Profile:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
-from haru.drivers.simulated.geometry import Geometry, Placement
+from haru.drivers.simulated.geometry import Placement
 from haru.drivers.simulated.profiles import Card, Profile
 from haru.kube.names import short_hash
 from haru.kube.quantity import parse_quantity
@@ -28,6 +29,7 @@ CUDA_VERSION: Final = "13.0.0"
 
 _NAMESPACE: Final = uuid.UUID("7d0c1f5e-3c53-5c0e-9f52-8a0f5d1f7a11")
 _MAX_NAME: Final = 253
+_REMEMBERED_CARDS: Final = 1024
 
 
 def resource_slices(profile: Profile, node_name: str, node_uid: str, taints: Taints, generation: int) -> list[Obj]:
@@ -155,10 +157,15 @@ def _amounts(counters: Mapping[str, int]) -> Obj:
 
 
 def _attributes(card: Card, type_: str, identity: Mapping[str, str]) -> Obj:
+    named = {name: {"string": value} for name, value in identity.items()}
+    return {"type": {"string": type_}, **named, **_card_attributes(card)}
+
+
+@lru_cache(maxsize=_REMEMBERED_CARDS)
+def _card_attributes(card: Card) -> Obj:
+    """What all devices of a card have in common, on every node."""
     model = card.model
     attributes: Obj = {
-        "type": {"string": type_},
-        **{name: {"string": value} for name, value in identity.items()},
         "productName": {"string": model.product},
         "brand": {"string": model.brand},
         "architecture": {"string": model.architecture},
@@ -190,25 +197,37 @@ def _whole_card(card: Card, node_name: str, *, shared: bool = False) -> Obj:
 def _divisible_card(card: Card, node_name: str) -> Iterator[Obj]:
     """The whole card, which takes all counters, and every partition it could be divided into."""
     whole = _whole_card(card, node_name)
-    geometry = card.model.geometry
-    if geometry is None:
+    if card.model.geometry is None:
         yield whole
         return
-    consumes = [{"counterSet": _counter_set(card), "counters": _amounts(geometry.counters())}]
-    yield {**whole, "capacity": _amounts(geometry.maxima()), "consumesCounters": consumes}
+    amounts, partitions = _divisions(card)
+    yield {**whole, **amounts}
+    parent = {"string": _card_uuid(card, node_name)}
+    for attributes, partition in partitions:
+        yield {**partition, "attributes": {**attributes, "parentUUID": parent}}
+
+
+@lru_cache(maxsize=_REMEMBERED_CARDS)
+def _divisions(card: Card) -> tuple[Obj, list[tuple[Obj, Obj]]]:
+    """What a card and its partitions have and take, alike on every node: only identities are to be added.
+
+    A fleet has hundreds of thousands of these devices; the parts are shared by all of them.
+    """
+    geometry = card.model.geometry
+    assert geometry is not None
+    counters = [{"counterSet": _counter_set(card), "counters": _amounts(geometry.counters())}]
+    whole = {"capacity": _amounts(geometry.maxima()), "consumesCounters": counters}
+    partitions: list[tuple[Obj, Obj]] = []
     for placement in geometry.placements():
-        yield _dynamic_partition(card, node_name, geometry, placement)
-
-
-def _dynamic_partition(card: Card, node_name: str, geometry: Geometry, placement: Placement) -> Obj:
-    identity = {"profile": placement.partition.profile, "parentUUID": _card_uuid(card, node_name)}
-    consumes = {"counterSet": _counter_set(card), "counters": _amounts(geometry.consumption(placement))}
-    return {
-        "name": placement.device_name(card.minor),
-        "attributes": _attributes(card, "mig", identity),
-        "capacity": _amounts(placement.partition.amounts),
-        "consumesCounters": [consumes],
-    }
+        consumes = {"counterSet": _counter_set(card), "counters": _amounts(geometry.consumption(placement))}
+        partition: Obj = {
+            "name": placement.device_name(card.minor),
+            "attributes": {},
+            "capacity": _amounts(placement.partition.amounts),
+            "consumesCounters": [consumes],
+        }
+        partitions.append((_attributes(card, "mig", {"profile": placement.partition.profile}), partition))
+    return whole, partitions
 
 
 def _divided_card(card: Card, node_name: str) -> Iterator[Obj]:
