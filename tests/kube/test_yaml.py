@@ -125,3 +125,9 @@ def test_what_is_dumped_is_read_back(obj: dict[str, Any]) -> None:
 def test_pyyaml_is_imported_on_first_use_only() -> None:
     code = "import sys, haru.kube.yaml; sys.exit('yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "{a: " * 200_000, "- " * 200_000, "? " * 50_000])
+def test_deep_nesting_is_refused_before_the_parser_recurses(text: str) -> None:
+    with pytest.raises(yaml.YamlError, match="exceeded max depth"):
+        yaml.load_all(text)

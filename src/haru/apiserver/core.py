@@ -60,7 +60,7 @@ class Core:
 
     def check_selector(self, expression: str) -> SelectorProblem | None:
         """Whether a CEL device selector compiles and stays within its cost."""
-        from haru.apiserver.selectors import check_selector
+        from haru.cel.selectors import check_selector
 
         return check_selector(expression, self.gates)
 

@@ -103,10 +103,10 @@ def _decode(obj: Any, kind: Kind) -> tuple[Obj, list[_Unknown]]:
     target = message_type(kind.type_name)
     if _checker(target)(obj):
         return obj, []
-    walk = _Walk()
+    walk = Walk()
     try:
         pruned = walk.message(obj, target, "", "", None)
-    except _TypeMismatchError as mismatch:
+    except TypeMismatchError as mismatch:
         raise _cannot_handle(kind, str(mismatch)) from None
     return pruned, walk.unknown
 
@@ -212,17 +212,18 @@ def _field_check(field: Field) -> Check:
 # --- the slow pass: prune, collect, or refuse ------------------------------------------------------------------------
 
 
-class _TypeMismatchError(Exception):
+class TypeMismatchError(Exception):
     """A value that Go's decoder would not take, in its words."""
 
 
-class _Walk:
+class Walk:
     """Copies an object without nulls and unknown fields."""
 
     def __init__(self) -> None:
         self.unknown: list[_Unknown] = []
 
     def message(self, value: Any, target: MessageType, path: str, go_path: str, owner: str | None) -> Obj:
+        """An object of a message type."""
         if type(value) is not dict:
             raise _mismatch(value, _go_type(target.name), owner, go_path)
         pruned: Obj = {}
@@ -237,6 +238,7 @@ class _Walk:
         return pruned
 
     def field(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:
+        """A field's value, whatever its container."""
         if field.container == "list":
             if type(value) is not list:
                 raise _mismatch(value, "[]" + _go_type(field.type), owner, go_path)
@@ -254,6 +256,7 @@ class _Walk:
         return self.value(value, field, path, go_path, owner)
 
     def value(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:
+        """One value of the field's type."""
         if field.is_message:
             return self.message(value, message_type(field.type), path, go_path, owner)
         if _CHECKS[field.type](value):
@@ -313,12 +316,12 @@ def _json_type(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def _mismatch(value: Any, go_type: str, owner: str | None, go_path: str) -> _TypeMismatchError:
+def _mismatch(value: Any, go_type: str, owner: str | None, go_path: str) -> TypeMismatchError:
     seen = _json_type(value)
     if seen == "number" and go_type in ("int32", "int64"):
         seen = f"number {value}"
     where = f"Go struct field {owner}.{go_path}" if owner else "Go value"
-    return _TypeMismatchError(f"json: cannot unmarshal {seen} into {where} of type {go_type}")
+    return TypeMismatchError(f"json: cannot unmarshal {seen} into {where} of type {go_type}")
 
 
 def _quantity(value: Any, owner: str, go_path: str) -> Any:
@@ -326,7 +329,7 @@ def _quantity(value: Any, owner: str, go_path: str) -> Any:
     try:
         return str(parse_quantity(text.strip()))
     except ValueError as error:
-        raise _TypeMismatchError(str(error)) from None
+        raise TypeMismatchError(str(error)) from None
 
 
 def _bytes(value: Any, owner: str, go_path: str) -> Any:
@@ -334,7 +337,7 @@ def _bytes(value: Any, owner: str, go_path: str) -> Any:
         raise _mismatch(value, "[]uint8", owner, go_path)
     if _base64_error(value) < 0:
         return value.replace("\n", "").replace("\r", "")
-    raise _TypeMismatchError(f"illegal base64 data at input byte {_base64_error(value)}")
+    raise TypeMismatchError(f"illegal base64 data at input byte {_base64_error(value)}")
 
 
 def _time(value: Any, owner: str, go_path: str) -> Any:
@@ -359,15 +362,15 @@ def _instant(
 ) -> datetime:
     """The instant in UTC; refuses in the words of Go's time parser."""
     if not isinstance(value, str):
-        raise _TypeMismatchError(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
+        raise TypeMismatchError(f"json: cannot unmarshal {_json_type(value)} into Go value of type string")
     match = form(value)
     if match is None:
-        raise _TypeMismatchError(f'parsing time "{value}" as "{layout}": {_time_problem(value, steps)}')
+        raise TypeMismatchError(f'parsing time "{value}" as "{layout}": {_time_problem(value, steps)}')
     try:
         return datetime.fromisoformat(match[1] + match[2]).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         part = next((word for word in ("month", "day", "hour", "minute", "second") if word in str(error)), "time")
-        raise _TypeMismatchError(f'parsing time "{value}": {part} out of range') from None
+        raise TypeMismatchError(f'parsing time "{value}": {part} out of range') from None
 
 
 def _time_problem(value: str, steps: tuple[tuple[str, str], ...]) -> str:

@@ -17,6 +17,9 @@ from typing import Any
 Obj = dict[str, Any]
 
 _MAX_NODES = 1_000_000
+_MAX_DEPTH = 1000
+# Nesting needs brackets, or lines that begin far to the right.
+_MAY_BE_DEEP = re.compile(r"^[ \t?:-]{400}", re.MULTILINE)
 _BOOLEANS = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
@@ -38,9 +41,16 @@ class YamlError(ValueError):
         super().__init__(f"error converting YAML to JSON: {problem}")
 
 
-def load_all(text: str) -> list[Obj]:
-    """Every object in a stream of documents; empty documents are passed over. YamlError names the line."""
-    documents = [document for document in _documents(text) if document is not None]
+class DuplicateKeyError(YamlError):
+    """A key occurs twice in one mapping."""
+
+
+def load_all(text: str, *, repeated_keys: bool = False) -> list[Obj]:
+    """Every object in a stream of documents; empty documents are passed over. YamlError names the line.
+
+    With `repeated_keys` the last of several equal keys counts, without they are an error.
+    """
+    documents = [document for document in _documents(text, repeated_keys) if document is not None]
     for position, document in enumerate(documents, 1):
         if not isinstance(document, dict):
             raise YamlError(
@@ -50,9 +60,9 @@ def load_all(text: str) -> list[Obj]:
     return documents
 
 
-def load(text: str) -> Obj:
+def load(text: str, *, repeated_keys: bool = False) -> Obj:
     """The one object in the text."""
-    documents = load_all(text)
+    documents = load_all(text, repeated_keys=repeated_keys)
     if len(documents) != 1:
         raise YamlError(f"found {len(documents)} documents where one is expected")
     return documents[0]
@@ -70,7 +80,7 @@ def dump_all(objects: list[Obj]) -> str:
     return "---\n".join(dump(obj) for obj in objects)
 
 
-def _documents(text: str) -> list[Any]:
+def _documents(text: str, repeated_keys: bool = False) -> list[Any]:
     if text.lstrip()[:1] == "{":
         try:
             return [json.loads(text)]
@@ -78,8 +88,11 @@ def _documents(text: str) -> list[Any]:
             pass  # a flow mapping, or several documents: YAML after all
     import yaml
 
+    check_depth(text)
     try:
-        documents = list(yaml.load_all(text, Loader=_loader()))
+        documents = list(yaml.load_all(text, Loader=_loader(repeated_keys)))
+    except _duplicate_key_error() as error:
+        raise DuplicateKeyError(_problem(error)) from None
     except yaml.MarkedYAMLError as error:
         raise YamlError(_problem(error)) from None
     except yaml.YAMLError as error:
@@ -89,6 +102,25 @@ def _documents(text: str) -> list[Any]:
     if "*" in text and "&" in text:
         return [_Expansion().copy(document, ()) for document in documents]
     return documents
+
+
+def check_depth(text: str) -> None:
+    """YamlError for nesting so deep that PyYAML's C parser, which recurses, would end the process."""
+    if text.count("[") + text.count("{") < _MAX_DEPTH and _MAY_BE_DEEP.search(text) is None:
+        return
+    import yaml
+
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > _MAX_DEPTH:
+                    raise YamlError("yaml: exceeded max depth")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        return  # composing stops at the same place and says what is wrong there
 
 
 def _problem(error: Any) -> str:
@@ -163,7 +195,7 @@ def _implicit() -> list[tuple[str, re.Pattern[str], list[str]]]:
 
 
 @cache
-def _loader() -> Any:
+def _loader(repeated_keys: bool = False) -> Any:
     import yaml
     from yaml.constructor import ConstructorError
 
@@ -183,7 +215,7 @@ def _loader() -> Any:
                 if not isinstance(key, str | int | float):
                     raise ConstructorError(None, None, "a key must be a string or a number", key_node.start_mark)
                 name = _key(key)
-                if name in own:
+                if name in own and not repeated_keys:
                     raise duplicate(None, None, f'key "{name}" already set in map', key_node.start_mark)
                 if position >= merged:
                     own.add(name)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from haru.cel.device import COST_LIMIT, CompileError, compile_device_selector
 from haru.kube.gates import FeatureGates
 from haru.kube.validation.types import SelectorProblem
-
-COST_LIMIT = 1_000_000
 
 
 def check_selector(expression: str, gates: FeatureGates) -> SelectorProblem | None:
     """None when the expression compiles to a bool within the cost limit."""
-    from haru.cel.device import CompileError, compile_device_selector
-
     try:
         selector = compile_device_selector(
             expression,
