@@ -15,6 +15,7 @@ from typing import Any
 
 Obj = dict[str, Any]
 HERE = Path(__file__).parent
+OLDEST_KUBECTL = (1, 27)
 
 
 class StepError(AssertionError):
@@ -98,7 +99,7 @@ class Kubectl:
 class PythonClient:
     """The same through Haru's own client, for machines without kubectl."""
 
-    name = "Haru's Python client (kubectl is not installed)"
+    name = "Haru's Python client (no kubectl of version 1.27 or newer is installed)"
     _KINDS = {
         "pods": ("", "v1"),
         "nodes": ("", "v1"),
@@ -170,8 +171,16 @@ class PythonClient:
 
 
 def connect(kubeconfig: Path) -> Kubectl | PythonClient:
-    """kubectl where it is installed."""
-    return Kubectl(kubeconfig) if shutil.which("kubectl") else PythonClient(kubeconfig)
+    """kubectl where one is installed that speaks today's API: older ones ask for OpenAPI v2, which is not served."""
+    if shutil.which("kubectl"):
+        told = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=False)
+        try:
+            version = json.loads(told.stdout)["clientVersion"]
+            if (int(version["major"]), int(version["minor"].rstrip("+"))) >= OLDEST_KUBECTL:
+                return Kubectl(kubeconfig)
+        except (ValueError, KeyError):
+            pass
+    return PythonClient(kubeconfig)
 
 
 def until(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
