@@ -55,6 +55,7 @@ async def test_an_event_is_written_in_the_form_of_core_v1(api, recorder):
         "firstTimestamp": "2026-01-01T00:00:00Z",
         "lastTimestamp": "2026-01-01T00:00:00Z",
         "count": 1,
+        "eventTime": "2026-01-01T00:00:00.000000Z",
     }
 
 

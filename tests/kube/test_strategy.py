@@ -157,3 +157,9 @@ def test_generations_count_changes_of_the_spec(path: str, value: Any, changed: b
     assert spec_changed(put(old, path, value), old, kind_of(old)) is changed
     assert has_generation(kind_of(old))
     assert not has_generation(kind_of(claim()))
+
+
+@pytest.mark.parametrize(("kind", "counts"), [("ReplicaSet", 1), ("StatefulSet", 2), ("DaemonSet", 4)])
+def test_a_new_status_has_its_required_counts(kind: str, counts: int) -> None:
+    status = created(controller(kind))["status"]
+    assert list(status.values()) == [0] * counts

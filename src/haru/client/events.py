@@ -21,7 +21,7 @@ from typing import Any, Literal
 from haru.client.api import ApiClient, Obj
 from haru.kube import kinds
 from haru.kube.errors import StatusError
-from haru.kube.names import format_time
+from haru.kube.names import format_micro_time, format_time
 
 _log = logging.getLogger(__name__)
 
@@ -159,9 +159,9 @@ class EventRecorder:
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
+            # An event with an eventTime must name an action.
+            "action": action or reason,
         }
-        if action:
-            event["action"] = action
         if related is not None:
             event["related"] = reference_of(related)
         if self._task is None or self._task.done():
@@ -223,7 +223,8 @@ class EventRecorder:
         stamp = f"{int(self._now().timestamp() * 1e6) + self._number:x}"
         name = f"{about.get('name', '')[:220]}.{stamp}"
         body = {**event, "metadata": {"name": name, "namespace": namespace}}
-        body |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1}
+        # eventTime: events.k8s.io/v1 requires it, and strict clients do not read lists where it is missing.
+        body |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1, "eventTime": format_micro_time(self._now())}
         await self._client.create(self._kind, {"apiVersion": "v1", "kind": "Event", **body})
         _keep(self._written, key, _Written(name, 1, now))
 

@@ -46,6 +46,8 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         return _generated_job(obj)
     if key in (("", "PersistentVolumeClaim"), ("", "PersistentVolume")):
         return {**obj, "status": {"phase": "Pending"}}
+    if key in _COUNTS:
+        return {**obj, "status": dict.fromkeys(_COUNTS[key], 0)}
     return obj
 
 
@@ -90,6 +92,15 @@ def spec_changed(new: Obj, old: Obj, kind: Kind) -> bool:
     return any(not same(new.get(name), old.get(name)) for name in names)
 
 
+# Required counts in the status of a new object, which strict clients look for although no controller has counted yet.
+_COUNTS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("", "ReplicationController"): ("replicas",),
+    ("apps", "DaemonSet"): ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
+    ("apps", "ReplicaSet"): ("replicas",),
+    ("apps", "StatefulSet"): ("replicas", "availableReplicas"),
+    ("autoscaling", "HorizontalPodAutoscaler"): ("currentReplicas", "desiredReplicas"),
+    ("policy", "PodDisruptionBudget"): ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
+}
 _GENERATION = frozenset(
     {
         ("", "Pod"),
