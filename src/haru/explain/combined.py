@@ -20,6 +20,7 @@ from haru.explain.taints import repelling_taints
 from haru.explain.work import Work
 
 _MOST_SWITCHES = 64
+_COSTS = "all of it at once: no single one of these is enough"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def combined(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remed
     if kept:
         text = listed([switch.text for switch in kept])
         changes = tuple(change for switch in kept for change in switch.changes)
-        yield Remedy("Combination", text, changes, sum(switch.cost for switch in kept), True)
+        yield Remedy("Combination", text, changes, sum(switch.cost for switch in kept), True, _COSTS)
 
 
 def _switches(snapshot: Snapshot, work: Work) -> Iterator[_Switch]:

@@ -9,35 +9,130 @@ NeverFits   what exists cannot serve it, even if nothing else ran and nothing we
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from haru.engine.decision import Obj, Reason
-from haru.engine.devices import RequestFunnel
 
 Verdict = Literal["Runs", "Starting", "FitsLater", "FitsIf", "NeverFits"]
 
 
 @dataclass(frozen=True, slots=True)
-class Funnel:
-    """What one request asks for, and how far it gets on the node that comes closest to serving it."""
+class PodsAsked:
+    """So many pods ask for so much of each resource (cpu in thousandths)."""
 
-    node: str
-    request: RequestFunnel
+    pods: int
+    resources: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, or one alternative of it, in total for the unit: `claims` claims want `count` devices each.
+
+    `count` is None where all devices are asked for. `alternative` is true if another one would do as well.
+    """
+
+    request: str
+    claims: int
+    count: int | None
+    device_class: str
+    selectors: tuple[str, ...] = ()
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    admin: bool = False
+    alternative: bool = False
+
+    @property
+    def devices(self) -> int | None:
+        """How many devices that makes."""
+        return None if self.count is None else self.claims * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Work that holds devices: the workload that its pods belong to, or the claim if nobody uses that."""
+
+    name: str
+    namespace: str
+    devices: int
+    pods: tuple[str, ...]
+    claims: tuple[str, ...]
+    priority: int | None
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelStage:
+    """One condition, counted over the whole cluster: `dropped` devices break it, `left` are still in the race.
+
+    `expression`, `values` (what the expression read: how many devices), `errors` and `error` belong to selectors;
+    `taints` (taint: devices) and `where` (device on node) to taints; `holders` to devices that are taken, whole or in
+    part; `counters` (counter: devices) to those that are taken in part; `nodes` (why: devices) to devices on nodes
+    that the pod cannot use.
+    """
+
+    stage: str
+    left: int
+    dropped: int
+    expression: str = ""
+    values: tuple[tuple[Mapping[str, object], int], ...] = ()
+    errors: int = 0
+    error: str = ""
+    taints: Mapping[str, int] = field(default_factory=dict)
+    where: tuple[str, ...] = ()
+    holders: tuple[Holder, ...] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
+    nodes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Funnel:
+    """How the cluster's devices narrow down for one request, without the unit's own tentative placements.
+
+    `needed` is for the whole unit; `free` are left after all conditions. `short` is how many are missing, or None
+    where devices do not count one by one: all are asked for, or several claims may share one. `error` is what is wrong
+    with the request itself.
+    """
+
+    asked: Asked
+    needed: int | None
+    devices: int
+    stages: tuple[FunnelStage, ...]
+    free: int
+    short: int | None
+    error: str = ""
+    claim: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounts:
+    """Devices of a group of nodes that the request selects, and what keeps them back."""
+
+    selected: int
+    tainted: int
+    taken: int
+    partly_taken: int
+    free: int
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes that refuse for the same reasons."""
+    """Nodes that answer alike: `reasons` say why they refuse one more pod, none if they would take one.
+
+    `room` is how many of the unit's pods they could take together, as far as that was counted.
+    """
 
     count: int
     examples: tuple[str, ...]
+    text: str
     reasons: tuple[Reason, ...]
+    devices: DeviceCounts | None = None
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that would help. `cost` orders remedies: how much it takes away from, or asks of, others.
+    """A change that would help. `cost` orders remedies; `costs` says in words what it takes from whom.
 
     `changes` are objects to create or delete and patches to apply: `{"action": …, "object": …}` or, for patches,
     `{"action": "patch", "target": …, "patch": …}`. `confirmed` says that with them the answer is yes.
@@ -48,6 +143,31 @@ class Remedy:
     changes: tuple[Obj, ...]
     cost: int
     confirmed: bool
+    costs: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDevice:
+    """A device that a claim has."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    product: str
+    admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeldClaim:
+    """An allocated claim: its devices, where they can be used, and who uses them."""
+
+    claim: str
+    node: str
+    devices: tuple[HeldDevice, ...]
+    users: tuple[str, ...]
+    since: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +180,11 @@ class Explanation:
     verdict: Verdict
     summary: str
     reasons: tuple[Reason, ...] = ()
+    pods: tuple[PodsAsked, ...] = ()
     nodes: tuple[NodeGroup, ...] = ()
     requests: tuple[Funnel, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    node: str = ""
+    since: str = ""
+    holds: tuple[HeldClaim, ...] = ()
     age_seconds: int | None = None

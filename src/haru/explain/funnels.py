@@ -1,74 +1,245 @@
-"""How many devices each request finds, and what holds the others: asked of the node that comes closest.
+"""From the nodes' funnels to the cluster's: how all devices narrow down for one request, each device counted once.
 
-Nodes with equal devices have equal funnels, so each kind of node is asked once.
+Devices of a node's own pools count once per node. A device that several nodes see counts where it gets furthest.
+After the conditions of the allocator come two that only the cluster has: devices on nodes that the pod cannot use
+(`nodes`), and devices that are left over because a claim needs several in one place (`scattered`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
 
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import Obj, Reason
-from haru.engine.devices import AllocationError, Claim, NodeFunnel, NodeView, explain_requests
-from haru.engine.groups import Options
-from haru.engine.groups.board import decoded_claims
-from haru.engine.groups.demand import demand_of
-from haru.engine.groups.signature import DeviceLens
-from haru.engine.overlay import Overlay
-from haru.explain.explanation import Funnel
-from haru.explain.hypothesis import consumers
-from haru.explain.work import Refusal
+from haru.engine.devices import RequestFunnel
+from haru.engine.devices.claims import Ask, Request
+from haru.engine.devices.model import Shape
+from haru.engine.devices.reasons import Stage, StageName
+from haru.engine.devices.selection import evaluate
+from haru.explain.asked import MemberKind, asked
+from haru.explain.blame import Draws, users, values_read
+from haru.explain.explanation import Funnel, FunnelStage
+from haru.explain.owners import holders_of
+from haru.explain.survey import NodeKind, Survey
+
+_ORDER: Mapping[str, int] = {name: number for number, name in enumerate(get_args(StageName))}
+_NODES, _SCATTERED, _LEFT = (100, 0), (101, 0), (102, 0)
+_MOST_EXAMPLES = 4
+_Rank = tuple[int, int]
 
 
-def funnels(refusal: Refusal, group: Obj | None, options: Options) -> tuple[tuple[Funnel, ...], tuple[Reason, ...]]:
-    """The funnels of a refused pod's claims on the best node that lacks devices, and why that node refuses them."""
-    overlay = refusal.overlay
-    nodes = [
-        name
-        for name in sorted(refusal.answers)
-        if any(failure.reason.type == "DevicesUnavailable" for failure in refusal.answers[name])
-    ]
-    demand = demand_of(overlay, refusal.pod, group, options)
-    if not nodes or isinstance(demand, Reason):
-        return (), ()
-    best = _best(overlay, decoded_claims(overlay, options, demand.pending), nodes, options)
-    if best is None:
-        return (), ()
-    reasons = tuple(Reason(r.type, r.message, _with_users(overlay.snapshot, r.data)) for r in best.refusals)
-    return tuple(Funnel(best.node, request) for request in best.requests), reasons
+@dataclass(slots=True)
+class _Tally:
+    """One condition while the devices are counted."""
+
+    stage: Stage | None = None
+    dropped: int = 0
+    errors: int = 0
+    values: Counter[str] = field(default_factory=Counter)
+    texts: dict[str, Mapping[str, object]] = field(default_factory=dict)
+    taints: Counter[str] = field(default_factory=Counter)
+    where: list[str] = field(default_factory=list)
+    held: dict[str, set[str]] = field(default_factory=dict)
+    counters: Counter[str] = field(default_factory=Counter)
+    nodes: Counter[str] = field(default_factory=Counter)
 
 
-def _best(overlay: Overlay, claims: Sequence[Claim], nodes: Sequence[str], options: Options) -> NodeFunnel | None:
-    lens = DeviceLens(claims, options.features)
-    devices, allocated = overlay.snapshot.devices, overlay.allocated
-    best: NodeFunnel | None = None
-    asked: set[object] = set()
-    for name in nodes:
-        view = NodeView(name, overlay.node(name).labels)
-        try:
-            signature = lens.signature(devices, allocated, view)
-            if signature in asked:
+def funnels(survey: Survey, kind: MemberKind, refused: Mapping[str, str]) -> tuple[Funnel, ...]:
+    """The funnel of every request of a kind of pods; `refused` are nodes that they cannot use, and why."""
+    wide = survey.wide_pools()
+    return tuple(
+        _Count(survey, number, wide, refused).funnel(kind, claim.name, request, ask)
+        for number, (claim, request, ask) in enumerate(survey.asks())
+    )
+
+
+class _Count:
+    """The devices of the cluster on their way through the conditions of one ask."""
+
+    def __init__(self, survey: Survey, number: int, wide: frozenset[str], refused: Mapping[str, str]) -> None:
+        self._survey = survey
+        self._number = number
+        self._wide = wide
+        self._refused = refused
+        self._tallies: dict[_Rank, _Tally] = {}
+        self._total = 0
+        self._best: dict[str, tuple[_Rank, Callable[[], None]]] = {}
+        self._shareable = False
+        self._draws: dict[int, Draws] = {}
+
+    def funnel(self, kind: MemberKind, claim: str, request: Request, ask: Ask) -> Funnel:
+        """Count, and put the conditions in order."""
+        wants = asked(kind, request, ask)
+        problem = request.error or ask.error
+        for node_kind in () if problem else self._survey.kinds:
+            self._count(node_kind, wants.count)
+        for _, record in self._best.values():
+            record()
+        left, stages = self._total, [FunnelStage("devices", self._total, 0)]
+        for rank in sorted(self._tallies):
+            tally = self._tallies[rank]
+            left -= tally.dropped
+            stages.append(_stage(self._survey.snapshot, rank, left, tally))
+        needed = wants.devices
+        countable = needed is not None and not self._shareable and not problem
+        short = max(0, (needed or 0) - left) if countable else None
+        return Funnel(wants, needed, self._total, tuple(stages), left, short, problem, claim)
+
+    def _count(self, kind: NodeKind, each: int | None) -> None:
+        request = kind.funnel.requests[self._number]
+        one = next(iter(kind.views))
+        wide = {p for p, (v, _, _) in enumerate(kind.devices(one)) if str(v.key) in self._wide} if self._wide else set()
+        if wide:
+            for name in kind.views:
+                self._walk(kind, name, request, wide)
+        else:
+            self._total += len(kind.views) * kind.funnel.devices
+            seen: Counter[str] = Counter()
+            for stage in request.stages[1:]:
+                if stage.name != "constraints":
+                    rank = (_ORDER[stage.name], seen[stage.name])
+                    seen[stage.name] += 1
+                    self._add(rank, stage, kind, list(kind.views), stage.dropped)
+        for name in kind.views if request.kept else ():
+            devices = list(kind.devices(name))
+            local = [p for p in request.kept if p not in wide]
+            self._shareable |= any(devices[p][2].shape.shareable for p in request.kept)
+            why = self._refused.get(name)
+            if why is not None:
+                self._tally(_NODES).nodes[why] += len(local)
+                self._tally(_NODES).dropped += len(local)
+            elif local and not wide and each is not None:
+                together = request.together // max(1, each) * max(1, each)
+                if together < len(local):
+                    self._tally(_SCATTERED).dropped += len(local) - together
+
+    def _tally(self, rank: _Rank) -> _Tally:
+        return self._tallies.setdefault(rank, _Tally())
+
+    def _walk(self, kind: NodeKind, name: str, request: RequestFunnel, wide: set[int]) -> None:
+        """Devices one by one: those that other nodes see too count where they get furthest."""
+        fates: dict[int, tuple[_Rank, Stage]] = {}
+        seen: Counter[str] = Counter()
+        for stage in request.stages[1:]:
+            if stage.name != "constraints":
+                rank = (_ORDER[stage.name], seen[stage.name])
+                seen[stage.name] += 1
+                self._tally(rank).stage = self._tally(rank).stage or stage
+                fates.update((position, (rank, stage)) for position in stage.dropped)
+        for position, (view, _, device) in enumerate(kind.devices(name)):
+            fate = fates.get(position)
+            if fate is None:
+                rank = _NODES if name in self._refused else _LEFT
+            else:
+                rank = fate[0]
+            record = self._recorder(rank, fate[1] if fate else None, kind, name, position)
+            if position not in wide:
+                self._total += 1
+                if rank < _NODES:
+                    record()
                 continue
-            asked.add(signature)
-            funnel = explain_requests(devices, allocated, view, claims, options.features)
-        except AllocationError:
-            continue
-        if best is None or _closeness(funnel) > _closeness(best):
-            best = funnel
-    return best
+            key = f"{view.key}/{device.name}"
+            if key not in self._best:
+                self._total += 1
+            if key not in self._best or self._best[key][0] < rank:
+                self._best[key] = (rank, record)
+
+    def _recorder(
+        self, rank: _Rank, stage: Stage | None, kind: NodeKind, name: str, position: int
+    ) -> Callable[[], None]:
+        def record() -> None:
+            if stage is not None:
+                self._add(rank, stage, kind, [name], (position,))
+            elif rank == _NODES:
+                self._tally(_NODES).dropped += 1
+                self._tally(_NODES).nodes[self._refused[name]] += 1
+
+        return record
+
+    def _add(self, rank: _Rank, stage: Stage, kind: NodeKind, names: Sequence[str], positions: Sequence[int]) -> None:
+        """Some devices break a condition on some nodes that are alike."""
+        tally = self._tally(rank)
+        tally.stage = tally.stage or stage
+        tally.dropped += len(names) * len(positions)
+        if not positions:
+            return
+        if stage.name in ("class", "selector"):
+            self._read(tally, stage, kind, names, positions)
+        elif stage.name == "taints":
+            self._taints(tally, kind, names, positions)
+        elif stage.name in ("free", "capacity", "counters"):
+            self._held(tally, stage, kind, names, positions)
+
+    def _read(
+        self, tally: _Tally, stage: Stage, kind: NodeKind, names: Sequence[str], positions: Sequence[int]
+    ) -> None:
+        """What a selector read of the devices that it refuses; equal on nodes that are alike."""
+        if len(positions) < len(stage.dropped):
+            stage = self._of_one(
+                stage, next(d.shape for p, (_, _, d) in enumerate(kind.devices(names[0])) if p == positions[0])
+            )
+        tally.errors += len(names) * stage.data["errors"]
+        if stage.data["error"] and tally.stage is not None and not tally.stage.data["error"]:
+            tally.stage = stage
+        for entry in stage.data["values"]:
+            text = repr(entry["values"])
+            tally.texts[text] = entry["values"]
+            tally.values[text] += len(names) * entry["devices"]
+
+    def _of_one(self, stage: Stage, shape: Shape) -> Stage:
+        """The same stage for a single device."""
+        features, expression = self._survey.options.features, str(stage.data["expression"])
+        lists, consumable = features.ListTypeAttributes, features.ConsumableCapacity
+        verdict = evaluate(expression or None, shape, lists, consumable)
+        error = verdict if isinstance(verdict, str) else ""
+        values = [{"values": values_read(expression, shape, features), "devices": 1}] if verdict is False else []
+        return Stage(stage.name, 0, {**stage.data, "errors": int(bool(error)), "error": error, "values": values})
+
+    def _taints(self, tally: _Tally, kind: NodeKind, names: Sequence[str], positions: Sequence[int]) -> None:
+        for name in names:
+            devices = list(kind.devices(name))
+            for position in positions:
+                device = devices[position][2]
+                tally.taints.update({str(t) for t in device.taints if t.repels})
+                if len(tally.where) < _MOST_EXAMPLES:
+                    tally.where.append(f"{device.name} on {name}")
+
+    def _held(
+        self, tally: _Tally, stage: Stage, kind: NodeKind, names: Sequence[str], positions: Sequence[int]
+    ) -> None:
+        state = self._survey.snapshot.allocated
+        for name in names:
+            devices = list(kind.devices(name))
+            for position in positions:
+                view, index, device = devices[position]
+                if stage.name == "counters":
+                    draws = self._draws.setdefault(id(view), Draws(view, state.use(view.key)))
+                    short, holding = draws.blame(index)
+                    tally.counters.update(short)
+                else:
+                    holding = users(state.use(view.key), device.name)
+                for path in holding:
+                    tally.held.setdefault(path, set()).add(f"{view.key}/{device.name}")
 
 
-def _closeness(funnel: NodeFunnel) -> tuple[int, int, int]:
-    served = sum(request.refusal is None for request in funnel.requests)
-    passed = sum(len(request.stages) for request in funnel.requests)
-    return served, sum(request.stages[-1].left for request in funnel.requests if request.stages), passed
-
-
-def _with_users(snapshot: Snapshot, data: Mapping[str, object]) -> Mapping[str, object]:
-    """Claims that hold devices, with the pods that use them."""
-    holders = data.get("holders")
-    if not isinstance(holders, dict) or not holders:
-        return data
-    known = [path for path in holders if path in snapshot.claims]
-    used_by = {path: [pod.key.path for pod in consumers(snapshot, snapshot.claims[path])] for path in known}
-    return {**data, "usedBy": used_by}
+def _stage(snapshot: Snapshot, rank: _Rank, left: int, tally: _Tally) -> FunnelStage:
+    if tally.stage is None:
+        return FunnelStage(
+            "nodes" if rank == _NODES else "scattered", left, tally.dropped, nodes=dict(tally.nodes.most_common())
+        )
+    data = tally.stage.data
+    return FunnelStage(
+        tally.stage.name,
+        left,
+        tally.dropped,
+        expression=str(data.get("expression") or ""),
+        values=tuple((tally.texts[text], count) for text, count in tally.values.most_common()),
+        errors=tally.errors,
+        error=str(data.get("error") or ""),
+        taints=dict(sorted(tally.taints.items())),
+        where=tuple(tally.where),
+        holders=holders_of(snapshot, tally.held),
+        counters=dict(sorted(tally.counters.items())),
+    )

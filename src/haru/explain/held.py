@@ -7,7 +7,7 @@ Source: the PreEnqueue checks of KEP-3521, KEP-4671 and KEP-4381.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
@@ -19,8 +19,21 @@ from haru.explain.explanation import Remedy, Verdict
 from haru.explain.judge import judge
 from haru.explain.work import Work
 
-Answer = tuple[Verdict, tuple[Reason, ...], tuple[Remedy, ...]]
 _MOST_STEPS = 4
+_UNKNOWN = "its content is for its author to say, so this could not be tried"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The verdict on held work. `snapshot` and `work` are as they would be without the hold; `blocked` says that it
+    would wait even then."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    remedies: tuple[Remedy, ...]
+    snapshot: Snapshot | None
+    work: Work
+    blocked: bool = True
 
 
 def held(snapshot: Snapshot, work: Work, hold: Reason, options: Options) -> Answer:
@@ -28,42 +41,48 @@ def held(snapshot: Snapshot, work: Work, hold: Reason, options: Options) -> Answ
     supply = _SUPPLIES.get(hold.type)
     supplied = supply(snapshot, work, hold) if supply is not None else None
     if supplied is None:
-        return "FitsIf", (hold,), _unproven(hold)
-    then, released, remedy, by_itself = supplied
-    verdict, reasons = _afterwards(then, released, options)
+        return Answer("FitsIf", (hold,), _unproven(hold), None, work)
+    remedy, by_itself = supplied[2], supplied[3]
+    verdict, reasons, then, released = _afterwards(supplied[0], supplied[1], options)
+    starts = verdict == "Starting"
     if remedy is not None:
-        remedy = replace(remedy, confirmed=verdict == "Starting")
+        remedy = replace(remedy, confirmed=starts)
     if verdict != "NeverFits":
         verdict = "FitsLater" if by_itself else "FitsIf"
-    return verdict, (hold, *reasons), (remedy,) if remedy is not None else ()
+    ways = (remedy,) if remedy is not None else ()
+    return Answer(verdict, (hold, *reasons), ways, then, released, not starts)
 
 
 def _unproven(hold: Reason) -> tuple[Remedy, ...]:
     """What has to come from its author, so that nothing can be tried."""
     if hold.type == "ClaimMissing":
-        return (Remedy("CreateClaim", f"create ResourceClaim {hold.data['claim']}", (), 1, False),)
+        return (Remedy("CreateClaim", f"create ResourceClaim {hold.data['claim']}", (), 1, False, _UNKNOWN),)
     if hold.type == "ClaimNotCreated" and hold.data.get("template"):
         text = f"create ResourceClaimTemplate {hold.data['template']}"
-        return (Remedy("CreateClaimTemplate", text, (), 1, False),)
+        return (Remedy("CreateClaimTemplate", text, (), 1, False, _UNKNOWN),)
     return ()
 
 
 Supplied = tuple[Snapshot, Work, Remedy | None, bool]
 
 
-def _afterwards(snapshot: Snapshot, work: Work, options: Options) -> tuple[Verdict, tuple[Reason, ...]]:
+After = tuple[Verdict, tuple[Reason, ...], Snapshot, Work]
+
+
+def _afterwards(snapshot: Snapshot, work: Work, options: Options) -> After:
     """What would come of it: other holds may follow the first, and are supplied too."""
     for _ in range(_MOST_STEPS):
         hold = work.hold(snapshot)
         if hold is None:
             judgement = judge(snapshot, work, options)
-            return judgement.verdict, tuple(r for r in judgement.reasons if r.type != "Waiting")
+            reasons = tuple(r for r in judgement.reasons if r.type != "Waiting")
+            return judgement.verdict, reasons, snapshot, work
         supply = _SUPPLIES.get(hold.type)
         supplied = supply(snapshot, work, hold) if supply is not None else None
         if supplied is None:
-            return "FitsIf", (hold,)
+            return "FitsIf", (hold,), snapshot, work
         snapshot, work = supplied[0], supplied[1]
-    return "FitsIf", ()
+    return "FitsIf", (), snapshot, work
 
 
 def _ungated(snapshot: Snapshot, work: Work, hold: Reason) -> Supplied | None:
@@ -190,5 +209,15 @@ def smaller_gang(snapshot: Snapshot, work: Work, options: Options) -> Remedy | N
         return None
     spec = {**group["spec"], "schedulingPolicy": {"gang": {"minCount": living}}}
     fits = work.fits(hypothesis.with_pod_group(snapshot, work.group.path, {**group, "spec": spec}), options)
-    text = f"let the gang start with {living} {'member' if living == 1 else 'members'}"
-    return Remedy("LowerMinCount", text, replacement(group, spec), 5, fits)
+    return lower_min_count(group, spec, living, fits)
+
+
+def lower_min_count(group: Obj, spec: Obj, count: int, confirmed: bool) -> Remedy:
+    """A gang that starts with fewer members: what it gives up is the other members at the start."""
+    before = int(group["spec"]["schedulingPolicy"]["gang"].get("minCount") or 1)
+    text = f"let the gang start with {count} of the {before} members that it needs now (minCount {count})"
+    costs = (
+        f"the work runs without {before - count} of its members until there is room; the PodGroup is made again, "
+        "because its policy cannot be changed"
+    )
+    return Remedy("LowerMinCount", text, replacement(group, spec), 15 + before - count, confirmed, costs)

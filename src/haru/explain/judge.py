@@ -9,10 +9,9 @@ from haru.engine.cluster import Snapshot
 from haru.engine.decision import Decision, Reason
 from haru.engine.groups import Options
 from haru.explain import hypothesis
-from haru.explain.explanation import NodeGroup, Verdict
-from haru.explain.work import Refusal, Work, first_refusal
+from haru.explain.explanation import Verdict
+from haru.explain.work import Work
 
-_EXAMPLES = 3
 # Causes whose end can be foreseen without asking the scheduler.
 _BY_THEMSELVES = frozenset({"ClaimInFlight", "BindingConditions"})
 _BY_SOMEBODY = frozenset(
@@ -26,18 +25,18 @@ _BY_SOMEBODY = frozenset(
         "DeviceClassMissing",
         "VolumeMissing",
         "VolumeUnbound",
+        "SelectorError",
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict, and the scheduler's own answer that it goes back to."""
+    """The verdict, the scheduler's own reasons, and how many members have a place at once now."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...]
-    nodes: tuple[NodeGroup, ...] = ()
-    refusal: Refusal | None = None
+    fit: int = 0
 
 
 def judge(snapshot: Snapshot, work: Work, options: Options) -> Judgement:
@@ -47,9 +46,8 @@ def judge(snapshot: Snapshot, work: Work, options: Options) -> Judgement:
         waiting = Reason("Waiting", "a place is free for it: the scheduler takes it in its next attempt")
         left = [r for m in decision.members if m.status != "scheduled" for r in m.reasons]
         return Judgement("Starting", (waiting, *distinct(left)))
-    refusal = first_refusal(snapshot, work, options)
-    groups = node_groups(refusal) if refusal is not None else ()
-    return Judgement(_verdict(snapshot, work, options, decision), why(decision), groups, refusal)
+    fit = next((int(r.data["fit"]) for r in decision.reasons if r.type == "Quorum"), 0)
+    return Judgement(_verdict(snapshot, work, options, decision), why(decision), fit)
 
 
 def _verdict(snapshot: Snapshot, work: Work, options: Options, decision: Decision) -> Verdict:
@@ -99,15 +97,3 @@ def distinct(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     for reason in reasons:
         seen.setdefault((reason.type, reason.message), reason)
     return tuple(seen.values())
-
-
-def node_groups(refusal: Refusal) -> tuple[NodeGroup, ...]:
-    """Nodes by what they say to the first member that finds no place; the largest group first."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    reasons: dict[tuple[str, ...], tuple[Reason, ...]] = {}
-    for name, failures in sorted(refusal.answers.items()):
-        key = tuple(failure.reason.message for failure in failures)
-        groups.setdefault(key, []).append(name)
-        reasons.setdefault(key, tuple(failure.reason for failure in failures))
-    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    return tuple(NodeGroup(len(names), tuple(names[:_EXAMPLES]), reasons[key]) for key, names in ordered)

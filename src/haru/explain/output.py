@@ -1,13 +1,12 @@
-"""An explanation as JSON for programs, and as text that a person reads in ten seconds."""
+"""An explanation as JSON for programs. The schema is docs/reference/explain.md: fields are added, never renamed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 from haru.engine.decision import Obj
-from haru.explain.explanation import Explanation, Funnel, NodeGroup, Remedy
-
-_MOST_REASONS = 3
+from haru.explain.explanation import Explanation, Funnel, FunnelStage, HeldClaim, Holder, NodeGroup, Remedy
 
 
 def to_json(explanation: Explanation) -> Obj:
@@ -19,28 +18,84 @@ def to_json(explanation: Explanation) -> Obj:
         "verdict": explanation.verdict,
         "summary": explanation.summary,
         **({} if explanation.age_seconds is None else {"ageSeconds": explanation.age_seconds}),
+        **({"node": explanation.node} if explanation.node else {}),
+        **({"since": explanation.since} if explanation.since else {}),
         "reasons": [reason.to_json() for reason in explanation.reasons],
-        "nodes": [_nodes(group) for group in explanation.nodes],
+        "pods": [{"count": asked.pods, "resources": dict(asked.resources)} for asked in explanation.pods],
         "requests": [_request(funnel) for funnel in explanation.requests],
+        "nodes": [_nodes(group) for group in explanation.nodes],
         "remedies": [_remedy(remedy) for remedy in explanation.remedies],
+        "holds": [_held(claim) for claim in explanation.holds],
     }
 
 
 def _nodes(group: NodeGroup) -> Obj:
-    return {"count": group.count, "examples": list(group.examples), "reasons": [r.to_json() for r in group.reasons]}
+    found: Obj = {
+        "count": group.count,
+        "examples": list(group.examples),
+        "text": group.text,
+        "reasons": [reason.to_json() for reason in group.reasons],
+    }
+    if group.devices is not None:
+        counts = group.devices
+        found["devices"] = {
+            "selected": counts.selected,
+            "tainted": counts.tainted,
+            "taken": counts.taken,
+            "partlyTaken": counts.partly_taken,
+            "free": counts.free,
+        }
+    if group.room is not None:
+        found["room"] = group.room
+    return found
 
 
 def _request(funnel: Funnel) -> Obj:
-    request = funnel.request
-    refusal = request.refusal
+    asked = funnel.asked
     return {
-        "claim": request.claim,
-        "request": request.request,
-        "deviceClass": request.device_class,
-        "needed": request.needed,
-        "node": funnel.node,
-        "funnel": [{"stage": s.name, "left": s.left, **s.data} for s in request.stages],
-        "reason": None if refusal is None else {"type": refusal.type, "message": refusal.message, **refusal.data},
+        "request": asked.request,
+        "claim": funnel.claim,
+        "claims": asked.claims,
+        "count": asked.count,
+        "deviceClass": asked.device_class,
+        "selectors": list(asked.selectors),
+        "capacity": dict(asked.capacity),
+        "adminAccess": asked.admin,
+        "alternative": asked.alternative,
+        "needed": funnel.needed,
+        "free": funnel.free,
+        "short": funnel.short,
+        "error": funnel.error,
+        "funnel": [_stage(stage) for stage in funnel.stages],
+    }
+
+
+def _stage(stage: FunnelStage) -> Obj:
+    found: dict[str, Any] = {"stage": stage.stage, "left": stage.left, "dropped": stage.dropped}
+    if stage.stage in ("class", "selector"):
+        found["expression"] = stage.expression
+        found["values"] = [{"values": dict(values), "devices": count} for values, count in stage.values]
+        found["errors"], found["error"] = stage.errors, stage.error
+    if stage.taints:
+        found["taints"], found["where"] = dict(stage.taints), list(stage.where)
+    if stage.holders:
+        found["holders"] = [_holder(holder) for holder in stage.holders]
+    if stage.counters:
+        found["counters"] = dict(stage.counters)
+    if stage.nodes:
+        found["nodes"] = dict(stage.nodes)
+    return found
+
+
+def _holder(holder: Holder) -> Obj:
+    optional: Mapping[str, object] = {"priority": holder.priority, "since": holder.since or None}
+    return {
+        "workload": holder.name,
+        "namespace": holder.namespace,
+        "devices": holder.devices,
+        "pods": list(holder.pods),
+        "claims": list(holder.claims),
+        **{name: value for name, value in optional.items() if value is not None},
     }
 
 
@@ -50,32 +105,27 @@ def _remedy(remedy: Remedy) -> Obj:
         "summary": remedy.summary,
         "changes": list(remedy.changes),
         "cost": remedy.cost,
+        "costs": remedy.costs,
+        **({"command": remedy.command} if remedy.command else {}),
         "confirmed": remedy.confirmed,
     }
 
 
-def to_text(explanation: Explanation) -> str:
-    """A few lines: the verdict, what blocks, what would help."""
-    return "\n".join(_lines(explanation)) + "\n"
-
-
-def _lines(explanation: Explanation) -> Iterator[str]:
-    yield f"{explanation.kind} {explanation.namespace}/{explanation.name}: {explanation.verdict}"
-    for number, reason in enumerate(explanation.reasons[:_MOST_REASONS]):
-        yield f"{'because ' if not number else '        '}{reason.message}"
-    for number, group in enumerate(explanation.nodes[:_MOST_REASONS]):
-        names = ", ".join(group.examples) + (", …" if group.count > len(group.examples) else "")
-        texts = "; ".join(reason.message for reason in group.reasons)
-        yield f"{'nodes   ' if not number else '        '}{group.count} ({names}): {texts}"
-    for number, funnel in enumerate(explanation.requests):
-        yield f"{'devices ' if not number else '        '}{_funnel(funnel)}"
-    for number, remedy in enumerate(explanation.remedies):
-        mark = "" if remedy.confirmed else " (not confirmed)"
-        yield f"{'helps   ' if not number else '        '}{remedy.summary}{mark}"
-
-
-def _funnel(funnel: Funnel) -> str:
-    request = funnel.request
-    needed = "all" if request.needed is None else str(request.needed)
-    steps = " → ".join(f"{stage.left} {stage.name}" for stage in request.stages)
-    return f"{request.request} needs {needed}; on {funnel.node}: {steps}"
+def _held(held: HeldClaim) -> Obj:
+    return {
+        "claim": held.claim,
+        "node": held.node,
+        **({"since": held.since} if held.since else {}),
+        "devices": [
+            {
+                "request": device.request,
+                "driver": device.driver,
+                "pool": device.pool,
+                "device": device.device,
+                "product": device.product,
+                "adminAccess": device.admin,
+            }
+            for device in held.devices
+        ],
+        "users": list(held.users),
+    }

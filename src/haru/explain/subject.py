@@ -5,6 +5,7 @@ What has a place, has ended or goes away is answered from its status; what waits
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -16,13 +17,24 @@ from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
 from haru.explain.changes import listed
 from haru.explain.explanation import Explanation, Verdict
-from haru.explain.funnels import funnels
-from haru.explain.held import held, smaller_gang
-from haru.explain.judge import distinct, judge
-from haru.explain.remedies import remedies
-from haru.explain.states import ended_job, pod_state, settled_group
+from haru.explain.holdings import frees_text, held_by, held_claim
+from haru.explain.judge import distinct
+from haru.explain.owners import since_of
+from haru.explain.states import State, ended_job, pod_state, settled_group
+from haru.explain.waiting import titled, waiting
+from haru.explain.why_here import why_here
+from haru.explain.wording import counted
 from haru.explain.work import Work, hypothetical_options
 from haru.kube.names import parse_time
+
+_MOST_HELD = 16
+_STATES = {
+    "Running": "running",
+    "Starting": "being started",
+    "Completed": "completed",
+    "Failed": "failed",
+    "Terminating": "being deleted",
+}
 
 SubjectKind = Literal["pod", "podgroup", "job", "resourceclaim"]
 
@@ -66,23 +78,30 @@ def _explained(
     raise ValueError(f"kind {kind!r} cannot be explained: ask about a pod, podgroup, job or resourceclaim")
 
 
-def _titled(kind: str, obj: Obj, verdict: Verdict, reasons: Sequence[Reason], **rest: object) -> Explanation:
-    namespace, _, name = claim_path(obj).partition("/")
-    summary = reasons[0].message if reasons else ""
-    return Explanation(kind, namespace, name, verdict, summary, tuple(reasons), **rest)  # type: ignore[arg-type]
-
-
 def _pod(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     info = snapshot.pods.get(claim_path(obj)) or PodInfo.of(obj)
     if info.key.path not in snapshot.pods:
         snapshot = hypothesis.with_pods(snapshot, [info])
     state = pod_state(snapshot, info)
     if state is not None:
-        return _titled("Pod", obj, *state)
+        return _placed_pod(snapshot, obj, info, state, options)
     if info.group is not None:
         siblings = tuple(sorted(snapshot.group_state(info.group).unscheduled))
-        return _waiting("Pod", obj, snapshot, Work(siblings or (info.key.path,), info.group), options)
-    return _waiting("Pod", obj, snapshot, Work((info.key.path,)), options)
+        return waiting("Pod", obj, snapshot, Work(siblings or (info.key.path,), info.group), options)
+    return waiting("Pod", obj, snapshot, Work((info.key.path,)), options)
+
+
+def _placed_pod(snapshot: Snapshot, obj: Obj, pod: PodInfo, state: State, options: Options) -> Explanation:
+    """A pod that has its place, has ended or goes away: since when, with what, and what other nodes would have said."""
+    verdict, reasons = state
+    if pod.terminal or not pod.node:
+        return titled("Pod", obj, verdict, reasons, node=pod.node)
+    since, holds = since_of(pod), held_by(snapshot, pod)
+    has = frees_text(snapshot, holds)
+    text = reasons[0].message + (f", since {since}" if since else "") + (f", with {has}" if has else "")
+    present = pod.node in snapshot.nodes and snapshot.nodes[pod.node].present
+    nodes = why_here(snapshot, pod, options) if present and not pod.deleting else ()
+    return titled("Pod", obj, verdict, reasons, summary=text, node=pod.node, since=since, holds=holds, nodes=nodes)
 
 
 def _group(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
@@ -92,11 +111,11 @@ def _group(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     state = settled_group(snapshot, key, obj)
     pending = tuple(sorted(snapshot.group_state(key).unscheduled))
     if state is None:
-        return _waiting("PodGroup", obj, snapshot, Work(pending, key), options)
+        return waiting("PodGroup", obj, snapshot, Work(pending, key), options)
     if not pending:
-        return _titled("PodGroup", obj, *state)
+        return titled("PodGroup", obj, *state)
     # The quorum has its places: what is said of the members that wait does not change the group's verdict.
-    extras = _waiting("PodGroup", obj, snapshot, Work(pending, key), options)
+    extras = waiting("PodGroup", obj, snapshot, Work(pending, key), options)
     reasons = distinct([*state[1], *extras.reasons])
     return replace(extras, verdict=state[0], summary=reasons[0].message, reasons=reasons)
 
@@ -104,7 +123,7 @@ def _group(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
 def _job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     ended = ended_job(snapshot, obj)
     if ended is not None:
-        return _titled("Job", obj, *ended)
+        return titled("Job", obj, *ended)
     uid = obj["metadata"].get("uid")
     own = [
         pod
@@ -113,14 +132,33 @@ def _job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     ]
     if not own:
         return _unmade_job(snapshot, obj, options)
-    waiting = sorted((p for p in own if pod_state(snapshot, p) is None), key=lambda p: p.key)
-    if not waiting:
-        states = [state for p in own if (state := pod_state(snapshot, p)) is not None]
-        verdict: Verdict = "Starting" if any(v == "Starting" for v, _ in states) else "Runs"
-        return _titled("Job", obj, verdict, distinct([r for _, reasons in states for r in reasons]))
-    first = waiting[0]
-    paths = tuple(p.key.path for p in waiting) if first.group is not None else (first.key.path,)
-    return _waiting("Job", obj, snapshot, Work(paths, first.group), options)
+    pending = sorted((p for p in own if pod_state(snapshot, p) is None), key=lambda p: p.key)
+    if not pending:
+        return _placed_job(snapshot, obj, own)
+    first = pending[0]
+    paths = tuple(p.key.path for p in pending) if first.group is not None else (first.key.path,)
+    told = waiting("Job", obj, snapshot, Work(paths, first.group), options)
+    if first.group is None and len(pending) > 1:
+        text = f"{told.summary} (pod {first.key.name}; {len(pending)} of its pods wait, each for itself)"
+        told = replace(told, summary=text)
+    return told
+
+
+def _placed_job(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo]) -> Explanation:
+    """A job all of whose pods have their places."""
+    states = [state for p in own if (state := pod_state(snapshot, p)) is not None]
+    verdict: Verdict = "Starting" if any(v == "Starting" for v, _ in states) else "Runs"
+    reasons = distinct([r for _, found in states for r in found])
+    counts = Counter(r.type for _, found in states for r in found)
+    nodes = len({p.node for p in own if p.node})
+    text = ", ".join(f"{counted(count, 'pod')} {_STATES.get(kind, kind)}" for kind, count in counts.items())
+    where = f" on {counted(nodes, 'node')}" if nodes else ""
+    since = min((time for p in own if (time := since_of(p))), default="")
+    living = [p for p in own if not p.terminal][:_MOST_HELD]
+    holds = {held.claim: held for p in living for held in held_by(snapshot, p)}
+    return titled(
+        "Job", obj, verdict, reasons, summary=text + where, since=since, holds=tuple(holds.values())[:_MOST_HELD]
+    )
 
 
 def _unmade_job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
@@ -148,13 +186,16 @@ def _unmade_job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     reason = Reason("PodsMissing", f"no pod of job {namespace}/{name} exists yet", {"parallelism": count})
     key = pods[0].group
     paths = tuple(p.key.path for p in pods) if key is not None else (pods[0].key.path,)
-    told = _waiting("Job", obj, hypothesis.with_pods(snapshot, pods), Work(paths, key), options)
+    told = waiting("Job", obj, hypothesis.with_pods(snapshot, pods), Work(paths, key), options)
     if spec.get("suspend"):
         reason = Reason("Suspended", f"job {namespace}/{name} is suspended")
     verdict: Verdict = told.verdict
     if verdict == "Starting":
         verdict = "FitsIf" if spec.get("suspend") else "FitsLater"
-    return replace(told, verdict=verdict, summary=reason.message, reasons=distinct([reason, *told.reasons]))
+    then = "there is room for them now" if told.verdict == "Starting" else f"then they would wait: {told.summary}"
+    return replace(
+        told, verdict=verdict, summary=f"{reason.message}; {then}", reasons=distinct([reason, *told.reasons])
+    )
 
 
 def _claim(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
@@ -165,31 +206,50 @@ def _claim(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     if claim["metadata"].get("deletionTimestamp"):
         message = f"resource claim {path} is being deleted; it goes once nobody uses it"
         state = Reason("Terminating", message, {"users": [p.key.path for p in users]})
-        return _titled("ResourceClaim", obj, "Runs" if users else "FitsIf", (state,))
+        return titled("ResourceClaim", obj, "Runs" if users else "FitsIf", (state,))
     if allocation:
-        results = (allocation.get("devices") or {}).get("results") or ()
-        devices = [f"{r['driver']}/{r['pool']}/{r['device']}" for r in results]
-        data = {"devices": devices, "users": [p.key.path for p in users]}
-        text = f"allocated: {listed(devices) or 'no devices'}"
-        reasons = [Reason("Allocated", text, data)]
-        if not users:
-            reasons.append(Reason("Unused", "no living pod uses it", {}))
-        return _titled("ResourceClaim", obj, "Runs", reasons)
-    waiting = _first_user(snapshot, path)
-    if waiting is not None:
-        return replace(_pod(snapshot, waiting.obj, options), kind="ResourceClaim", name=path.partition("/")[2])
+        return _allocated_claim(snapshot, obj, claim, [p.key.path for p in users])
+    waits = _users_that_wait(snapshot, path)
+    if waits:
+        told = _pod(snapshot, waits[0].obj, options)
+        text = f"it waits with pod {waits[0].key.name}: {told.summary}"
+        return replace(told, kind="ResourceClaim", name=path.partition("/")[2], summary=text)
     return _unused_claim(snapshot, obj, claim, path, options)
 
 
-def _first_user(snapshot: Snapshot, path: str) -> PodInfo | None:
+def _allocated_claim(snapshot: Snapshot, obj: Obj, claim: Obj, users: Sequence[str]) -> Explanation:
+    """Its devices, and who uses them."""
+    held = held_claim(snapshot, claim)
+    holds = (held,) if held is not None else ()
+    devices = [f"{d.driver}/{d.pool}/{d.device}" for one in holds for d in one.devices]
+    reasons = [
+        Reason("Allocated", f"allocated: {listed(devices) or 'no devices'}", {"devices": devices, "users": list(users)})
+    ]
+    waiting_users = [p.key.path for p in _users_that_wait(snapshot, claim_path(claim))]
+    if users:
+        text = f"{reasons[0].message}; used by {listed(list(users))}"
+    elif waiting_users:
+        text = f"{reasons[0].message}; kept for {listed(waiting_users)}, which has no place yet"
+    else:
+        reasons.append(Reason("Unused", "no living pod uses it", {}))
+        text = f"{reasons[0].message}, but no living pod uses it"
+    node = holds[0].node if holds else ""
+    since = holds[0].since if holds else ""
+    return titled("ResourceClaim", obj, "Runs", reasons, summary=text, holds=holds, node=node, since=since)
+
+
+def _users_that_wait(snapshot: Snapshot, path: str) -> list[PodInfo]:
+    """Pods without a place that name a claim."""
     namespace, _, name = path.partition("/")
+    found = []
     for key in sorted(snapshot.pods):
         pod = snapshot.pods[key]
+        if pod.key.namespace != namespace or pod.terminal or pod.node:
+            continue
         made = {s.get("resourceClaimName") for s in pod.status.get("resourceClaimStatuses") or ()}
-        named = {entry.claim_name for entry in pod.claims}
-        if pod.key.namespace == namespace and name in made | named and not (pod.terminal or pod.node):
-            return pod
-    return None
+        if name in made | {entry.claim_name for entry in pod.claims}:
+            found.append(pod)
+    return found
 
 
 def _unused_claim(snapshot: Snapshot, obj: Obj, claim: Obj, path: str, options: Options) -> Explanation:
@@ -204,25 +264,10 @@ def _unused_claim(snapshot: Snapshot, obj: Obj, claim: Obj, path: str, options: 
         }
     )
     imagined = hypothesis.with_claims(hypothesis.with_pods(snapshot, [probe]), {path: claim})
-    told = _waiting("ResourceClaim", obj, imagined, Work((probe.key.path,)), options)
+    told = waiting("ResourceClaim", obj, imagined, Work((probe.key.path,)), options)
     unused = Reason("Unused", "no pod uses it: it is allocated when one is scheduled")
     verdict: Verdict = "FitsLater" if told.verdict == "Starting" else told.verdict
-    return replace(told, verdict=verdict, summary=unused.message, reasons=distinct([unused, *told.reasons]))
-
-
-def _waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, options: Options) -> Explanation:
-    hold = work.hold(snapshot)
-    if hold is not None:
-        verdict, reasons, ways = held(snapshot, work, hold, options)
-        other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" else None
-        return _titled(kind, obj, verdict, reasons, remedies=(*ways, *((other,) if other else ())))
-    judgement = judge(snapshot, work, options)
-    if judgement.verdict == "Starting":
-        return _titled(kind, obj, "Starting", judgement.reasons)
-    group = work.pod_group(snapshot)
-    shown, details = funnels(judgement.refusal, group, options) if judgement.refusal is not None else ((), ())
-    ways_out = remedies(snapshot, work, options)
-    mendable = judgement.verdict == "NeverFits" and any(remedy.kind == "LabelNodes" for remedy in ways_out)
-    expected: Verdict = "FitsIf" if mendable else judgement.verdict
-    reasons = distinct([*judgement.reasons, *details])
-    return _titled(kind, obj, expected, reasons, nodes=judgement.nodes, requests=shown, remedies=ways_out)
+    then = "devices for it are free now" if told.verdict == "Starting" else f"then it would wait: {told.summary}"
+    return replace(
+        told, verdict=verdict, summary=f"{unused.message}; {then}", reasons=distinct([unused, *told.reasons])
+    )

@@ -5,15 +5,11 @@ Answers of the scheduler are kept per snapshot object, because verdict and remed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Decision, GroupKey, Obj, Reason
 from haru.engine.groups import Options, decide, pre_enqueue
-from haru.engine.groups.placing import Placer, Refused
-from haru.engine.nodes.failure import Failure
-from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
 
@@ -22,12 +18,20 @@ def hypothetical_options(options: Options | None = None) -> Options:
     return options or Options(new_share_id=lambda: "hypothetical")
 
 
+@dataclass(slots=True)
+class Questions:
+    """How many more times the scheduler may be asked: remedies that are not found within it are not offered."""
+
+    left: int
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """Pods to decide together, by path; `group` is their PodGroup's key, if they have one."""
 
     paths: tuple[str, ...]
     group: GroupKey | None = None
+    questions: Questions | None = None
 
     def pods(self, snapshot: Snapshot) -> list[PodInfo]:
         """The pods as they are in a snapshot."""
@@ -57,25 +61,9 @@ class Work:
         return decide(snapshot, ready, group=self.pod_group(snapshot), options=options)
 
     def fits(self, snapshot: Snapshot, options: Options) -> bool:
-        """Whether the work would be placed: all of a single pod, or a group's quorum."""
+        """Whether the work would be placed: all of a single pod, or a group's quorum. No if nothing may be asked."""
+        if self.questions is not None:
+            if self.questions.left <= 0:
+                return False
+            self.questions.left -= 1
         return self.hold(snapshot) is None and self.decide(snapshot, options).status == "scheduled"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The first member that finds no place: what each node says to it, and what was placed before it was asked."""
-
-    pod: PodInfo
-    answers: Mapping[str, Sequence[Failure]]
-    overlay: Overlay
-
-
-def first_refusal(snapshot: Snapshot, work: Work, options: Options) -> Refusal | None:
-    """The first member that finds no place beside the earlier ones."""
-    overlay = Overlay(snapshot)
-    placer = Placer(overlay, work.pod_group(snapshot), options, snapshot.node_names)
-    for pod in work.pending(snapshot):
-        outcome = placer.place(pod)
-        if isinstance(outcome, Refused):
-            return Refusal(pod, {} if outcome.failed else placer.refusals(pod), overlay)
-    return None

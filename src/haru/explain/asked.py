@@ -1,0 +1,95 @@
+"""What a unit asks for: its members by kind, the claims that are yet to be allocated, and the total of each request.
+
+Members of one kind ask for the same, so one stands for all. A claim that several members share is asked for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Reason
+from haru.engine.devices import Claim
+from haru.engine.devices.claims import ALL, Ask, Request
+from haru.engine.groups import Options
+from haru.engine.groups.board import decoded_claims
+from haru.engine.groups.demand import Demand, demand_of
+from haru.engine.groups.quorum import min_count
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+from haru.explain.explanation import Asked, PodsAsked
+from haru.explain.work import Work
+
+MOST_KINDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKind:
+    """Pods that ask for the same, by the first of them. `claims` are its claims to allocate, decoded."""
+
+    pod: PodInfo
+    pods: int
+    demand: Demand
+    claims: tuple[Claim, ...]
+    paths: frozenset[str]
+
+
+def member_kinds(snapshot: Snapshot, work: Work, options: Options) -> list[MemberKind]:
+    """The unit's waiting pods by kind, as many as have to be placed; pods whose claims are in trouble are left out."""
+    group, overlay = work.pod_group(snapshot), Overlay(snapshot)
+    found: dict[object, MemberKind] = {}
+    for pod in work.pending(snapshot):
+        if pod.gated:
+            continue
+        demand = demand_of(overlay, pod, group, options)
+        if isinstance(demand, Reason):
+            continue
+        paths = frozenset(use.path for use in demand.pending)
+        key = (pod.shape, demand.shape)
+        known = found.get(key)
+        if known is not None:
+            found[key] = replace(known, pods=known.pods + 1, paths=known.paths | paths)
+        else:
+            found[key] = MemberKind(pod, 1, demand, decoded_claims(overlay, options, demand.pending), paths)
+    kinds = list(found.values())[:MOST_KINDS]
+    return [_as_needed(kinds[0], _needed(snapshot, work, kinds[0].pods))] if len(kinds) == 1 else kinds
+
+
+def _needed(snapshot: Snapshot, work: Work, waiting: int) -> int:
+    """How many of the waiting pods must find a place at once."""
+    minimum = min_count(work.pod_group(snapshot))
+    if work.group is None or minimum is None:
+        return 1
+    return min(waiting, max(1, minimum - len(snapshot.group_state(work.group).scheduled)))
+
+
+def _as_needed(kind: MemberKind, needed: int) -> MemberKind:
+    """Only so many of them; claims that all of them share are one claim still."""
+    own = len(kind.paths) > len(kind.claims)
+    paths = frozenset(sorted(kind.paths)[: needed * len(kind.claims)]) if own else kind.paths
+    return replace(kind, pods=needed, paths=paths)
+
+
+def claims_of(kind: MemberKind) -> int:
+    """How many claims stand behind each of the kind's claims: one per pod, or one for all."""
+    return max(1, len(kind.paths) // max(1, len(kind.claims)))
+
+
+def asked(kind: MemberKind, request: Request, ask: Ask) -> Asked:
+    """One request of a kind, in total."""
+    return Asked(
+        request=ask.result_name,
+        claims=claims_of(kind),
+        count=None if ask.mode == ALL else ask.count,
+        device_class=ask.class_name,
+        selectors=tuple(expression or "" for expression in ask.selection.request_expressions),
+        capacity={name: text for name, _, text in ask.wanted},
+        admin=ask.admin,
+        alternative=len(request.asks) > 1,
+    )
+
+
+def pods_asked(kinds: Sequence[MemberKind]) -> tuple[PodsAsked, ...]:
+    """What the pods themselves ask of their nodes."""
+    return tuple(PodsAsked(kind.pods, {k: v for k, v in sorted(kind.pod.requests.items()) if v}) for kind in kinds)

@@ -1,0 +1,97 @@
+"""Whose work would have to end: the least important that is in the way, as little of it as is enough.
+
+Candidates are ordered so that those which free a node together stand together; the shortest beginning of that order
+with which it fits is found by doubling and halving, then what can be spared of it is spared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from haru.engine.cluster import Snapshot
+from haru.engine.groups import Options
+from haru.explain import hypothesis
+from haru.explain.changes import delete, listed
+from haru.explain.explanation import Remedy
+from haru.explain.holders import Unit, units
+from haru.explain.holdings import frees_text, held_by
+from haru.explain.owners import workload_of
+from haru.explain.smallest import smallest
+from haru.explain.study import Study
+from haru.explain.wording import counted
+from haru.explain.work import Work
+
+_SPARED_ONE_BY_ONE = 24
+
+
+def evict(snapshot: Snapshot, work: Work, options: Options, found: Study) -> Iterator[Remedy]:
+    """Running work to end, named by who it belongs to, with what becomes free."""
+    ended = _least(snapshot, work, options, _candidates(snapshot, work, found), max(1, found.short))
+    if not ended:
+        return
+    pods = [pod for unit in ended for pod in unit.pods]
+    changes = tuple(delete("v1", "Pod", p.key.name, p.key.namespace) for p in pods)
+    owners = Counter(workload_of(pod) for pod in pods)
+    claims = {held.claim: held for pod in pods for held in held_by(snapshot, pod)}
+    freed = frees_text(snapshot, tuple(claims.values()))
+    if len(pods) == 1:
+        owner = workload_of(pods[0])
+        own = owner in (f"pod/{pods[0].key.name}", "")
+        text = f"end pod {pods[0].key.name}" if own else f"end {owner} pod {pods[0].key.name}"
+    else:
+        shown = listed([f"{owner} ({counted(count, 'pod')})" for owner, count in owners.most_common()])
+        text = f"end {counted(len(pods), 'pod')}: {shown}"
+    text += f" (frees {freed})" if freed else ""
+    yield Remedy("Evict", text, changes, 10 + len(pods), True, _costs(ended, owners))
+
+
+def _costs(ended: Sequence[Unit], owners: Counter[str]) -> str:
+    pods = sum(len(unit.pods) for unit in ended)
+    highest = max(unit.priority for unit in ended)
+    text = f"{counted(pods, 'running pod')} of priority {highest if len(ended) == 1 else f'up to {highest}'} lost"
+    remade = [owner for owner in owners if not owner.startswith(("pod/", "podgroup/"))]
+    if remade:
+        text += f"; {listed(remade)} makes new ones that then wait, unless it is scaled down"
+    return text
+
+
+def _candidates(snapshot: Snapshot, work: Work, found: Study) -> list[Unit]:
+    """Work that is in the way: it holds devices that are asked for, or room on a node that lacks only that."""
+    holding = {pod for f in found.requests for s in f.stages for holder in s.holders for pod in holder.pods}
+    crowded = {
+        name
+        for name, failures in (found.answers or {}).items()
+        if failures and all(failure.resolvable for failure in failures)
+    }
+    related = [
+        unit
+        for unit in units(snapshot, work)
+        if any(pod.key.path in holding or pod.node in crowded for pod in unit.pods)
+    ]
+    everything = related or units(snapshot, work)
+    on_node: Counter[str] = Counter(pod.node for unit in everything for pod in unit.pods)
+    return sorted(everything, key=lambda u: (u.priority, len(u.pods), on_node[u.pods[0].node], u.pods[0].node, u.name))
+
+
+def _least(snapshot: Snapshot, work: Work, options: Options, order: Sequence[Unit], guess: int) -> list[Unit]:
+    """Work none of which can be spared, as far as questions go; empty if ending all of it does not help."""
+
+    def fits(ended: Sequence[Unit]) -> bool:
+        paths = [pod.key.path for unit in ended for pod in unit.pods]
+        return bool(ended) and work.fits(hypothesis.without_pods(snapshot, paths), options)
+
+    tried, size = 0, min(guess, len(order))
+    while size and not fits(order[:size]):
+        if size == len(order):
+            return []
+        tried, size = size, min(2 * size, len(order))
+    while size - tried > 1:
+        middle = (size + tried) // 2
+        tried, size = (tried, middle) if fits(order[:middle]) else (middle, size)
+    enough = list(order[:size])
+    if len(enough) == guess or len(enough) > _SPARED_ONE_BY_ONE:
+        return enough
+    # The most important work is spared first.
+    spared = smallest(list(reversed(enough)), fits)
+    return spared or enough

@@ -1,0 +1,64 @@
+"""Less would do: fewer devices per request, or a gang that starts with fewer members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Obj
+from haru.engine.groups import Options
+from haru.explain import hypothesis
+from haru.explain.claim_changes import changed_claims, claim_changes
+from haru.explain.explanation import Remedy
+from haru.explain.held import lower_min_count
+from haru.explain.wording import counted
+from haru.explain.work import Work
+
+
+def smaller_request(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
+    """The largest number of devices per request that would fit now."""
+    counts = [int(ask.get("count") or 1) for ask in _asks(snapshot, work)]
+    most = max(counts, default=1)
+
+    def changed(limit: int) -> dict[str, Obj]:
+        def capped(ask: Obj) -> Obj:
+            return {**ask, "count": limit} if int(ask.get("count") or 1) > limit else ask
+
+        return changed_claims(snapshot, work, capped)
+
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        if work.fits(hypothesis.with_claims(snapshot, changed(middle)), options):
+            low = middle
+        else:
+            high = middle
+    if low:
+        text = f"ask for {counted(low, 'device')} instead of {most}"
+        costs = f"each pod has {most - low} fewer, and must be able to work so; its claim is made again"
+        yield Remedy("LowerCount", text, claim_changes(changed(low)), 14, True, costs)
+
+
+def _asks(snapshot: Snapshot, work: Work) -> Iterator[Obj]:
+    asks: list[Obj] = []
+
+    def collect(ask: Obj) -> Obj:
+        asks.append(ask)
+        return {**ask, "seen": True}
+
+    changed_claims(snapshot, work, collect)
+    yield from (ask for ask in asks if ask.get("allocationMode", "ExactCount") == "ExactCount")
+
+
+def smaller_gang(snapshot: Snapshot, work: Work, options: Options, fit: int) -> Iterator[Remedy]:
+    """As many members as find a place now, if that is any."""
+    group = work.pod_group(snapshot)
+    gang = ((group or {}).get("spec") or {}).get("schedulingPolicy", {}).get("gang")
+    if group is None or gang is None or work.group is None:
+        return
+    count = fit + len(snapshot.group_state(work.group).scheduled)
+    if not 0 < count < int(gang.get("minCount") or 1):
+        return
+    spec = {**group["spec"], "schedulingPolicy": {"gang": {**gang, "minCount": count}}}
+    if work.fits(hypothesis.with_pod_group(snapshot, work.group.path, {**group, "spec": spec}), options):
+        yield lower_min_count(group, spec, count, True)

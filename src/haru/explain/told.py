@@ -1,0 +1,78 @@
+"""The first line: the one sentence that a person who waits has to hear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from haru.engine.decision import Reason
+from haru.explain.explanation import Funnel, Verdict
+from haru.explain.study import Study
+from haru.explain.wording import counted
+
+# Causes that say all there is to say by themselves.
+_PLAIN = frozenset(
+    {
+        "SelectorError",
+        "RequestInvalid",
+        "TooManyDevices",
+        "GaveUp",
+        "Unsupported",
+        "SchedulerNameMismatch",
+        "DeviceClassMissing",
+        "ClaimMissing",
+        "ClaimDeleting",
+        "ClaimForeign",
+        "ClaimInFlight",
+        "ClaimReservedFull",
+        "BindingConditions",
+        "VolumeMissing",
+        "VolumeUnbound",
+        "NoNodes",
+    }
+)
+
+
+def first_line(verdict: Verdict, reasons: Sequence[Reason], found: Study) -> str:
+    """Why the work waits, in one sentence with numbers."""
+    if verdict == "Starting" or not reasons:
+        return reasons[0].message if reasons else ""
+    plain = next((reason.message for reason in reasons if reason.type in _PLAIN), "")
+    if plain:
+        return plain
+    short = [funnel for funnel in found.requests if funnel.short and not funnel.asked.alternative]
+    if short:
+        return _short(verdict, max(short, key=lambda f: f.short or 0))
+    quorum = next((reason for reason in reasons if reason.type == "Quorum"), None)
+    closest = _closest(found)
+    if quorum is not None and int(quorum.data["needed"]) > 1:
+        text = f"{quorum.data['fit']} of the {quorum.data['needed']} pods that have to start together find a place"
+        return f"{text}; {closest}" if closest and not found.requests else text
+    causes = [reason for reason in reasons if reason.type not in ("DevicesUnavailable", "Quorum")]
+    devices = [reason for reason in causes if "request" in reason.data]
+    if devices:
+        return devices[0].message
+    return closest or (causes or list(reasons))[0].message
+
+
+def _short(verdict: Verdict, funnel: Funnel) -> str:
+    what = f"{funnel.needed} {'is' if funnel.needed == 1 else 'are'} needed"
+    selected = next((s.left for s in reversed(funnel.stages) if s.stage in ("devices", "class", "selector")), 0)
+    if verdict == "NeverFits" and selected < (funnel.needed or 0):
+        have = counted(selected, "device") if selected else "no device"
+        return f"the whole cluster has {have} for request {funnel.asked.request}, {what}"
+    have = counted(funnel.free, "device") if funnel.free else "no device"
+    verb = "is" if funnel.free <= 1 else "are"
+    if funnel.stages[-1].stage in ("nodes", "scattered"):
+        return f"{have} can be used for request {funnel.asked.request}, {what}: {funnel.short} short"
+    return f"{have} {verb} free for request {funnel.asked.request}, {what}: {funnel.short} short"
+
+
+def _closest(found: Study) -> str:
+    """What the nodes say that come closest."""
+    refusing = [group for group in found.nodes if group.reasons]
+    if not refusing:
+        return ""
+    if len(refusing) == 1 and not any(not group.reasons for group in found.nodes):
+        group = refusing[0]
+        return f"{group.text} ({'the only node' if group.count == 1 else f'all {group.count} nodes'})"
+    return "; ".join(f"{counted(group.count, 'node')}: {group.text}" for group in refusing[:2])

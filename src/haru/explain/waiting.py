@@ -1,0 +1,89 @@
+"""The explanation of work that waits: held before any attempt, or refused by the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from haru.engine.cluster import Snapshot, claim_path
+from haru.engine.decision import Obj, Reason
+from haru.engine.groups import Options
+from haru.explain.explanation import Explanation, Verdict
+from haru.explain.held import held, smaller_gang
+from haru.explain.judge import distinct, judge
+from haru.explain.remedies import remedies
+from haru.explain.study import study
+from haru.explain.told import first_line
+from haru.explain.work import Work
+
+
+def titled(kind: str, obj: Obj, verdict: Verdict, reasons: Sequence[Reason], **rest: Any) -> Explanation:
+    """An explanation of an object; the first reason says it in short unless `summary` does."""
+    namespace, _, name = claim_path(obj).partition("/")
+    summary = rest.pop("summary", "") or (reasons[0].message if reasons else "")
+    return Explanation(kind, namespace, name, verdict, summary, tuple(reasons), **rest)
+
+
+def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, options: Options) -> Explanation:
+    """Why the work waits, and what would help."""
+    hold = work.hold(snapshot)
+    if hold is not None:
+        return _held(kind, obj, snapshot, work, hold, options)
+    judgement = judge(snapshot, work, options)
+    found = study(snapshot, work, options)
+    if judgement.verdict == "Starting":
+        return titled(kind, obj, "Starting", judgement.reasons, pods=found.pods, requests=found.requests)
+    ways_out = remedies(snapshot, work, options, found, judgement.fit)
+    mendable = judgement.verdict == "NeverFits" and any(remedy.kind == "LabelNodes" for remedy in ways_out)
+    expected: Verdict = "FitsIf" if mendable else judgement.verdict
+    reasons = distinct([*judgement.reasons, *found.reasons()])
+    return titled(
+        kind,
+        obj,
+        expected,
+        reasons,
+        summary=first_line(expected, reasons, found),
+        pods=found.pods,
+        requests=found.requests,
+        nodes=found.nodes,
+        remedies=ways_out,
+    )
+
+
+def _held(kind: str, obj: Obj, snapshot: Snapshot, work: Work, hold: Reason, options: Options) -> Explanation:
+    answer = held(snapshot, work, hold, options)
+    other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" else None
+    told = titled(
+        kind,
+        obj,
+        answer.verdict,
+        answer.reasons,
+        summary=_hold_text(hold, work),
+        remedies=(*answer.remedies, *((other,) if other else ())),
+    )
+    if answer.snapshot is None or answer.work.hold(answer.snapshot) is not None:
+        return told
+    # What would be asked once the hold is lifted.
+    found = study(answer.snapshot, answer.work, options)
+    reasons = distinct([*answer.reasons, *found.reasons()]) if answer.blocked else tuple(answer.reasons)
+    nodes = found.nodes if answer.blocked else ()
+    return replace(told, reasons=reasons, pods=found.pods, requests=found.requests, nodes=nodes)
+
+
+def _hold_text(hold: Reason, work: Work) -> str:
+    """The hold in plain words; Kubernetes' own message stays in the reasons."""
+    data = hold.data
+    if hold.type == "Gated":
+        return f"held by scheduling gates: {', '.join(data['gates'])}"
+    if hold.type == "TooFewMembers":
+        return f"the gang has {data['members']} of the {data['minCount']} pods that it needs to be tried"
+    if hold.type == "PodGroupMissing":
+        return f"PodGroup {data['podGroup']} does not exist"
+    if hold.type == "ClaimNotCreated" and data.get("template"):
+        return f"its claim {data['podClaim']} has not been made from ResourceClaimTemplate {data['template']} yet"
+    if hold.type == "ClaimMissing":
+        return f"ResourceClaim {data['claim']} does not exist"
+    if hold.type == "ClaimDeleting":
+        return f"ResourceClaim {data['claim']} is being deleted"
+    return hold.message
