@@ -3,6 +3,7 @@
 inventory   published devices, indexed; `Inventory.snapshot()` gives an immutable `DeviceSnapshot`
 state       `AllocatedState`: what is taken, and by whom
 allocate    `allocate(snapshot, allocated, node, claims, features)`: the first solution, or none
+fleet       `Fleet`, `Question`: a whole cluster asked at once, equal nodes decided once
 explain     `explain_requests(...)`: per request, how many devices are left after each condition
 taints      tolerations; `tracker` offers slices with the taints of DeviceTaintRules added
 """
@@ -11,9 +12,11 @@ from haru.engine.devices.allocate import DEFAULT_BUDGET, Allocated, Allocation, 
 from haru.engine.devices.claims import Claim, decode_claims
 from haru.engine.devices.decode import decode_class, decode_slice
 from haru.engine.devices.errors import AllocationError, GaveUp
+from haru.engine.devices.fleet import Fleet
 from haru.engine.devices.funnel import explain_requests
 from haru.engine.devices.inventory import DeviceSnapshot, Inventory
 from haru.engine.devices.model import Device, DeviceId, Features, NodeView, PoolKey, Slice
+from haru.engine.devices.question import Question
 from haru.engine.devices.reasons import DeviceRefusal, NodeFunnel, RequestFunnel, Stage
 from haru.engine.devices.scoring import prioritized_score
 from haru.engine.devices.state import AllocatedState, claim_key
@@ -32,11 +35,13 @@ __all__ = [
     "DeviceSnapshot",
     "DoesNotFit",
     "Features",
+    "Fleet",
     "GaveUp",
     "Inventory",
     "NodeFunnel",
     "NodeView",
     "PoolKey",
+    "Question",
     "RequestFunnel",
     "Slice",
     "Stage",

@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from haru.engine.devices.board import Board
-from haru.engine.devices.claims import Claim, decode_claims
+from haru.engine.devices.claims import Ask, Claim, decode_claims
 from haru.engine.devices.errors import AllocationError
 from haru.engine.devices.inventory import DeviceSnapshot
+from haru.engine.devices.ledger import Pick
 from haru.engine.devices.model import Features, NodeView, Obj
+from haru.engine.devices.pools import PoolView
 from haru.engine.devices.reasons import DeviceRefusal
 from haru.engine.devices.result import build
 from haru.engine.devices.search import Search
+from haru.engine.devices.site import Site
 from haru.engine.devices.state import AllocatedState
 
 INVALID_POOLS = "invalid resource pools were encountered"
@@ -50,6 +54,20 @@ class DoesNotFit:
 Allocation = Allocated | DoesNotFit
 
 
+class Solution(NamedTuple):
+    """What was chosen, by position: for each claim its picks and the alternatives that they are for."""
+
+    claims: tuple[Claim, ...]
+    picks: list[list[Pick]]
+    asks: list[list[Ask]]
+
+    def results(self, site: Site, new_share_id: Callable[[], str]) -> tuple[Obj, ...]:
+        """The allocations of the claims, on the node that was asked or one like it."""
+        return tuple(
+            [build(site, *chosen, new_share_id) for chosen in zip(self.claims, self.picks, self.asks, strict=True)]
+        )
+
+
 def allocate(
     snapshot: DeviceSnapshot,
     allocated: AllocatedState,
@@ -59,32 +77,45 @@ def allocate(
     *,
     new_share_id: Callable[[], str],
     step_budget: int = DEFAULT_BUDGET,
+    expired: Callable[[], bool] | None = None,
 ) -> Allocation:
     """Find devices on the node for all claims together: the first solution in the order of Kubernetes 1.36.
 
-    Raises AllocationError when the attempt must be aborted, GaveUp when `step_budget` steps did not suffice. Claims may
-    be given decoded (`decode_claims`) when many nodes are asked about the same ones.
+    Raises AllocationError when the attempt must be aborted, GaveUp when `step_budget` steps did not suffice or
+    `expired` said that it is time. Claims may be given decoded (`decode_claims`) when many nodes are asked about the
+    same ones.
     """
     wanted = decoded(claims, snapshot, features)
     if not wanted:
         return Allocated(())
+    views = gather(snapshot, node, features)
+    board = Board(views, allocated, node, wanted, features)
+    answer = solve(board, step_budget, expired)
+    return answer if isinstance(answer, DoesNotFit) else Allocated(answer.results(board, new_share_id))
+
+
+def gather(snapshot: DeviceSnapshot, node: NodeView, features: Features) -> list[PoolView]:
+    """The pools that the node sees, in their order."""
     try:
-        views = snapshot.views(node, features.PartitionableDevices)
+        return snapshot.views(node, features.PartitionableDevices)
     except AllocationError as error:
         raise AllocationError(f"gather pool information: {error}") from error
-    board = Board(views, allocated, node, wanted, features)
-    search = Search(board, step_budget)
+
+
+def solve(board: Board, step_budget: int, expired: Callable[[], bool] | None = None) -> Solution | DoesNotFit:
+    """The first solution on a board."""
+    search = Search(board, step_budget, expired)
     picks = search.solve()
     if picks is None:
-        if any(view.status == "invalid" for view in views):
-            pools = tuple(str(v.key) for v in views if v.status == "invalid")
-            return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": pools}),))
+        invalid = tuple(str(view.key) for view in board.all_views if view.status == "invalid")
+        if invalid:
+            return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": invalid}),))
         return DoesNotFit((DeviceRefusal("DevicesUnavailable", CANNOT_ALLOCATE),))
-    results = []
-    for index, claim in enumerate(wanted):
-        asks = [request.asks[search.chosen[index].get(r, 0)] for r, request in enumerate(claim.requests)]
-        results.append(build(board, claim, picks[index], asks, new_share_id))
-    return Allocated(tuple(results))
+    asks = [
+        [request.asks[chosen.get(number, 0)] for number, request in enumerate(claim.requests)]
+        for claim, chosen in zip(board.claims, search.chosen, strict=True)
+    ]
+    return Solution(tuple(board.claims), picks, asks)
 
 
 def decoded(claims: Sequence[Obj] | Sequence[Claim], snapshot: DeviceSnapshot, features: Features) -> tuple[Claim, ...]:

@@ -15,11 +15,12 @@ from haru.engine.devices.capacity import aligned, fits, share
 from haru.engine.devices.claims import ALL, Ask, Claim
 from haru.engine.devices.constraints import Values, attribute_values
 from haru.engine.devices.errors import AllocationError
-from haru.engine.devices.model import Device, DeviceId, Features, NodeView, Slice
+from haru.engine.devices.model import Features, NodeView
 from haru.engine.devices.offers import Plan, offer_of
 from haru.engine.devices.placement import matches_node
 from haru.engine.devices.pools import PoolView
 from haru.engine.devices.selection import SelectionError
+from haru.engine.devices.site import Site
 from haru.engine.devices.state import AllocatedState, PoolUse
 from haru.engine.devices.taints import untolerated
 
@@ -27,7 +28,7 @@ MAX_RESULTS = 32
 """How many devices one claim can have."""
 
 
-class Board:
+class Board(Site):
     """The devices of one node, what is taken of them, and the plans of all asks."""
 
     def __init__(
@@ -38,33 +39,14 @@ class Board:
         claims: Sequence[Claim],
         features: Features,
     ) -> None:
-        self.node = node
+        super().__init__(views, node, features)
         self.claims = claims
-        self.features = features
         self.all_views = views
-        self.views = [v for v in views if v.status == "ok"]
         self.uses: list[PoolUse] = [allocated.use(v.key) for v in self.views]
-        self.devices: list[Device] = []
-        self.view_of: list[int] = []
-        self.offsets: list[int] = []
-        for number, view in enumerate(self.views):
-            self.offsets.append(len(self.devices))
-            self.devices += view.devices
-            self.view_of += [number] * len(view.devices)
         self.plans: list[list[list[Plan]]] = []
         self._count = 1
         for claim in claims:
             self.plans.append(self._plan_claim(claim))
-
-    def device_id(self, position: int) -> DeviceId:
-        """The identity of the device at a position."""
-        key = self.views[self.view_of[position]].key
-        return DeviceId(key.driver, key.pool, self.devices[position].name)
-
-    def slice_of(self, position: int) -> Slice:
-        """The slice that publishes the device at a position."""
-        number = self.view_of[position]
-        return self.views[number].slices[position - self.offsets[number]]
 
     def charge(self, position: int) -> tuple[tuple[int, int], ...]:
         """What the device at a position takes of its view's counters."""

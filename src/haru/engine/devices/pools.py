@@ -25,6 +25,7 @@ class PoolView:
     __slots__ = (
         "binding",
         "charges",
+        "confined",
         "counter_names",
         "devices",
         "elsewhere",
@@ -47,6 +48,9 @@ class PoolView:
             self.devices = tuple([device for item in slices for device in item.devices])
         self.table: Table = table_of(self.devices)
         self.binding = whole and self.table.conditional
+        nodes = {item.placement.node_name for item in slices}
+        self.confined = len(nodes) == 1 and "" not in nodes and not elsewhere
+        """Whether nobody but one node sees these devices."""
         self.elsewhere: dict[str, Device] = {d.name: d for item in elsewhere for d in item.devices}
         self.counter_names: tuple[tuple[str, str], ...] = ()
         self.totals: tuple[int, ...] = ()

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from haru.engine.devices.board import Board
 from haru.engine.devices.claims import Ask, Claim
 from haru.engine.devices.errors import AllocationError
 from haru.engine.devices.ledger import Pick
 from haru.engine.devices.model import Obj
 from haru.engine.devices.placement import result_selector
+from haru.engine.devices.site import Site
 
 
-def build(
-    board: Board, claim: Claim, picks: Sequence[Pick], asks: Sequence[Ask], new_share_id: Callable[[], str]
-) -> Obj:
+def build(site: Site, claim: Claim, picks: Sequence[Pick], asks: Sequence[Ask], new_share_id: Callable[[], str]) -> Obj:
     """The AllocationResult of one claim. `asks` holds the chosen alternative of each request, in order."""
-    devices: Obj = {"results": [_result(board, pick, new_share_id) for pick in picks]}
+    devices: Obj = {"results": [_result(site, pick, new_share_id) for pick in picks]}
     config = _class_config(asks) + _claim_config(claim, asks)
     if config:
         devices["config"] = config
     allocation: Obj = {"devices": devices}
     try:
-        selector = result_selector(((board.slice_of(p.position), board.devices[p.position]) for p in picks), board.node)
+        selector = result_selector(((site.slice_of(p.position), site.devices[p.position]) for p in picks), site.node)
     except AllocationError as error:
         raise AllocationError(f"create NodeSelector for claim {claim.name}: {error}") from error
     if selector is not None:
@@ -35,9 +33,9 @@ def build(
     return allocation
 
 
-def _result(board: Board, pick: Pick, new_share_id: Callable[[], str]) -> Obj:
-    ask, device = pick.plan.ask, board.devices[pick.position]
-    identity = board.device_id(pick.position)
+def _result(site: Site, pick: Pick, new_share_id: Callable[[], str]) -> Obj:
+    ask, device = pick.plan.ask, site.devices[pick.position]
+    identity = site.device_id(pick.position)
     result: Obj = {
         "request": ask.result_name,
         "driver": identity.driver,
@@ -48,7 +46,7 @@ def _result(board: Board, pick: Pick, new_share_id: Callable[[], str]) -> Obj:
         result["adminAccess"] = True
     if ask.raw_tolerations:
         result["tolerations"] = list(ask.raw_tolerations)
-    if device.binding is not None and board.features.DeviceBindingAndStatus:
+    if device.binding is not None and site.features.DeviceBindingAndStatus:
         if device.binding.conditions:
             result["bindingConditions"] = list(device.binding.conditions)
         if device.binding.failure_conditions:

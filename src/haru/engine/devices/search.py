@@ -14,7 +14,7 @@ Source: KEP-4381, KEP-4816 (alternatives, limit); the order is kube-scheduler's.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -58,11 +58,12 @@ class Frame:
 
 
 class Search:
-    """One walk over a board. `solve` gives the picks per claim, or None."""
+    """One walk over a board. `solve` gives the picks per claim, or None. It ends when `expired` says so."""
 
-    def __init__(self, board: Board, budget: int) -> None:
+    def __init__(self, board: Board, budget: int, expired: Callable[[], bool] | None = None) -> None:
         self._board = board
         self._budget = budget
+        self._expired = expired
         self.steps = 0
         self._failures = 0
         self._credit = 0
@@ -174,7 +175,7 @@ class Search:
     def _advance(self, frame: Frame) -> Signal:
         """Take the top frame's next option and go one place further, or close the frame."""
         self.steps += 1
-        if self.steps > self._budget:
+        if self.steps > self._budget or (self._expired is not None and self.steps % 16 == 1 and self._expired()):
             raise GaveUp(self.steps)
         if frame.plan is None:
             return self._next_alternative(frame)

@@ -58,6 +58,14 @@ class Layered(Generic[K, V]):
             if changed is not None:
                 yield key, changed
 
+    def difference(self, other: Layered[K, V]) -> set[K]:
+        """The keys that have another value there; cheap between maps of one origin."""
+        if self._base is other._base:
+            keys = self._layer.keys() | other._layer.keys()
+        else:
+            keys = self._base.keys() | other._base.keys() | self._layer.keys() | other._layer.keys()
+        return {key for key in keys if self.get(key) is not other.get(key)}
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -200,6 +208,10 @@ class AllocatedState:
     def use(self, pool: PoolKey) -> PoolUse:
         """What is taken of a pool."""
         return self._pools.get(pool) or EMPTY_USE
+
+    def changed(self, before: AllocatedState) -> set[PoolKey]:
+        """The pools of which something else is taken than before."""
+        return self._pools.difference(before._pools)
 
     def with_allocation(self, claim: str, allocation: Obj) -> AllocatedState:
         """The state in which a claim holds this allocation, in place of what it held."""

@@ -22,7 +22,7 @@ class Table:
         bindings = {device.binding for device in devices}
         self.conditional = any(binding is not None and binding.conditions for binding in bindings)
         """Whether some device has binding conditions."""
-        self.placed = any([device.placement is not None for device in devices])
+        self.placed = any(device.placement is not None for device in devices)
         """Whether some device says for itself where it can be used."""
         self.columns: dict[Hashable, Any] = {}
         self.offers: dict[Hashable, Any] = {}

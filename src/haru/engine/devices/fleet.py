@@ -1,0 +1,147 @@
+"""Many nodes at once: nodes with equal devices of which the same are taken give one answer.
+
+A `Fleet` sorts nodes into peers and keeps that up to date at the cost of what changed: a device that changes hands
+moves one node. Names of nodes, pools and devices do not matter, as long as only one node sees the devices; pools that
+several nodes can see, and pools in trouble, are told apart by what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+
+from haru.engine.devices.errors import AllocationError
+from haru.engine.devices.inventory import DeviceSnapshot
+from haru.engine.devices.model import NodeView
+from haru.engine.devices.placement import matches_node
+from haru.engine.devices.pools import Pool, PoolView
+from haru.engine.devices.state import AllocatedState
+from haru.engine.persistent import FrozenMap
+
+_SPARE = 1000
+
+
+class Peers:
+    """Nodes that are alike, by their numbers in the fleet. Equal `key` means equal answers, whatever else changes."""
+
+    __slots__ = ("key", "nodes")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self.nodes: dict[int, None] = {}
+
+
+class Fleet:
+    """Nodes, the devices that they see and what is taken of them, at one moment; `update` moves on to another."""
+
+    def __init__(
+        self,
+        snapshot: DeviceSnapshot,
+        allocated: AllocatedState,
+        nodes: Iterable[NodeView],
+        *,
+        partitionable: bool = True,
+    ) -> None:
+        self.snapshot = snapshot
+        self.allocated = allocated
+        self.nodes = tuple(nodes)
+        self.partitionable = partitionable
+        self.peers: dict[Hashable, Peers] = {}
+        self._named: dict[str, list[int]] = {}
+        for number, node in enumerate(self.nodes):
+            self._named.setdefault(node.name, []).append(number)
+        self._stamps: dict[str, int] = {}
+        self._clock = 0
+        self._reset()
+
+    def update(self, snapshot: DeviceSnapshot, allocated: AllocatedState) -> None:
+        """Take in how things stand now."""
+        changed: set[str] = set()
+        if snapshot is not self.snapshot:
+            changed |= _difference(snapshot.pools, self.snapshot.pools)
+        if allocated is not self.allocated:
+            changed |= {str(key) for key in allocated.changed(self.allocated)}
+        moved: set[int] = set()
+        for name in changed:
+            moved.update(self._concerned(name, self.snapshot, snapshot))
+        self.snapshot, self.allocated = snapshot, allocated
+        if len(self._numbers) > 2 * self._numbers_at_reset + _SPARE:
+            self._reset()
+            return
+        for number in moved:
+            self._leave(number)
+            self._join(number)
+
+    def peers_of(self, number: int) -> Peers:
+        """The nodes that are like this one, itself included."""
+        return self._place[number]
+
+    def _concerned(self, name: str, *snapshots: DeviceSnapshot) -> Iterable[int]:
+        """The nodes whose answer may depend on a pool, as it was or as it is."""
+        self._clock += 1
+        self._stamps[name] = self._clock
+        if any(name in snapshot.everywhere or name in snapshot.troubled for snapshot in snapshots):
+            return range(len(self.nodes))
+        pools = [snapshot.pools[name] for snapshot in snapshots if name in snapshot.pools]
+        nodes = {item.placement.node_name for pool in pools for item in pool.slices}
+        return [number for node in nodes for number in self._named.get(node, ())]
+
+    def _reset(self) -> None:
+        self.peers.clear()
+        self._numbers: dict[Hashable, int] = {}
+        self._place: list[Peers] = [Peers(None)] * len(self.nodes)
+        for number in range(len(self.nodes)):
+            self._join(number)
+        self._numbers_at_reset = len(self._numbers)
+
+    def _join(self, number: int) -> None:
+        node = self.nodes[number]
+        try:
+            views = self.snapshot.views(node, self.partitionable)
+            key: Hashable = tuple([self._part(view, node) for view in views])
+        except AllocationError:
+            key = number
+        peers = self.peers.get(key)
+        if peers is None:
+            peers = self.peers[key] = Peers(key)
+        peers.nodes[number] = None
+        self._place[number] = peers
+
+    def _leave(self, number: int) -> None:
+        peers = self._place[number]
+        del peers.nodes[number]
+        if not peers.nodes:
+            del self.peers[peers.key]
+
+    def _part(self, view: PoolView, node: NodeView) -> Hashable:
+        """What matters of a pool: its devices and what is taken of them."""
+        if view.status != "ok":
+            return (view.status, view.key)
+        if not view.confined:
+            pattern: tuple[bool, ...] = ()
+            if view.table.placed:
+                pattern = tuple([d.placement is None or matches_node(d.placement, node) for d in view.devices])
+            return (view, self._stamps.get(str(view.key), 0), pattern)
+        use, places = self.allocated.use(view.key), view.table.places
+        taken, shares = 0, []
+        for name in use.devices:
+            if name in places:
+                taken |= 1 << places[name]
+        if use.shares:
+            shares = sorted((places[n], *sorted(use.consumed(n).items())) for n in use.shares if n in places)
+        return (view.key.driver, self._number(view), taken, tuple(shares))
+
+    def _number(self, view: PoolView) -> int:
+        """Equal for views that differ in names only."""
+        known = (view.table, view.counter_names, view.totals)
+        number = self._numbers.get(known)
+        if number is None:
+            content = tuple([(d.shape, d.consumes, d.taints, d.binding) for d in view.devices])
+            number = self._numbers.setdefault((content, view.counter_names, view.totals), len(self._numbers))
+            self._numbers[known] = number
+        return number
+
+
+def _difference(now: Mapping[str, Pool], before: Mapping[str, Pool]) -> set[str]:
+    if isinstance(now, FrozenMap) and isinstance(before, FrozenMap):
+        return now.difference(before)
+    return {name for name in now.keys() | before.keys() if now.get(name) is not before.get(name)}

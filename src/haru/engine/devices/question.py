@@ -1,0 +1,89 @@
+"""Claims asked of a whole fleet: which nodes can serve them, and how.
+
+Every kind of node is decided once. A `Question` keeps the answers, so that asking again after something changed costs
+what changed; it stays valid while the device classes are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from haru.engine.devices.allocate import DEFAULT_BUDGET, DoesNotFit, Solution, decoded, gather, solve
+from haru.engine.devices.board import Board
+from haru.engine.devices.claims import Claim
+from haru.engine.devices.errors import AllocationError, GaveUp
+from haru.engine.devices.fleet import Fleet, Peers
+from haru.engine.devices.model import Features, Obj
+from haru.engine.devices.site import Site
+
+Answer = Solution | DoesNotFit | AllocationError | GaveUp
+"""What the nodes of one kind answer; an error is an answer like any other."""
+
+_SPARE = 4096
+
+
+class Question:
+    """Some claims, with what is known about where they fit."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        claims: Sequence[Obj] | Sequence[Claim],
+        features: Features,
+        *,
+        step_budget: int = DEFAULT_BUDGET,
+        expired: Callable[[], bool] | None = None,
+    ) -> None:
+        self.claims = decoded(claims, fleet.snapshot, features)
+        self._features = features
+        self._step_budget = step_budget
+        self._expired = expired
+        self._answers: dict[Hashable, Answer] = {}
+
+    def fits(self, fleet: Fleet) -> list[int]:
+        """The numbers of the nodes that can serve the claims, ascending."""
+        found: list[int] = []
+        for peers in fleet.peers.values():
+            if isinstance(self.answer(fleet, peers), Solution):
+                found.extend(peers.nodes)
+        found.sort()
+        return found
+
+    def answer(self, fleet: Fleet, peers: Peers) -> Answer:
+        """What these nodes answer, as far as it is the same for all of them."""
+        found = self._answers.get(peers.key)
+        if found is None:
+            if len(self._answers) > 2 * len(fleet.peers) + _SPARE:
+                self._answers.clear()
+            found = self._ask(fleet, next(iter(peers.nodes)))
+            if not isinstance(found, GaveUp):
+                self._answers[peers.key] = found
+        return found
+
+    def results(self, fleet: Fleet, number: int, new_share_id: Callable[[], str]) -> tuple[Obj, ...] | Answer:
+        """What one node answers: the allocations of the claims, or why there are none."""
+        peers = fleet.peers_of(number)
+        found = self.answer(fleet, peers)
+        if isinstance(found, AllocationError) and len(peers.nodes) > 1:
+            return self._ask(fleet, number)  # the text may name the node's own devices
+        if not isinstance(found, Solution):
+            return found
+        views = gather(fleet.snapshot, fleet.nodes[number], self._features)
+        try:
+            return found.results(Site(views, fleet.nodes[number], self._features), new_share_id)
+        except AllocationError as error:
+            return error
+
+    def _ask(self, fleet: Fleet, number: int) -> Answer:
+        node = fleet.nodes[number]
+        if not self.claims:
+            return Solution((), [], [])
+        try:
+            views = gather(fleet.snapshot, node, self._features)
+            board = Board(views, fleet.allocated, node, self.claims, self._features)
+            found = solve(board, self._step_budget, self._expired)
+            if isinstance(found, Solution) and not all(view.confined for view in board.views):
+                found.results(board, str)  # a node selector that cannot be made up is an error
+            return found
+        except (AllocationError, GaveUp) as error:
+            return error
