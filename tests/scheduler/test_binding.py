@@ -7,15 +7,8 @@ import pytest
 
 from haru.engine.decision import ClaimAllocation, MemberDecision, PodKey, Reservation
 from haru.kube.errors import StatusError, conflict_error, not_found_error
-from haru.scheduler.binding import (
-    FINALIZER,
-    Binder,
-    BindingError,
-    OutcomeUnknownError,
-    PodGoneError,
-    claim_writes,
-    reserved_claim,
-)
+from haru.scheduler.binding import Binder, PodGoneError
+from haru.scheduler.claims import FINALIZER, BindingError, claim_writes, reserved_claim
 
 Obj = dict[str, Any]
 ALLOCATION: Obj = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "n1", "device": "gpu-0"}]}}
@@ -203,12 +196,51 @@ async def test_unclear_answers_are_cleared_up(
         await binder(api).bind(member("a"))
 
 
-async def test_after_bounded_attempts_the_outcome_is_unknown() -> None:
+async def test_a_binding_without_an_answer_is_sent_until_it_is_certain() -> None:
     api = FakeApi(pods=(pod("a"),))
     api.faults["bind"] = [TimeoutError() for _ in range(10)]
-    with pytest.raises(OutcomeUnknownError):
+    await binder(api).bind(member("a"))
+    assert api.calls.count("bind") == 11
+
+
+async def test_refusals_are_final_but_for_a_gang_that_lacks_the_member() -> None:
+    refusals: list[Exception] = [StatusError(500, "InternalError", "x") for _ in range(10)]
+    api = FakeApi(pods=(pod("a"),))
+    api.faults["bind"] = list(refusals)
+    with pytest.raises(BindingError):
         await binder(api).bind(member("a"))
-    assert api.calls.count("bind") == 4
+    api.faults["bind"] = list(refusals)
+    await binder(api).bind(member("a"), insist=lambda: True)
+    api.faults["bind"] = list(refusals)
+    with pytest.raises(BindingError, match="the node is gone"):
+        await binder(api).bind(member("a"), insist=lambda: True, obstacle=lambda: "the node is gone")
+
+
+async def test_an_allocation_without_an_answer_is_looked_up_and_taken_back_until_it_is_certain() -> None:
+    api = FakeApi(claim())
+    api.faults["update_status"] = [TimeoutError()]
+    assert not await binder(api).reserve([member("a")], nominate=False)
+    api.faults["get"] = [StatusError(500, "InternalError", "x") for _ in range(9)]
+    api.faults["update_status"] = [TimeoutError(), StatusError(409, "Conflict", "x")]
+    await binder(api).release([member("a")])
+    assert api.claims["c"]["status"] == {} and api.claims["c"]["metadata"]["finalizers"] == []
+
+
+async def test_taking_back_ends_a_write_that_may_still_be_under_way() -> None:
+    protected = claim()
+    protected["metadata"]["finalizers"] = [FINALIZER]
+    api = FakeApi(protected)
+    await binder(api).release([member("a")])
+    assert api.claims["c"]["metadata"]["finalizers"] == []
+    assert api.claims["c"]["metadata"]["resourceVersion"] == "2"  # whoever still wants to allocate version 1 fails
+
+
+async def test_a_reservation_that_stands_for_siblings_too_stays() -> None:
+    api = FakeApi(claim(allocation=ALLOCATION, reservedFor=[consumer("group")]))
+    shared = Reservation("ns", "c", "uid-c", consumer("group"))
+    one = MemberDecision(PodKey("ns", "a", "uid-a"), "scheduled", "n1", reservations=(shared,))
+    await binder(api).release([one], kept_consumers={"uid-group"})
+    assert api.claims["c"]["status"]["reservedFor"] == [consumer("group")]
 
 
 async def test_nominations_are_written_for_a_gang_and_a_gone_pod_fails_alone() -> None:

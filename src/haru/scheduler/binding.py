@@ -2,6 +2,10 @@
 
 The order makes a gang whole through any crash: allocation and reservation of all its claims, and the nominated node
 of each member, are stored before the first binding is sent. Whoever schedules next finds them and can only finish.
+
+No answer is no outcome: after a timeout or an error of the server the object is read again, and taking back goes on
+until it is certain what is stored. Until then the caller counts the devices as taken. Removing the finalizer of a
+claim that turned out unallocated makes a write that is still under way fail, because it expects an older version.
 Source: KEP-4381 (PreBind of DynamicResources), KEP-5278 (nominated node name), the Binding subresource.
 """
 
@@ -9,22 +13,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from haru.client.api import ApiClient
-from haru.engine.decision import ClaimAllocation, MemberDecision, PodKey, Reservation
+from haru.engine.decision import MemberDecision, PodKey
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, by_kind
+from haru.scheduler.claims import (
+    FINALIZER,
+    BindingError,
+    ClaimWrite,
+    claim_writes,
+    freed_status,
+    is_protected_for_nothing,
+    reserved_claim,
+    same_allocation,
+    without_finalizer,
+)
 
 Obj = dict[str, Any]
 
-FINALIZER = "resource.kubernetes.io/delete-protection"
-_CONFLICT_ATTEMPTS = 6
-_BIND_ATTEMPTS = 4
+_ATTEMPTS = 6
 _PARALLEL = 16
-_ALLOCATION_FIELDS = ("reservedFor", "allocation", "devices")
+_MAX_DELAY_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -39,93 +51,35 @@ PODS = _kind("v1", "Pod")
 CLAIMS = _kind("resource.k8s.io/v1", "ResourceClaim")
 
 
-class BindingError(Exception):
-    """A member could not be carried to its node; the text says at which write, and why."""
-
-
 class PodGoneError(BindingError):
     """The pod was deleted, replaced or bound by somebody else: nothing is left to do for it."""
 
 
-class OutcomeUnknownError(BindingError):
-    """The binding was sent but nobody could be asked what became of it: its claims must stay as they are."""
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may succeed a little later, or has succeeded although the answer was lost."""
+    if isinstance(error, StatusError):
+        return error.code >= 500 or error.code in (408, 429)
+    return isinstance(error, OSError)
 
 
-@dataclass(slots=True)
-class ClaimWrite:
-    """What has to be written to one claim on behalf of the members of one decision."""
-
-    namespace: str
-    name: str
-    uid: str
-    allocation: Obj | None = None
-    consumers: list[Obj] = field(default_factory=list)
-    pods: set[PodKey] = field(default_factory=set)
-
-    @property
-    def path(self) -> str:
-        """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
+def _never() -> bool:
+    return False
 
 
-def claim_writes(members: Iterable[MemberDecision]) -> dict[str, ClaimWrite]:
-    """One write per claim: the allocation and every consumer that the decision adds."""
-    writes: dict[str, ClaimWrite] = {}
-    for member in members:
-        items: tuple[ClaimAllocation | Reservation, ...] = (*member.allocations, *member.reservations)
-        for item in items:
-            path = f"{item.claim_namespace}/{item.claim_name}"
-            write = writes.setdefault(path, ClaimWrite(item.claim_namespace, item.claim_name, item.claim_uid))
-            if isinstance(item, ClaimAllocation):
-                write.allocation = item.allocation
-            if all(known["uid"] != item.reserve_for["uid"] for known in write.consumers):
-                write.consumers.append(item.reserve_for)
-            write.pods.add(member.pod)
-    return writes
+def _nothing() -> str:
+    return ""
 
 
-def reserved_claim(claim: Obj, write: ClaimWrite, timestamp: str | None) -> Obj:
-    """The claim as it must be stored: protected, allocated and reserved. Raises BindingError if it may not be.
-
-    `timestamp` becomes `allocationTimestamp` where the gate DRADeviceBindingConditions is on.
-    """
-    metadata, status = claim["metadata"], claim.get("status") or {}
-    if metadata.get("uid") != write.uid:
-        raise BindingError(f"claim {write.path} was replaced by another one of that name")
-    if metadata.get("deletionTimestamp"):
-        raise BindingError(f"claim {write.path} got deleted in the meantime")
-    current = status.get("allocation")
-    if current is None and write.allocation is None:
-        raise BindingError(f"claim {write.path} lost its allocation in the meantime")
-    if current is not None and write.allocation is not None and not same_allocation(current, write.allocation):
-        raise BindingError(f"claim {write.path} got allocated elsewhere")
-    allocation = current
-    if allocation is None:
-        allocation = dict(write.allocation or {})
-        if timestamp and "allocationTimestamp" not in allocation:
-            allocation["allocationTimestamp"] = timestamp
-    reserved = list(status.get("reservedFor") or ())
-    known = {entry.get("uid") for entry in reserved}
-    reserved += [entry for entry in write.consumers if entry["uid"] not in known]
-    finalizers = list(metadata.get("finalizers") or ())
-    if current is None and FINALIZER not in finalizers:
-        finalizers.append(FINALIZER)
-    result = {**claim, "metadata": dict(metadata), "status": {**status, "allocation": allocation}}
-    result["status"]["reservedFor"] = reserved
-    if finalizers:
-        result["metadata"]["finalizers"] = finalizers
-    return result
-
-
-def same_allocation(left: Obj, right: Obj) -> bool:
-    """Whether two allocations are the same but for the time they were made."""
-    return {k: v for k, v in left.items() if k != "allocationTimestamp"} == {
-        k: v for k, v in right.items() if k != "allocationTimestamp"
-    }
+def _ignore(_kind: Kind, _obj: Obj) -> None:
+    return None
 
 
 class Binder:
-    """Writes claims, nominations and bindings. `cached_claim` answers from the informer, without a request."""
+    """Writes claims, nominations and bindings.
+
+    `cached_claim` answers from the informer, without a request; `learn` is told every answer, so that the caller
+    never decides on something older than its own writes.
+    """
 
     def __init__(
         self,
@@ -133,17 +87,26 @@ class Binder:
         cached_claim: Callable[[str], Obj | None],
         timestamp: Callable[[], str | None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        learn: Callable[[Kind, Obj], None] = _ignore,
     ) -> None:
         self._client = client
         self._cached_claim = cached_claim
         self._timestamp = timestamp
         self._sleep = sleep
+        self._learn = learn
         self._slots = asyncio.Semaphore(_PARALLEL)
 
-    async def reserve(self, members: Sequence[MemberDecision], nominate: bool) -> dict[PodKey, Exception]:
-        """Stores allocations, reservations and (if asked) nominations; returns the members for which that failed."""
+    # -- reserving ----------------------------------------------------------------------------------------------------
+
+    async def reserve(
+        self, members: Sequence[MemberDecision], nominate: bool, insist: Callable[[], bool] = _never
+    ) -> dict[PodKey, Exception]:
+        """Stores allocations, reservations and (if asked) nominations; returns the members for which that failed.
+
+        While `insist()` is true, what may still succeed is tried again for ever.
+        """
         writes = list(claim_writes(members).values())
-        outcomes = await asyncio.gather(*(self._write_claim(w) for w in writes), return_exceptions=True)
+        outcomes = await asyncio.gather(*(self._write_claim(w, insist) for w in writes), return_exceptions=True)
         failures: dict[PodKey, Exception] = {}
         for write, outcome in zip(writes, outcomes, strict=True):
             if isinstance(outcome, Exception):
@@ -152,7 +115,7 @@ class Binder:
                 raise outcome
         if nominate:
             standing = [m for m in members if m.pod not in failures]
-            answers = await asyncio.gather(*(self._nominate(m) for m in standing), return_exceptions=True)
+            answers = await asyncio.gather(*(self._nominate(m, insist) for m in standing), return_exceptions=True)
             for member, answer in zip(standing, answers, strict=True):
                 if isinstance(answer, Exception):
                     failures[member.pod] = answer
@@ -160,113 +123,37 @@ class Binder:
                     raise answer
         return failures
 
-    async def bind(self, member: MemberDecision) -> None:
-        """Sends the binding; an unclear answer is cleared up by reading the pod. Raises BindingError."""
-        binding: Obj = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": member.pod.name, "namespace": member.pod.namespace, "uid": member.pod.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": member.node},
-        }
-        problem: Exception | None = None
-        for attempt in range(_BIND_ATTEMPTS):
-            if attempt:
-                await self._sleep(0.1 * 2**attempt)
-            try:
-                async with self._slots:
-                    await self._client.create_subresource(
-                        PODS, member.pod.name, "binding", binding, member.pod.namespace
-                    )
-                return
-            except StatusError as error:
-                if error.code == 404:
-                    raise PodGoneError(f"pod {member.pod.path} is gone") from error
-                if error.code == 409 and await self._bound_to_ours(member):
-                    return
-                if error.code < 500:
-                    raise BindingError(f"binding of {member.pod.path} to {member.node}: {error}") from error
-                problem = error
-            except OSError as error:
-                problem = error
-            if await self._bound_to_ours(member):
-                return
-        raise OutcomeUnknownError(f"binding of {member.pod.path} to {member.node}: {problem}")
-
-    async def release(self, members: Iterable[MemberDecision]) -> None:
-        """Takes back what `reserve` stored for members that will not be bound now. Best effort, bounded."""
-        writes = claim_writes(members)
-        results = await asyncio.gather(*(self._undo_claim(w) for w in writes.values()), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, StatusError | OSError | BindingError):
-                raise result
-
-    async def deallocate(self, claim: Obj) -> None:
-        """Frees a claim that nobody can use, unless it has changed since it was seen. Best effort."""
-        status = {k: v for k, v in (claim.get("status") or {}).items() if k not in _ALLOCATION_FIELDS}
-        try:
-            async with self._slots:
-                await self._free(claim, status)
-        except StatusError as error:
-            if error.code not in (404, 409):
-                _log.warning("freeing claim %s: %s", claim["metadata"]["name"], error)
-        except OSError as error:
-            _log.warning("freeing claim %s: %s", claim["metadata"]["name"], error)
-
-    # -- inside -----------------------------------------------------------------------------------------------------
-
-    async def _free(self, claim: Obj, status: Obj) -> None:
-        claim = await self._client.update_status(CLAIMS, {**claim, "status": status})
-        if FINALIZER in (claim["metadata"].get("finalizers") or ()):
-            metadata = dict(claim["metadata"])
-            metadata["finalizers"] = [f for f in metadata["finalizers"] if f != FINALIZER]
-            await self._client.update(CLAIMS, {**claim, "metadata": metadata})
-
-    async def _nominate(self, member: MemberDecision) -> None:
-        patch = {"metadata": {"uid": member.pod.uid}, "status": {"nominatedNodeName": member.node}}
-        async with self._slots:
-            try:
-                await self._client.patch(PODS, member.pod.name, patch, member.pod.namespace, "merge", "status")
-            except StatusError as error:
-                if error.code in (404, 409):
-                    raise PodGoneError(f"pod {member.pod.path} is gone") from error
-                raise
-
-    async def _bound_to_ours(self, member: MemberDecision) -> bool:
-        try:
-            pod = await self._client.get(PODS, member.pod.name, member.pod.namespace)
-        except StatusError as error:
-            if error.code == 404:
-                raise PodGoneError(f"pod {member.pod.path} is gone") from error
-            return False
-        except OSError:
-            return False
-        if pod["metadata"].get("uid") != member.pod.uid or pod["metadata"].get("deletionTimestamp"):
-            raise PodGoneError(f"pod {member.pod.path} is being deleted or was replaced")
-        node = (pod.get("spec") or {}).get("nodeName")
-        if node and node != member.node:
-            raise PodGoneError(f"pod {member.pod.path} was bound to {node} by somebody else")
-        return bool(node)
-
-    async def _write_claim(self, write: ClaimWrite) -> Obj:
+    async def _write_claim(self, write: ClaimWrite, insist: Callable[[], bool]) -> None:
         claim = self._cached_claim(write.path)
-        problem: StatusError | None = None
-        for _ in range(_CONFLICT_ATTEMPTS):
-            if claim is None:
-                claim = await self._read_claim(write)
-            wanted = reserved_claim(claim, write, self._timestamp())
+        attempt = 0
+        while True:
             try:
                 async with self._slots:
-                    if wanted["metadata"].get("finalizers") != claim["metadata"].get("finalizers"):
-                        claim = await self._client.update(CLAIMS, {**claim, "metadata": wanted["metadata"]})
-                        wanted = reserved_claim(claim, write, self._timestamp())
-                    if wanted.get("status") == claim.get("status"):
-                        return claim
-                    return await self._client.update_status(CLAIMS, wanted)
-            except StatusError as error:
-                if error.code not in (404, 409):
+                    await self._write_claim_once(write, claim)
+                return
+            except (StatusError, OSError) as error:
+                conflict = isinstance(error, StatusError) and error.code in (404, 409)
+                if not conflict and not is_transient(error):
                     raise
-                problem, claim = error, None
-        raise BindingError(f"claim {write.path}: {problem}")
+                problem: Exception = error
+            claim = None
+            attempt += 1
+            if attempt >= _ATTEMPTS and not insist():
+                raise BindingError(f"claim {write.path}: {problem}") from problem
+            if not conflict or attempt > 1:
+                await self._sleep(_delay(attempt))
+
+    async def _write_claim_once(self, write: ClaimWrite, claim: Obj | None) -> None:
+        if claim is None:
+            claim = await self._read_claim(write)
+            self._learn(CLAIMS, claim)
+        wanted = reserved_claim(claim, write, self._timestamp())
+        if wanted["metadata"].get("finalizers") != claim["metadata"].get("finalizers"):
+            claim = await self._client.update(CLAIMS, {**claim, "metadata": wanted["metadata"]})
+            wanted = reserved_claim(claim, write, self._timestamp())
+        if wanted.get("status") != claim.get("status"):
+            claim = await self._client.update_status(CLAIMS, wanted)
+        self._learn(CLAIMS, claim)
 
     async def _read_claim(self, write: ClaimWrite) -> Obj:
         try:
@@ -276,22 +163,184 @@ class Binder:
                 raise BindingError(f"claim {write.path} got deleted in the meantime") from error
             raise
 
-    async def _undo_claim(self, write: ClaimWrite) -> None:
-        ours = {entry["uid"] for entry in write.consumers}
-        for _ in range(_CONFLICT_ATTEMPTS):
-            claim = await self._read_claim(write)
-            status = dict(claim.get("status") or {})
-            if claim["metadata"].get("uid") != write.uid or not status:
-                return
-            left = [entry for entry in status.get("reservedFor") or () if entry.get("uid") not in ours]
-            status["reservedFor"] = left
+    async def _nominate(self, member: MemberDecision, insist: Callable[[], bool]) -> None:
+        patch = {"metadata": {"uid": member.pod.uid}, "status": {"nominatedNodeName": member.node}}
+        attempt = 0
+        while True:
             try:
                 async with self._slots:
-                    if not left and write.allocation is not None:
-                        await self._free(claim, {k: v for k, v in status.items() if k not in _ALLOCATION_FIELDS})
-                    else:
-                        await self._client.update_status(CLAIMS, {**claim, "status": status})
+                    self._learn(PODS, await self._patch_pod(member, patch))
                 return
-            except StatusError as error:
-                if error.code != 409:
-                    raise
+            except (StatusError, OSError) as error:
+                problem: Exception = error
+            # A conflict may mean another pod of that name, or only a writer that was faster.
+            await self._bound_to_ours(member)
+            if isinstance(problem, StatusError) and problem.code != 409 and not is_transient(problem):
+                raise problem
+            attempt += 1
+            if attempt >= _ATTEMPTS and not insist():
+                raise BindingError(f"nomination of {member.pod.path}: {problem}") from problem
+            await self._sleep(_delay(attempt))
+
+    async def _patch_pod(self, member: MemberDecision, patch: Obj) -> Obj:
+        return await self._client.patch(PODS, member.pod.name, patch, member.pod.namespace, "merge", "status")
+
+    # -- binding ------------------------------------------------------------------------------------------------------
+
+    async def bind(
+        self,
+        member: MemberDecision,
+        insist: Callable[[], bool] = _never,
+        obstacle: Callable[[], str] = _nothing,
+    ) -> None:
+        """Sends the binding until it is certain what became of it. Raises BindingError.
+
+        While `insist()` is true a refusal is no answer either: the pod's gang would be left without a member.
+        `obstacle()` names what makes further attempts senseless.
+        """
+        attempt = 0
+        while True:
+            try:
+                async with self._slots:
+                    await self._client.create_subresource(
+                        PODS, member.pod.name, "binding", _binding(member), member.pod.namespace
+                    )
+                return
+            except (StatusError, OSError) as error:
+                problem: Exception = error
+            attempt += 1
+            bound = await self._bound_to_ours(member)
+            if bound:
+                return
+            text = f"binding of {member.pod.path} to {member.node}: {problem}"
+            if why := obstacle():
+                raise BindingError(f"{text}; {why}") from problem
+            answered = isinstance(problem, StatusError) and bound is False
+            final = isinstance(problem, StatusError) and problem.code not in (404, 409) and not is_transient(problem)
+            if answered and (final or attempt >= _ATTEMPTS) and not insist():
+                raise BindingError(text) from problem
+            if attempt >= _ATTEMPTS:
+                _log.warning("%s; trying again", text)
+            await self._sleep(_delay(attempt))
+
+    async def _bound_to_ours(self, member: MemberDecision) -> bool | None:
+        """Whether the pod has its node; None if nobody can tell. Raises PodGoneError if it is not ours any more."""
+        try:
+            pod = await self._client.get(PODS, member.pod.name, member.pod.namespace)
+        except StatusError as error:
+            if error.code == 404:
+                raise PodGoneError(f"pod {member.pod.path} is gone") from error
+            return None
+        except OSError:
+            return None
+        if pod["metadata"].get("uid") != member.pod.uid or pod["metadata"].get("deletionTimestamp"):
+            raise PodGoneError(f"pod {member.pod.path} is being deleted or was replaced")
+        node = (pod.get("spec") or {}).get("nodeName")
+        if node and node != member.node:
+            raise PodGoneError(f"pod {member.pod.path} was bound to {node} by somebody else")
+        return bool(node)
+
+    # -- taking back --------------------------------------------------------------------------------------------------
+
+    async def release(
+        self,
+        members: Iterable[MemberDecision],
+        kept_consumers: Collection[str] = (),
+        nominated: Iterable[MemberDecision] = (),
+    ) -> None:
+        """Takes back what `reserve` stored for members that are not bound, and goes on until that is certain.
+
+        `kept_consumers` are UIDs in `reservedFor` that stand for others too (the group of members that stay);
+        `nominated` are the members whose nomination goes as well.
+        """
+        works = [
+            self._until_certain(w.path, self._undo_claim, w, kept_consumers) for w in claim_writes(members).values()
+        ]
+        works += [self._until_certain(m.pod.path, self._clear_nomination, m) for m in nominated]
+        await asyncio.gather(*works)
+
+    async def deallocate(self, claim: Obj) -> None:
+        """Frees a claim that nobody can use, unless it has changed since it was seen. Best effort."""
+        try:
+            async with self._slots:
+                await self._free(claim)
+        except (StatusError, OSError) as error:
+            if not isinstance(error, StatusError) or error.code not in (404, 409):
+                _log.warning("freeing claim %s: %s", claim["metadata"]["name"], error)
+
+    async def unprotect(self, claim: Obj) -> None:
+        """Takes the finalizer off a claim that is not allocated, unless it has changed. Best effort."""
+        try:
+            async with self._slots:
+                self._learn(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
+        except (StatusError, OSError) as error:
+            if not isinstance(error, StatusError) or error.code not in (404, 409):
+                _log.warning("claim %s: its finalizer: %s", claim["metadata"]["name"], error)
+
+    async def _until_certain(self, what: str, work: Callable[..., Awaitable[None]], *args: Any) -> None:
+        attempt = 0
+        while True:
+            try:
+                async with self._slots:
+                    await work(*args)
+                return
+            except (StatusError, OSError) as error:
+                if isinstance(error, StatusError) and error.code == 404:
+                    return
+                if isinstance(error, StatusError) and error.code != 409 and not is_transient(error):
+                    _log.error("taking back what was written to %s: %s", what, error)
+                    return
+                problem: Exception = error
+            attempt += 1
+            if attempt >= _ATTEMPTS:
+                _log.warning("taking back what was written to %s: %s; trying again", what, problem)
+            await self._sleep(_delay(attempt))
+
+    async def _undo_claim(self, write: ClaimWrite, kept_consumers: Collection[str]) -> None:
+        claim = await self._client.get(CLAIMS, write.name, write.namespace)
+        if claim["metadata"].get("uid") != write.uid:
+            return
+        if is_protected_for_nothing(claim):
+            self._learn(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
+            return
+        status = claim.get("status") or {}
+        ours = {entry["uid"] for entry in write.consumers}.difference(kept_consumers)
+        left = [entry for entry in status.get("reservedFor") or () if entry.get("uid") not in ours]
+        made = write.allocation is not None and same_allocation(status.get("allocation") or {}, write.allocation)
+        if made and not left:
+            await self._free(claim)
+        elif len(left) < len(status.get("reservedFor") or ()):
+            claim = {**claim, "status": {**status, "reservedFor": left}}
+            self._learn(CLAIMS, await self._client.update_status(CLAIMS, claim))
+        else:
+            self._learn(CLAIMS, claim)
+
+    async def _free(self, claim: Obj) -> None:
+        claim = await self._client.update_status(CLAIMS, {**claim, "status": freed_status(claim)})
+        self._learn(CLAIMS, claim)
+        if FINALIZER in (claim["metadata"].get("finalizers") or ()):
+            self._learn(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
+
+    async def _clear_nomination(self, member: MemberDecision) -> None:
+        pod = await self._client.get(PODS, member.pod.name, member.pod.namespace)
+        bound = (pod.get("spec") or {}).get("nodeName")
+        nominated = (pod.get("status") or {}).get("nominatedNodeName")
+        if pod["metadata"].get("uid") != member.pod.uid or bound or not nominated:
+            return
+        precondition = {"uid": member.pod.uid, "resourceVersion": pod["metadata"].get("resourceVersion")}
+        self._learn(
+            PODS, await self._patch_pod(member, {"metadata": precondition, "status": {"nominatedNodeName": None}})
+        )
+
+
+def _binding(member: MemberDecision) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": member.pod.name, "namespace": member.pod.namespace, "uid": member.pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": member.node},
+    }
+
+
+def _delay(attempt: int) -> float:
+    return min(0.05 * 2.0 ** min(attempt, 10), _MAX_DELAY_SECONDS)

@@ -11,6 +11,7 @@ from haru.engine.groups import Options
 from haru.kube.gates import FeatureGates
 from haru.scheduler.loop import SchedulerConfig
 
+
 def scheduler_config(
     gates: FeatureGates,
     scheduler_names: Iterable[str],

@@ -65,6 +65,33 @@ def node_change(old: Obj | None, new: Obj) -> frozenset[str]:
     return frozenset(helped | {"GangScheduling"}) if helped else frozenset()
 
 
+def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
+    """The plugins that a pod's change may satisfy: it left its node or its promised place, came to one, or shrank."""
+    before, after = _place(old), _place(new)
+    if before and not after:
+        return POD_GONE
+    if new is None or old is None or not after:
+        return POD_PLACED if after else frozenset()
+    helped: set[str] = set()
+    if before != after or (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
+        helped |= POD_PLACED
+    if _sizes(old) != _sizes(new):
+        helped |= {"NodeResourcesFit"}
+    return frozenset(helped)
+
+
+def _place(pod: Obj | None) -> str:
+    if pod is None or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return ""
+    node = (pod.get("spec") or {}).get("nodeName") or (pod.get("status") or {}).get("nominatedNodeName")
+    return str(node or "")
+
+
+def _sizes(pod: Obj) -> list[Any]:
+    spec = pod.get("spec") or {}
+    return [spec.get("resources"), *(c.get("resources") for c in spec.get("containers") or ())]
+
+
 def claim_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     """The plugins that a claim's change may satisfy: it appeared, was freed, or has room for another consumer."""
     if old is None or new is None:
@@ -86,7 +113,7 @@ def scheduling_fields(pod: Obj) -> Mapping[str, Any]:
         "tolerations": spec.get("tolerations"),
         "nodeSelector": spec.get("nodeSelector"),
         "affinity": spec.get("affinity"),
-        "containers": [c.get("resources") for c in spec.get("containers") or ()],
+        "sizes": _sizes(pod),
         "claims": status.get("resourceClaimStatuses"),
         "deleting": metadata.get("deletionTimestamp"),
     }

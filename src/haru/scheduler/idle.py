@@ -2,40 +2,63 @@
 
 A pod that was reserved devices and then not bound (a crash, a node that went away, binding conditions that failed)
 may be pinned to devices that no node can serve any more. Its claims are freed, so that the next attempt, or somebody
-else, can use the devices. Never while a member of the group runs: its siblings' reservations are what completes it.
-Source: PostFilter of kube-scheduler's DynamicResources plugin.
+else, can use the devices - but not what members of the group that run use too, and not the reservations of a gang that
+runs below its quorum, unless it is known that giving them up completes it.
+Source: PostFilter of kube-scheduler's DynamicResources plugin; docs/adr/0002.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import GroupKey
 from haru.engine.groups.claims import ClaimUse, resolve_claims
+from haru.engine.persistent import Patched
 from haru.engine.pods import PodInfo
+from haru.scheduler.claims import freed_status
 
 Obj = dict[str, Any]
 
 
-def idle_claims(snapshot: Snapshot, pods: Iterable[Obj], group: Obj | None, *, workload_claims: bool) -> dict[str, Obj]:
-    """By path: the allocated claims of these pods that nobody else has reserved, if no sibling of theirs is placed."""
-    infos = [PodInfo.of(pod) for pod in pods]
+def idle_claims(
+    snapshot: Snapshot, pods: Iterable[Obj], others: Iterable[Obj], group: Obj | None, *, workload_claims: bool
+) -> dict[str, Obj]:
+    """By path: the allocated claims of rejected pods that nobody else has reserved or, as `others`, is about to."""
+    running = False
     if group is not None:
         metadata = group["metadata"]
-        if snapshot.group_state(GroupKey(metadata.get("namespace", ""), metadata["name"])).scheduled:
-            return {}
-    uses: list[ClaimUse] = []
-    for info in infos:
-        resolved = resolve_claims(snapshot, info, group, workload_claims=workload_claims)
-        if isinstance(resolved, tuple):
-            uses += resolved
+        running = bool(snapshot.group_state(GroupKey(metadata.get("namespace", ""), metadata["name"])).scheduled)
+    uses = _uses(snapshot, pods, group, workload_claims)
+    taken = {use.path for use in _uses(snapshot, others, group, workload_claims)}
     consumers = {use.reserve_for["uid"] for use in uses}
+    if running and group is not None:
+        consumers.discard(group["metadata"].get("uid") or "")
     return {
         use.path: use.claim
         for use in uses
         if use.allocation is not None
         and use.path not in snapshot.in_flight
+        and use.path not in taken
         and {entry.get("uid") for entry in use.reserved_for} <= consumers
     }
+
+
+def without_allocations(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapshot:
+    """The snapshot as if these claims were not allocated."""
+    freed = {path: {**claim, "status": freed_status(claim)} for path, claim in claims.items()}
+    allocated = snapshot.allocated
+    for path in claims:
+        allocated = allocated.without(path)
+    return replace(snapshot, claims=Patched(snapshot.claims, freed), allocated=allocated)
+
+
+def _uses(snapshot: Snapshot, pods: Iterable[Obj], group: Obj | None, workload_claims: bool) -> list[ClaimUse]:
+    found: list[ClaimUse] = []
+    for pod in pods:
+        resolved = resolve_claims(snapshot, PodInfo.of(pod), group, workload_claims=workload_claims)
+        if isinstance(resolved, tuple):
+            found += resolved
+    return found

@@ -130,7 +130,7 @@ class SchedulingQueue:
         return None
 
     def done(self, unit: Unit) -> None:
-        """The cycle placed every pod the unit had: its attempts are forgotten. Pods that joined meanwhile stay."""
+        """The cycle placed every pod the unit had: its attempts are forgotten. Pods that are held stay."""
         unit.attempts = unit.errors = 0
         if self.units.get(unit.key) is not unit:
             return

@@ -1,0 +1,204 @@
+"""Enacting a decision, beside the cycles that follow: assume, reserve as a whole, bind, or take back as a whole.
+
+An errand is what one decision asks for. Errands of one group go through the reserving phase one after the other, and
+each counts only siblings that are bound or certain to be: so no errand relies on another one that may still fail.
+Once a gang is past the barrier, its members are bound until that is certain; what they hold is not given up unless
+the pod or its node is gone. Source: docs/adr/0002.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import GroupKey, MemberDecision, PodKey
+from haru.engine.groups.claims import resolve_claims
+from haru.scheduler.binding import Binder, PodGoneError
+from haru.scheduler.claims import BindingError, claim_writes, reserved_claim
+
+Obj = dict[str, Any]
+
+
+class HeldBackError(Exception):
+    """The pod was fine, but its gang is not bound: siblings failed and too few are left."""
+
+
+@dataclass(slots=True)
+class Errand:
+    """The members to be bound together. `minimum` is the gang's minCount, 1 without a gang."""
+
+    group: GroupKey | None
+    minimum: int
+    members: tuple[MemberDecision, ...]
+    unit_errors: int = 0
+    claims: dict[str, Obj] = field(default_factory=dict)
+    nominated_before: frozenset[PodKey] = frozenset()
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether members may not be bound one by one."""
+        return self.group is not None and self.minimum > 1
+
+
+class Sender(Protocol):
+    """Who sends the errands out, and hears what became of them."""
+
+    def member_bound(self, errand: Errand, member: MemberDecision) -> None:
+        """A member has its node."""
+
+    def members_returned(self, errand: Errand, failures: Mapping[PodKey, Exception]) -> None:
+        """These members have no place any more; nothing of theirs is assumed or stored but what the text says."""
+
+
+class Carrier:
+    """Carries errands out. `silence` stops reports about a pod, which would be late."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        binder: Binder,
+        sender: Sender,
+        silence: Callable[[str], None],
+        *,
+        workload_claims: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._binder = binder
+        self._sender = sender
+        self._silence = silence
+        self._workload_claims = workload_claims
+        self._uncertain: set[str] = set()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def assume(self, errand: Errand) -> None:
+        """Counts the members as placed and their claims as allocated from now on."""
+        snapshot = self._cluster.snapshot()
+        nominated = set()
+        for member in errand.members:
+            info = snapshot.pods.get(member.pod.path)
+            if info is not None and info.nominated_node == member.node:
+                nominated.add(member.pod)
+            self._cluster.assume_pod(member.pod, member.node or "")
+            self._uncertain.add(member.pod.path)
+            self._silence(member.pod.path)
+        errand.nominated_before = frozenset(nominated)
+        for write in claim_writes(errand.members).values():
+            claim = snapshot.claims.get(write.path)
+            if claim is not None and write.allocation is not None:
+                errand.claims[write.path] = reserved_claim(claim, write, None)
+                self._cluster.assume_claim(errand.claims[write.path])
+
+    def is_uncertain(self, pod_path: str) -> bool:
+        """Whether a pod that counts as placed may still lose its place."""
+        return pod_path in self._uncertain
+
+    async def carry_out(self, errand: Errand) -> None:
+        """Ends when every member is bound or has been given back."""
+        if errand.group is None:
+            ready = await self._reserve(errand)
+        else:
+            turn = self._turns.setdefault(errand.group.path, asyncio.Lock())
+            async with turn:
+                ready = await self._reserve(errand)
+        await asyncio.gather(*(self._bind(errand, member) for member in ready))
+
+    # -- the reserving phase ------------------------------------------------------------------------------------------
+
+    async def _reserve(self, errand: Errand) -> Sequence[MemberDecision]:
+        failures = await self._binder.reserve(
+            errand.members, nominate=errand.is_gang, insist=lambda: self._is_half_placed(errand)
+        )
+        for member in errand.members:
+            if member.pod not in failures and (problem := self._fallen(errand, member)) is not None:
+                failures[member.pod] = problem
+        ready = [m for m in errand.members if m.pod not in failures]
+        if ready and errand.is_gang and len(self._certain(errand)) + len(ready) < errand.minimum:
+            # All or nothing: what was written for the others is taken back, and nobody is bound.
+            text = "; ".join(sorted({str(e) for e in failures.values()})) or "siblings have lost their places"
+            failures.update({m.pod: HeldBackError(f"a sibling could not be reserved: {text}") for m in ready})
+            ready = []
+        self._uncertain.difference_update(m.pod.path for m in ready)
+        await self._take_back(errand, failures)
+        return ready
+
+    def _certain(self, errand: Errand) -> frozenset[str]:
+        """The group's members that are bound, or reserved beyond recall."""
+        if errand.group is None:
+            return frozenset()
+        return self._cluster.snapshot().group_state(errand.group).scheduled - self._uncertain
+
+    def _is_half_placed(self, errand: Errand) -> bool:
+        return errand.is_gang and 0 < len(self._certain(errand)) < errand.minimum
+
+    def _fallen(self, errand: Errand, member: MemberDecision) -> BindingError | None:
+        """Why a member that was reserved must not be bound after all: what it counted on went away meanwhile."""
+        snapshot = self._cluster.snapshot()
+        info = snapshot.pods.get(member.pod.path)
+        if info is None or info.key.uid != member.pod.uid or info.deleting:
+            return PodGoneError(f"pod {member.pod.path} is gone")
+        if why := self._obstacle(member):
+            return BindingError(f"pod {member.pod.path}: {why}")
+        group = snapshot.pod_group(errand.group) if errand.group is not None else None
+        uses = resolve_claims(snapshot, info, group, workload_claims=self._workload_claims)
+        if not isinstance(uses, tuple):
+            return BindingError(uses.message)
+        for use in uses:
+            if use.allocation is None or not use.is_reserved or use.path in snapshot.in_flight:
+                return BindingError(f"claim {use.path} is not reserved any more")
+        return None
+
+    def _obstacle(self, member: MemberDecision) -> str:
+        node = self._cluster.snapshot().nodes.get(member.node or "")
+        return "" if node is not None and node.present else f"node {member.node} is gone"
+
+    # -- the binding phase --------------------------------------------------------------------------------------------
+
+    async def _bind(self, errand: Errand, member: MemberDecision) -> None:
+        try:
+            await self._binder.bind(
+                member, insist=lambda: self._lacks_members(errand), obstacle=lambda: self._obstacle(member)
+            )
+        except Exception as error:
+            await self._take_back(errand, {member.pod: error})
+        else:
+            self._sender.member_bound(errand, member)
+
+    def _lacks_members(self, errand: Errand) -> bool:
+        if not errand.is_gang or errand.group is None:
+            return False
+        return len(self._cluster.snapshot().group_state(errand.group).assigned) < errand.minimum
+
+    # -- taking back --------------------------------------------------------------------------------------------------
+
+    async def _take_back(self, errand: Errand, failures: Mapping[PodKey, Exception]) -> None:
+        if not failures:
+            return
+        failed = [m for m in errand.members if m.pod in failures]
+        await self._binder.release(failed, self._kept_consumers(errand, failed), self._to_unnominate(errand, failed))
+        for path, write in claim_writes(errand.members).items():
+            if path in errand.claims and write.pods <= failures.keys():
+                self._cluster.forget_claim(path, errand.claims[path])
+        for member in failed:
+            self._cluster.forget_pod(member.pod)
+            self._uncertain.discard(member.pod.path)
+        self._sender.members_returned(errand, failures)
+
+    def _kept_consumers(self, errand: Errand, failed: Iterable[MemberDecision]) -> frozenset[str]:
+        """The group's own reservation stands for all its members: it stays as long as one of them has a place."""
+        if errand.group is None:
+            return frozenset()
+        snapshot = self._cluster.snapshot()
+        group = snapshot.pod_group(errand.group)
+        staying = snapshot.group_state(errand.group).scheduled - {m.pod.path for m in failed}
+        return frozenset((group["metadata"].get("uid", ""),)) if group is not None and staying else frozenset()
+
+    def _to_unnominate(self, errand: Errand, failed: Sequence[MemberDecision]) -> list[MemberDecision]:
+        """Members of a gang that runs in part keep the place that was reserved for them before."""
+        if not errand.is_gang:
+            return []
+        kept = errand.nominated_before if self._is_half_placed(errand) else frozenset()
+        return [m for m in failed if m.pod not in kept or self._obstacle(m)]
