@@ -33,6 +33,8 @@ _ALIASES = {
     "resourceclaim": "resourceclaim",
     "resourceclaims": "resourceclaim",
 }
+_KINDS = "pod, podgroup, job, claim"
+_NOT_YET = frozenset({"node", "nodes", "no", "device", "devices"})
 _API = {
     "pod": ("v1", "Pod"),
     "podgroup": ("scheduling.k8s.io/v1alpha2", "PodGroup"),
@@ -78,8 +80,10 @@ def _parse(text: str) -> tuple[str, str]:
     kind = _ALIASES.get(word.lower().split(".")[0])
     if not slash or not name:
         raise UsageError(f'"{text}": write KIND/NAME, for example job/training')
+    if word.lower() in _NOT_YET:
+        raise UsageError(f'"{word}": nodes and devices cannot be explained yet; KIND is one of {_KINDS}')
     if kind is None:
-        raise UsageError(f'"{word}": cannot be explained; KIND is one of pod, podgroup, job, claim')
+        raise UsageError(f'"{word}": cannot be explained; KIND is one of {_KINDS}')
     return kind, name
 
 

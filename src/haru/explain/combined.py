@@ -64,7 +64,7 @@ def _switches(snapshot: Snapshot, work: Work) -> Iterator[_Switch]:
 
 def _node_switches(snapshot: Snapshot, name: str) -> Iterator[_Switch]:
     spec = snapshot.nodes[name].spec
-    if spec.unschedulable:
+    if hypothesis.is_cordoned(spec.obj):
         body: Obj = {"spec": {"unschedulable": None}}
         yield _Switch(f"uncordon {name}", _changed(hypothesis.uncordoned, name), (patch("v1", "Node", name, body),), 1)
     if any(hypothesis.repels(taint) for taint in spec.taints):

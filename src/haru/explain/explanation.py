@@ -117,9 +117,9 @@ class DeviceCounts:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes that answer alike: `reasons` say why they refuse one more pod, none if they would take one.
+    """Nodes that answer alike: `reasons` are those of the nodes that refuse one more pod, if any of them does.
 
-    `room` is how many of the unit's pods they could take together, as far as that was counted.
+    `room` is how many of the unit's pods the others could take together, None if all refuse.
     """
 
     count: int

@@ -78,11 +78,14 @@ class _Count:
         for _, record in self._best.values():
             record()
         left, stages = self._total, [FunnelStage("devices", self._total, 0)]
+        needed = wants.devices
         for rank in sorted(self._tallies):
             tally = self._tallies[rank]
+            if rank == _SCATTERED and needed is not None and left < needed:
+                # Too few anyway: where they are does not matter.
+                continue
             left -= tally.dropped
             stages.append(_stage(self._survey.snapshot, rank, left, tally))
-        needed = wants.devices
         countable = needed is not None and not self._shareable and not problem
         short = max(0, (needed or 0) - left) if countable else None
         return Funnel(wants, needed, self._total, tuple(stages), left, short, problem, claim)

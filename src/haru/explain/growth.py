@@ -38,7 +38,11 @@ def add_nodes(snapshot: Snapshot, work: Work, options: Options, missing: int) ->
         devices = sum(len(s.devices) for s in _slices(snapshot, model))
         text = f"add {counted(count, 'node')} like {model}" + (", with its devices" if devices else "")
         costs = f"{counted(count, 'more machine')} to provide"
-        costs += f",{' each' if count > 1 else ''} with the {counted(devices, 'device')} that {model} publishes" if devices else ""
+        costs += (
+            f",{' each' if count > 1 else ''} with the {counted(devices, 'device')} that {model} publishes"
+            if devices
+            else ""
+        )
         yield Remedy("AddNodes", text, tuple(create(m) for m in manifests), 20 + 10 * count, True, costs)
 
 

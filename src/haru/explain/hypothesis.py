@@ -18,6 +18,8 @@ from haru.engine.nodeinfo import NodeInfo, NodeSpec
 from haru.engine.persistent import Patched
 from haru.engine.pods import PodInfo
 
+CORDON_TAINT = "node.kubernetes.io/unschedulable"
+
 
 def without_pods(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
     """As if pods were gone, and the claims that nobody else uses were free again."""
@@ -113,8 +115,16 @@ def with_nodes(snapshot: Snapshot, change: Callable[[Obj], Obj], names: Iterable
 
 
 def uncordoned(node: Obj) -> Obj:
-    """A node that takes pods."""
-    return {**node, "spec": {k: v for k, v in (node.get("spec") or {}).items() if k != "unschedulable"}}
+    """A node that takes pods; the taint that stands for a cordon goes with it."""
+    spec = {k: v for k, v in (node.get("spec") or {}).items() if k != "unschedulable"}
+    spec["taints"] = [taint for taint in spec.get("taints") or () if taint.get("key") != CORDON_TAINT]
+    return {**node, "spec": spec}
+
+
+def is_cordoned(node: Obj) -> bool:
+    """Whether a node is closed to pods by hand."""
+    spec = node.get("spec") or {}
+    return bool(spec.get("unschedulable")) or any(t.get("key") == CORDON_TAINT for t in spec.get("taints") or ())
 
 
 def untainted(node: Obj) -> Obj:
@@ -125,8 +135,8 @@ def untainted(node: Obj) -> Obj:
 
 
 def repels(taint: Obj) -> bool:
-    """Whether a node taint keeps pods away that do not tolerate it."""
-    return taint.get("effect") in ("NoSchedule", "NoExecute")
+    """Whether a node taint keeps pods away that do not tolerate it, apart from the one that stands for a cordon."""
+    return taint.get("effect") in ("NoSchedule", "NoExecute") and taint.get("key") != CORDON_TAINT
 
 
 def with_pods(snapshot: Snapshot, pods: Iterable[PodInfo]) -> Snapshot:

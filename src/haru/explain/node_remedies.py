@@ -18,7 +18,7 @@ from haru.explain.work import Work
 
 def uncordon(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
     """The fewest cordoned nodes that have to be opened."""
-    cordoned = [n for n in snapshot.node_names if snapshot.nodes[n].spec.unschedulable]
+    cordoned = [n for n in snapshot.node_names if hypothesis.is_cordoned(snapshot.nodes[n].spec.obj)]
 
     def fits(names: Sequence[str]) -> bool:
         return work.fits(hypothesis.with_nodes(snapshot, hypothesis.uncordoned, names), options)
@@ -50,6 +50,8 @@ def untaint_nodes(snapshot: Snapshot, work: Work, options: Options) -> Iterator[
         removal.append(patch("v1", "Node", name, {"spec": {"taints": kept}}))
     texts = listed([f"{t['key']}={t.get('value') or ''}:{t['effect']}" for t in taints])
     costs = "other pods without a toleration may then go there too"
+    if any(t["key"].startswith("node.kubernetes.io/") for t in taints):
+        costs = "the node controller puts it back unless what is wrong with the node is mended"
     text = f"remove the taint {texts} from {counted(len(names), 'node')} ({listed(names)})"
     yield Remedy("Untaint", text, tuple(removal), 2 * len(names), True, costs)
     tolerated = _with_tolerations(work.pending(snapshot), [_toleration(t) for t in taints])

@@ -65,6 +65,8 @@ class _Group:
     request: RequestFunnel | None = None
     room: int = 0
     before: int = 0
+    together: int = 0
+    takers: int = 0
 
 
 def node_groups(snapshot: Snapshot, kind: MemberKind, survey: Survey | None, found: Answers) -> tuple[NodeGroup, ...]:
@@ -80,7 +82,11 @@ def node_groups(snapshot: Snapshot, kind: MemberKind, survey: Survey | None, fou
         group.before += _refused_by_selector(request)
         for failure in failures:
             _remember(group, name, failure.reason)
-        if not failures:
+        group.together = max(group.together, request.together if request is not None else 0)
+        if failures:
+            group.failures = group.failures or failures
+        else:
+            group.takers += 1
             group.room += _room(snapshot.nodes[name], kind, request)
     ordered = sorted(groups.values(), key=lambda g: (-g.rank, -len(g.names), g.names[0]))
     return tuple(_told(group, survey, kind) for group in ordered)
@@ -171,7 +177,7 @@ def _told(group: _Group, survey: Survey | None, kind: MemberKind) -> NodeGroup:
     reasons = tuple(failure.reason for failure in group.failures)
     text = _text(group, counts, kind)
     fault = (survey.faults if survey is not None else {}).get(group.names[0])
-    room = None if group.failures else min(group.room, kind.pods)
+    room = min(group.room, kind.pods) if group.takers else None
     return NodeGroup(len(group.names), tuple(group.names[:_EXAMPLES]), fault or text, reasons, counts, room)
 
 
@@ -181,7 +187,9 @@ def _text(group: _Group, counts: DeviceCounts | None, kind: MemberKind) -> str:
         text = "; ".join(_node_reason(failure.reason, group) for failure in group.failures)
         return text + (f" ({counted(counts.free, 'matching device')} free there)" if counts and counts.free else "")
     if group.request is None or counts is None:
-        return first.message if first is not None else f"room for {min(group.room, kind.pods)} of the pods"
+        if first is not None:
+            return first.message
+        return "would take the pod" if kind.pods == 1 else f"room for {min(group.room, kind.pods)} of the pods"
     return _device_text(group.request, counts, group)
 
 
@@ -210,9 +218,9 @@ def _device_text(request: RequestFunnel, counts: DeviceCounts, group: _Group) ->
 
 def _apart(request: RequestFunnel, counts: DeviceCounts, group: _Group) -> str:
     needed = request.needed or 0
-    if not group.failures or not counts.free or not needed:
+    if group.takers or not counts.free or not needed:
         return ""
-    if needed > 1 and counts.free >= needed and len(group.names) > 1:
+    if group.together < needed <= counts.free:
         return f", but never {needed} together on one node"
     if request.refusal is None or request.refusal.type == "ConstraintUnsatisfied":
         return ", but not all that the pod asks for at once"

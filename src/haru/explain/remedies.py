@@ -16,6 +16,7 @@ from haru.explain.device_remedies import device_taints
 from haru.explain.eviction import evict
 from haru.explain.explanation import Remedy
 from haru.explain.growth import add_nodes
+from haru.explain.guarding import guarded_selectors
 from haru.explain.node_remedies import label_nodes, uncordon, untaint_nodes
 from haru.explain.shrinking import smaller_gang, smaller_request
 from haru.explain.study import Study
@@ -50,10 +51,21 @@ def remedies(snapshot: Snapshot, work: Work, options: Options, found: Study, fit
     return tuple(sorted(ways, key=lambda r: (r.cost, r.kind))[:MOST])
 
 
+def _missing_class(found: Study) -> Iterator[Remedy]:
+    """A class that does not exist: what it should select is for its author to say."""
+    names = {reason.data["deviceClass"] for reason in found.reasons() if reason.type == "DeviceClassMissing"}
+    for name in sorted(name for name in names if name):
+        costs = "its selectors are for its author to say, so this could not be tried"
+        yield Remedy("CreateDeviceClass", f"create DeviceClass {name}", (), 1, False, costs)
+
+
 def _ways(snapshot: Snapshot, work: Work, options: Options, found: Study, fit: int) -> Iterator[Remedy]:
+    yield from _missing_class(found)
     yield from uncordon(snapshot, work, options)
     yield from untaint_nodes(snapshot, work, options)
     yield from device_taints(snapshot, work, options)
+    if any(stage.errors for funnel in found.requests for stage in funnel.stages):
+        yield from guarded_selectors(snapshot, work, options)
     yield from label_nodes(snapshot, work, options)
     yield from evict(snapshot, work, options, found)
     yield from smaller_gang(snapshot, work, options, fit)

@@ -12,6 +12,7 @@ from haru.engine.decision import GroupKey, Obj, Reason
 from haru.engine.groups.quorum import min_count
 from haru.engine.pods import PodInfo
 from haru.explain.explanation import Verdict
+from haru.explain.wording import counted
 from haru.kube.meta import get_condition
 
 State = tuple[Verdict, Sequence[Reason]]
@@ -69,8 +70,10 @@ def settled_group(snapshot: Snapshot, key: GroupKey, group: Obj) -> State | None
     started = [pod for pod in pods if pod.status.get("phase") == "Running"]
     data = {"members": len(pods), "running": len(started)}
     if len(started) == len(pods):
-        return "Runs", (Reason("Running", f"{len(pods)} members run", data),)
-    text = f"{len(pods)} members have their places, {len(started)} of them run"
+        return "Runs", (
+            Reason("Running", f"{counted(len(pods), 'member')} {'runs' if len(pods) == 1 else 'run'}", data),
+        )
+    text = f"{counted(len(pods), 'member')} with a place, {len(started)} of them running"
     return "Starting", (Reason("Starting", text, data),)
 
 

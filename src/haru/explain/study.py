@@ -163,7 +163,8 @@ def dropped_text(funnel: Funnel, stage: FunnelStage) -> str:
     if stage.stage == "class":
         return f"{count} not of class {funnel.asked.device_class}" + _why(found_text(stage))
     if stage.stage == "selector":
-        return f"{count} fail {brief(stage.expression)}" + _why(found_text(stage))
+        cannot = f", {stage.errors} cannot be evaluated" if stage.errors else ""
+        return f"{count - stage.errors} fail {brief(stage.expression)}{cannot}" + _why(found_text(stage))
     if stage.stage == "taints":
         places = f" ({', '.join(stage.where)}{', …' if count > len(stage.where) else ''})"
         return f"{count} tainted {', '.join(stage.taints)}" + places

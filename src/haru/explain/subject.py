@@ -117,7 +117,8 @@ def _group(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     # The quorum has its places: what is said of the members that wait does not change the group's verdict.
     extras = waiting("PodGroup", obj, snapshot, Work(pending, key), options)
     reasons = distinct([*state[1], *extras.reasons])
-    return replace(extras, verdict=state[0], summary=reasons[0].message, reasons=reasons)
+    text = f"{state[1][0].message}; {counted(len(pending), 'more pod')} waiting: {extras.summary}"
+    return replace(extras, verdict=state[0], summary=text, reasons=reasons)
 
 
 def _job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:

@@ -14,6 +14,22 @@ _MOST_REQUESTS = 4
 _MOST_DEVICES = 8
 # Reasons that the lines on devices and nodes tell with more numbers.
 _TOLD_BELOW = frozenset({"DevicesUnavailable", "Quorum"})
+# Reasons whose words the first line replaces by plainer ones.
+_TOLD_ABOVE = frozenset(
+    {
+        "Gated",
+        "PodGroupMissing",
+        "TooFewMembers",
+        "ClaimNotCreated",
+        "ClaimMissing",
+        "ClaimDeleting",
+        "Waiting",
+        "Running",
+        "Starting",
+        "Completed",
+        "Failed",
+    }
+)
 
 
 def to_text(explanation: Explanation) -> str:
@@ -31,13 +47,17 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield from _labelled(
         "devices", [line for funnel in explanation.requests[:_MOST_REQUESTS] for line in _funnel(funnel)]
     )
-    yield from _labelled("nodes", _nodes(explanation.nodes))
+    if explanation.node and explanation.nodes:
+        yield from _labelled("elsewhere", ["what the nodes would say to it now, had it no place yet:"])
+        yield from _labelled("", _nodes(explanation.nodes))
+    else:
+        yield from _labelled("nodes", _nodes(explanation.nodes))
     yield from _labelled("helps", [line for remedy in explanation.remedies for line in _remedy(remedy)])
 
 
 def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(lines):
-        yield f"{label if not number else '':<9}{line}"
+        yield f"{label + ' ' if not number else '':<9}{line}"
 
 
 def _reasons(explanation: Explanation) -> list[str]:
@@ -48,11 +68,13 @@ def _reasons(explanation: Explanation) -> list[str]:
         reason.message
         for reason in explanation.reasons
         if reason.message not in explanation.summary
-        and reason.type not in _TOLD_BELOW
+        and reason.type not in _TOLD_BELOW | _TOLD_ABOVE
         and not (explanation.requests and "request" in reason.data and "needed" in reason.data)
         and reason.type not in of_nodes
         and reason.message not in told
     ]
+    if explanation.verdict in ("Runs", "Starting"):
+        return lines[:_MOST_REASONS]
     quorum = [r for r in explanation.reasons if r.type == "Quorum" and int(r.data.get("needed", 1)) > 1]
     lines += [r.message for r in quorum if not explanation.summary.startswith(str(r.data.get("fit")) + " of the ")]
     return lines[:_MOST_REASONS]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from haru.engine.decision import Reason
 from haru.explain.explanation import Funnel, Verdict
-from haru.explain.study import Study
-from haru.explain.wording import counted
+from haru.explain.study import Study, dropped_text
+from haru.explain.wording import brief, counted, sum_text
 
 # Causes that say all there is to say by themselves.
 _PLAIN = frozenset(
@@ -36,9 +36,14 @@ def first_line(verdict: Verdict, reasons: Sequence[Reason], found: Study) -> str
     """Why the work waits, in one sentence with numbers."""
     if verdict == "Starting" or not reasons:
         return reasons[0].message if reasons else ""
-    plain = next((reason.message for reason in reasons if reason.type in _PLAIN), "")
+    plain = _failing(found) or next((reason.message for reason in reasons if reason.type in _PLAIN), "")
     if plain:
         return plain
+    closed = next((reason for reason in reasons if reason.type == "AlternativesExhausted"), None)
+    if closed is not None:
+        ways = [f for f in found.requests if f.asked.alternative]
+        texts = [f"{f.asked.request}: {sum_text(f.free, f.needed, f.short)}" for f in ways]
+        return f"no alternative of request {closed.data['request']} is open: {'; '.join(texts)}"
     short = [funnel for funnel in found.requests if funnel.short and not funnel.asked.alternative]
     if short:
         return _short(verdict, max(short, key=lambda f: f.short or 0))
@@ -54,15 +59,34 @@ def first_line(verdict: Verdict, reasons: Sequence[Reason], found: Study) -> str
     return closest or (causes or list(reasons))[0].message
 
 
+def _failing(found: Study) -> str:
+    """A selector that cannot be evaluated, and on how many devices: the whole attempt ends there."""
+    for funnel in found.requests:
+        for stage in funnel.stages:
+            if stage.errors:
+                what = f"selector {brief(stage.expression)} of request {funnel.asked.request} cannot be evaluated"
+                return f"{what} on {counted(stage.errors, 'device')}: {stage.error}"
+    return ""
+
+
 def _short(verdict: Verdict, funnel: Funnel) -> str:
     what = f"{funnel.needed} {'is' if funnel.needed == 1 else 'are'} needed"
     selected = next((s.left for s in reversed(funnel.stages) if s.stage in ("devices", "class", "selector")), 0)
     if verdict == "NeverFits" and selected < (funnel.needed or 0):
         have = counted(selected, "device") if selected else "no device"
-        return f"the whole cluster has {have} for request {funnel.asked.request}, {what}"
+        last = [s for s in funnel.stages if s.dropped and s.stage in ("class", "selector", "capacity", "node")]
+        why = f" ({dropped_text(funnel, last[-1])})" if last else ""
+        return f"the whole cluster has {have} for request {funnel.asked.request}, {what}{why}"
     have = counted(funnel.free, "device") if funnel.free else "no device"
     verb = "is" if funnel.free <= 1 else "are"
-    if funnel.stages[-1].stage in ("nodes", "scattered"):
+    last = funnel.stages[-1]
+    if last.stage == "scattered":
+        scattered = counted(funnel.free + last.dropped, "device")
+        together = f"but not {funnel.asked.count} together where a claim needs them"
+        return (
+            f"{scattered} free for request {funnel.asked.request}, {together}: {funnel.short} short of {funnel.needed}"
+        )
+    if last.stage == "nodes":
         return f"{have} can be used for request {funnel.asked.request}, {what}: {funnel.short} short"
     return f"{have} {verb} free for request {funnel.asked.request}, {what}: {funnel.short} short"
 
