@@ -13,13 +13,13 @@ from urllib.parse import unquote
 from haru.apiserver.config import ANONYMOUS, UserInfo
 from haru.apiserver.core import Core
 from haru.apiserver.http import Request
+from haru.apiserver.static_tokens import with_group
 from haru.apiserver.tokens import verify
-from haru.kube.errors import StatusError, forbidden_error, unauthorized_error
+from haru.kube.errors import StatusError, bad_request_error, forbidden_error, unauthorized_error
 
-AUTHENTICATED = "system:authenticated"
 PEER = "haru.peer"
 """The ASGI extension in which the HTTP server reports the subject of a verified client certificate."""
-_OPEN_PREFIXES = ("/healthz", "/livez", "/readyz", "/version")
+_OPEN = (["healthz"], ["livez"], ["readyz"])
 
 
 class Authenticator:
@@ -27,7 +27,6 @@ class Authenticator:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._tokens = {token: with_group(user) for token, user in core.config.tokens.items()}
 
     async def authenticate(self, request: Request) -> None:
         """Set the request's user; 401 for bad credentials, and for none where some are needed."""
@@ -37,18 +36,17 @@ class Authenticator:
         elif (certified := user_of_certificate(request.scope)) is not None:
             request.user = certified
         else:
-            if not request.path.startswith(_OPEN_PREFIXES):
+            if not is_open(request.path):
                 raise unauthorized_error()
             request.user = ANONYMOUS
         if b"impersonate-user" in request.headers:
             request.user = self._impersonated(request)
+        elif any(key.startswith(b"impersonate-") for key in request.headers):
+            raise bad_request_error("requested to impersonate groups, a uid or extras without impersonating a user")
 
     async def user_of_token(self, token: str) -> UserInfo:
         """The user that a bearer token stands for; 401 when there is none."""
-        user = self._tokens.get(token)
-        if user is not None:
-            return user
-        user = await verify(self._core, token)
+        user = self._core.tokens.find(token) or await verify(self._core, token)
         if user is None:
             raise unauthorized_error()
         return user
@@ -58,10 +56,16 @@ class Authenticator:
         authorizer = self._core.authorizer
         assert authorizer is not None
         for resource, name, group, sub in _impersonation_checks(wanted):
-            if not authorizer.allowed(request.user, "impersonate", group, resource, sub, _namespace(wanted), name):
+            namespace = _namespace(wanted) if resource == "serviceaccounts" else ""
+            if not authorizer.allowed(request.user, "impersonate", group, resource, sub, namespace, name):
                 why = f'User "{request.user.name}" cannot impersonate resource "{resource}" in API group "{group}"'
                 raise _impersonation_refused(resource, name, group, why)
         return with_group(wanted)
+
+
+def is_open(path: str) -> bool:
+    """Whether somebody unknown may ask: health and version."""
+    return path == "/version" or path.split("/", 2)[1:2] in _OPEN
 
 
 def bearer(header: bytes) -> str:
@@ -70,13 +74,6 @@ def bearer(header: bytes) -> str:
     if scheme.lower() != "bearer" or not token.strip():
         raise unauthorized_error()
     return token.strip()
-
-
-def with_group(user: UserInfo) -> UserInfo:
-    """The user as a member of all who are authenticated."""
-    if AUTHENTICATED in user.groups or user.name == ANONYMOUS.name:
-        return user
-    return UserInfo(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)
 
 
 def user_of_certificate(scope: Any) -> UserInfo | None:
@@ -98,6 +95,8 @@ def _wanted_identity(request: Request) -> UserInfo:
         elif key.startswith(b"impersonate-extra-"):
             extra.setdefault(unquote(key.removeprefix(b"impersonate-extra-").decode("latin-1")), []).append(text)
     name = request.header(b"impersonate-user")
+    if not name:
+        raise bad_request_error("Impersonate-User names nobody")
     if not groups and name.startswith("system:serviceaccount:") and name.count(":") == 3:
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{name.split(':')[2]}"]
     return UserInfo(name, tuple(groups), request.header(b"impersonate-uid"), extra)
@@ -106,9 +105,14 @@ def _wanted_identity(request: Request) -> UserInfo:
 def _impersonation_checks(wanted: UserInfo) -> list[tuple[str, str, str, str]]:
     """(resource, name, group, subresource) that must all be allowed."""
     if wanted.name.startswith("system:serviceaccount:") and wanted.name.count(":") == 3:
-        return [("serviceaccounts", wanted.name.split(":")[3], "", "")]
-    checks = [("users", wanted.name, "", "")]
-    checks += [("groups", group, "", "") for group in wanted.groups]
+        checks = [("serviceaccounts", wanted.name.split(":")[3], "", "")]
+        # An account's own groups go with it; any other is asked for like anybody's.
+        own = ("system:serviceaccounts", f"system:serviceaccounts:{_namespace(wanted)}")
+        groups = [group for group in wanted.groups if group not in own]
+    else:
+        checks = [("users", wanted.name, "", "")]
+        groups = list(wanted.groups)
+    checks += [("groups", group, "", "") for group in groups]
     if wanted.uid:
         checks.append(("uids", wanted.uid, "authentication.k8s.io", ""))
     for key, values in wanted.extra.items():

@@ -21,6 +21,7 @@ PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf"
 DEPTH_LIMIT = 200
 """Deeper values are refused: what encodes and walks them recurses."""
 QUICK_DEPTH = 30
+PROBLEMS_LIMIT = 100
 _STRICTNESS = ("Ignore", "Warn", "Strict")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -73,15 +74,39 @@ def _depth(value: Any) -> int:
 
 def parse_yaml(data: bytes) -> Obj:
     """One YAML document; 400 for what is none."""
+    return read_yaml(data, "Strict")[0]
+
+
+def read_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:
+    """One YAML document, and which names occur twice in it: a mistake for a strict reader only."""
+    repeated: list[str] = []
     try:
-        value = yaml.load(data.decode("utf-8"))
-    except ValueError as error:
-        raise bad_request_error(f"error converting YAML to JSON: {error}") from None
+        text = data.decode("utf-8")
+        try:
+            value = yaml.load(text)
+        except yaml.DuplicateKeyError as error:
+            if wish == "Strict":
+                raise
+            repeated = [str(error)]
+            value = yaml.load(text, repeated_keys=True)
     except RecursionError:
         raise _too_deep() from None
+    except ValueError as error:
+        raise bad_request_error(f"error decoding YAML: {error}") from None
+    _require_json(value)
+    if text.lstrip().startswith("{"):
+        repeated += repeated_fields(data, value)
+    return value, repeated
+
+
+def _require_json(value: Any) -> None:
+    """YAML and protobuf can say what JSON can not: numbers, texts and depths that could not be encoded again."""
     if _depth(value) > DEPTH_LIMIT:
         raise _too_deep()
-    return value
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        raise bad_request_error(f"the request body has no form in JSON: {error}") from None
 
 
 def parse_body(data: bytes, content_type: str) -> Any:
@@ -89,7 +114,9 @@ def parse_body(data: bytes, content_type: str) -> Any:
     if content_type in JSON_TYPES:
         return parse_json(data)
     if content_type == PROTOBUF_TYPE:
-        return decode_protobuf(data)
+        value = decode_protobuf(data)
+        _require_json(value)
+        return value
     if content_type in YAML_TYPES:
         return parse_yaml(data)
     raise unsupported_media_type_error(
@@ -117,14 +144,17 @@ async def read_object(request: Request, kind: Kind, *, any_kind: bool = False) -
     """The object of a POST or PUT in the version of `kind`: known fields only, no nulls, JSON types as they must be."""
     data = await request.body()
     content_type = media_type(request)
-    value = parse_body(data, content_type)
+    wish = strictness(request)
+    repeated: list[str] = []
+    if content_type in YAML_TYPES:
+        value, repeated = read_yaml(data, wish)
+    else:
+        value = parse_body(data, content_type)
     if not isinstance(value, dict):
         raise bad_request_error(
             f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: the body is no object'
         )
     check_kind(value, kind)
-    wish = strictness(request)
-    repeated: list[str] = []
     if wish != "Ignore" and content_type in JSON_TYPES:
         repeated = repeated_fields(data, value)
     return decode_checked(value, kind, wish, repeated, request)
@@ -134,13 +164,16 @@ def repeated_fields(data: bytes, value: Any) -> list[str]:
     """Names that occur twice. Whoever writes JSON without blanks gets the same length back unless one was dropped."""
     if len(orjson.dumps(value)) == len(data.rstrip()):
         return []
-    return duplicate_fields(data)
+    try:
+        return duplicate_fields(data)
+    except ValueError:  # a flow mapping of YAML, which its own reader has judged
+        return []
 
 
 def decode_checked(value: Obj, kind: Kind, wish: str, repeated: list[str], request: Request) -> Obj:
     """Drop unknown fields, and refuse, warn or say nothing about them as the client wishes."""
     obj, unknown = strict_decode(value, kind)
-    problems = unknown + repeated
+    problems = (unknown + repeated)[:PROBLEMS_LIMIT]
     if problems and wish == "Strict":
         raise strict_error(kind, problems)
     if problems and wish == "Warn":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from haru.apiserver.config import ServerConfig
 from haru.apiserver.objects import decode, shared
 from haru.apiserver.resources import Resource, Served
+from haru.apiserver.static_tokens import StaticTokens
 from haru.kube.gates import FeatureGates
 from haru.kube.names import format_time
 from haru.kube.validation.types import SelectorProblem
@@ -31,6 +32,7 @@ class Core:
         self.gates: FeatureGates = config.gates
         self.served = Served(config.gates, config.runtime_config)
         self.clock: Callable[[], datetime] = config.clock
+        self.tokens = StaticTokens(config.tokens)
         self.authorizer: Authorizer | None = None
         self.watches: set[Watch] = set()
         self._random = b""

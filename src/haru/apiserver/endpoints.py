@@ -9,6 +9,7 @@ from functools import lru_cache
 import orjson
 
 from haru import __version__
+from haru.apiserver.authentication import is_open
 from haru.apiserver.config import ANONYMOUS
 from haru.apiserver.core import Core
 from haru.apiserver.http import Request, Response, json_response, text_response
@@ -21,7 +22,6 @@ from haru.kube.errors import StatusError, method_not_allowed_error
 KUBERNETES_VERSION = "v1.36.0"
 _HEALTH = ("healthz", "livez", "readyz")
 _CHECKS = ("ping", "storage", "rbac")
-_OPEN = ("/version", "/healthz", "/livez", "/readyz")
 
 
 class Endpoints:
@@ -63,7 +63,7 @@ class Endpoints:
     def _authorize(self, request: Request, path: str) -> None:
         authorizer, user = self._core.authorizer, request.user
         verb = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}.get(request.method, "get")
-        if path.startswith(_OPEN) or authorizer is None or authorizer.allowed_path(user, verb, path):
+        if is_open(path) or authorizer is None or authorizer.allowed_path(user, verb, path):
             return
         if user is ANONYMOUS:
             raise StatusError(401, "Unauthorized", "Unauthorized")

@@ -5,6 +5,7 @@ The body is read only where a handler wants one; a response is bytes, or a strea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,8 @@ JSON = "application/json"
 
 _TRUE = {"1", "t", "T", "true", "TRUE", "True"}
 _FALSE = {"0", "f", "F", "false", "FALSE", "False"}
+_INTEGER = re.compile(r"[-+]?[0-9]+").fullmatch
+_DIGITS = 20
 
 
 class ClientGone(Exception):
@@ -81,10 +84,13 @@ class Request:
     def number(self, name: str) -> int:
         """An integer parameter, 0 when absent."""
         value = self.param(name)
-        try:
-            return int(value or "0")
-        except ValueError:
-            raise bad_request_error(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+        if not value:
+            return 0
+        if not _INTEGER(value):
+            raise bad_request_error(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+        if len(value) > _DIGITS or not -(1 << 63) <= int(value) < 1 << 63:
+            raise bad_request_error(f'strconv.ParseInt: parsing "{value[:80]}": value out of range')
+        return int(value)
 
     def header(self, name: bytes) -> str:
         """A header's value; `name` in lower case."""

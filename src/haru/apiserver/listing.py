@@ -28,8 +28,8 @@ from haru.kube.errors import (
     invalid,
     invalid_error,
 )
-from haru.kube.selectors import parse_field_selector, parse_label_selector, selectable_path
-from haru.storage import Compacted, Page, Record
+from haru.kube.selectors import FieldSelector, parse_field_selector, parse_label_selector, selectable_path
+from haru.storage import Compacted, FutureRevision, Page, Record
 
 Obj = dict[str, Any]
 
@@ -49,20 +49,29 @@ class Found:
 def selection_of(call: Call) -> Selection:
     """The selectors of the request; 400 for malformed ones and for fields that can not select."""
     request, kind = call.request, call.resource.kind
-    if not request.query:
+    if not request.query and not call.name:
         return Selection(call.resource.stored, None, None)
     labels = parse_label_selector(request.param("labelSelector")) if request.param("labelSelector") else None
     fields = parse_field_selector(request.param("fieldSelector")) if request.param("fieldSelector") else None
     for path, _, _ in fields.requirements if fields else ():
         selectable_path(kind, path)
+    if call.verb == "watch" and call.name:
+        fields = _named(call.name, fields)
     return Selection(call.resource.stored, labels, fields)
+
+
+def _named(name: str, fields: FieldSelector | None) -> FieldSelector:
+    """A watch of one object by its path selects it by its name, and can select by nothing else."""
+    if fields is not None and fields.requirements and fields.exact("metadata.name") != name:
+        raise bad_request_error("fieldSelector metadata.name doesn't match requested name")
+    return FieldSelector((("metadata.name", "=", name),))
 
 
 def revision_of(request: Request) -> int:
     """The `resourceVersion` parameter, 0 when absent."""
     text = request.param("resourceVersion")
-    if text and not (text.isascii() and text.isdigit()):
-        error = invalid("resourceVersion", text, "resource version must be an unsigned integer")
+    if text and not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 1 << 64):
+        error = invalid("resourceVersion", text[:80], "resource version must be an unsigned integer")
         raise invalid_error("meta.k8s.io", "ListOptions", "", [error])
     return int(text or 0)
 
@@ -72,14 +81,18 @@ def _encode_token(revision: int, key: str) -> str:
     return base64.urlsafe_b64encode(token).decode().rstrip("=")
 
 
-def _decode_token(text: str) -> tuple[int, str]:
+def _decode_token(text: str, prefix: str) -> tuple[int, str]:
+    """The revision and the last key. A token comes from the client: a key outside of `prefix` would show others'."""
     try:
         token = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        if token["v"] != "meta.k8s.io/v1":
+        revision, start = token["rv"], token["start"]
+        if token["v"] != "meta.k8s.io/v1" or type(revision) is not int or revision < -1:
             raise ValueError
-        return int(token["rv"]), str(token["start"])
+        if not isinstance(start, str) or not start.startswith(prefix):
+            raise ValueError
     except (ValueError, KeyError, TypeError):
-        raise bad_request_error("continue key is not valid: the token was not made by this server") from None
+        raise bad_request_error("continue key is not valid: the token was not made for this list") from None
+    return revision, start
 
 
 def check_options(request: Request) -> None:
@@ -124,7 +137,7 @@ async def find(call: Call, selection: Selection, default_limit: int = 0) -> Foun
     if token:
         if request.param("resourceVersion") not in ("", "0"):
             raise bad_request_error("specifying resource version is not allowed when using continue")
-        revision, after = _decode_token(token)
+        revision, after = _decode_token(token, call.resource.prefix(call.namespace))
     else:
         revision, after = await _snapshot(call, limit), ""
     return await _collect(call, selection, revision, after, limit)
@@ -163,7 +176,7 @@ async def _collect(call: Call, selection: Selection, revision: int, after: str, 
             page = await store.range(prefix, after=after, limit=limit, revision=max(revision, 0))
             return _found(page, page.remaining)
         page = await store.range(prefix, after=after, revision=max(revision, 0))
-    except Compacted:
+    except (Compacted, FutureRevision):  # of the future: the token is from a store that is no more
         raise _expired(call, after) from None
     chosen = [record for record in page.records if selection.matches(record)]
     if limit and len(chosen) > limit:

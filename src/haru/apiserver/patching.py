@@ -5,9 +5,8 @@ Sources: RFC 6902, RFC 7386, strategic merge patch, server-side apply (KEP 555).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
-
-import orjson
 
 from haru.apiserver import bodies
 from haru.apiserver.call import Call
@@ -49,10 +48,10 @@ async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
     data = await call.request.body()
     if content_type == APPLY_PATCH:
         return await apply(call, data, prepare)
-    patched = patcher(call, content_type, data)
+    patched, repeated = patcher(call, content_type, data)
 
     async def make(live: Obj) -> Obj:
-        return decoded(call, patched(live))
+        return decoded(call, patched(live), repeated)
 
     return await change(call, make, prepare=prepare)
 
@@ -69,9 +68,10 @@ def check_options(call: Call, content_type: str) -> None:
         raise invalid_error("meta.k8s.io", "PatchOptions", "", errors)
 
 
-def patcher(call: Call, content_type: str, data: bytes) -> Any:
-    """The function from the live object to the patched one."""
+def patcher(call: Call, content_type: str, data: bytes) -> tuple[Callable[[Obj], Obj], list[str]]:
+    """The function from the live object to the patched one, and the names that occur twice in the patch."""
     value = bodies.parse_json(data)
+    repeated = bodies.repeated_fields(data, value)
     if content_type == JSON_PATCH:
         if not isinstance(value, list):
             raise bad_request_error("error decoding patch: the body must be a list of operations")
@@ -79,15 +79,15 @@ def patcher(call: Call, content_type: str, data: bytes) -> Any:
             raise too_large_error(
                 f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {len(value)}"
             )
-        return lambda live: apply_json_patch(live, value)
+        return lambda live: apply_json_patch(live, value), repeated
     if not isinstance(value, dict):
         raise bad_request_error("error decoding patch: the body must be an object")
     if content_type == MERGE_PATCH:
-        return lambda live: apply_merge_patch(live, value)
-    return lambda live: apply_strategic_merge_patch(live, value, call.resource.message_type)
+        return lambda live: apply_merge_patch(live, value), repeated
+    return lambda live: apply_strategic_merge_patch(live, value, call.resource.message_type), repeated
 
 
-def decoded(call: Call, obj: Obj) -> Obj:
+def decoded(call: Call, obj: Obj, repeated: list[str]) -> Obj:
     """A patched object with known fields only, or the refusal that strictness asks for."""
     kind = call.resource.kind
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
@@ -97,9 +97,8 @@ def decoded(call: Call, obj: Obj) -> Obj:
         if given[1] != kind.kind:
             raise bad_request_error(f"the patch may not change the kind ({kind.kind}) to {given[1]}")
         obj = convert(obj, kind)
-    warnings = call.request.warnings
-    warnings.clear()  # a retried patch says everything once
-    return bodies.decode_checked(obj, kind, bodies.strictness(call.request), [], call.request)
+    wish = bodies.strictness(call.request)
+    return bodies.decode_checked(obj, kind, wish, repeated if wish != "Ignore" else [], call.request)
 
 
 async def apply(call: Call, data: bytes, prepare: Prepare | None = None) -> Outcome:
@@ -150,27 +149,29 @@ async def apply(call: Call, data: bytes, prepare: Prepare | None = None) -> Outc
 def _configuration(call: Call, data: bytes) -> Obj:
     """The applied configuration: an object of the kind with the path's name."""
     kind = call.resource.kind
-    stripped = data.lstrip()[:1]
-    value = _json_or_none(data) if stripped == b"{" else None
-    if value is None:
-        value = bodies.parse_yaml(data)
-    if not isinstance(value, dict):
-        raise bad_request_error("error decoding YAML: the body must be an object")
+    wish = bodies.strictness(call.request)
+    value, repeated = _json_or_yaml(data, wish)
     if not value.get("apiVersion") or not value.get("kind"):
         raise bad_request_error("error decoding YAML: Object 'Kind' or 'apiVersion' is missing")
     bodies.check_kind(value, kind)
     metadata = value.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise bad_request_error("error decoding YAML: metadata must be an object")
     if metadata.setdefault("name", call.name) != call.name:
         raise bad_request_error(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
         )
     if kind.namespaced and metadata.setdefault("namespace", call.namespace) != call.namespace:
         raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
-    return bodies.decode_checked(value, kind, bodies.strictness(call.request), [], call.request)
+    return bodies.decode_checked(value, kind, wish, repeated, call.request)
 
 
-def _json_or_none(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
+def _json_or_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:
+    """The body and the names that occur twice in it. Most clients send JSON, which is faster to read."""
+    if data.lstrip().startswith(b"{"):
+        try:
+            value = bodies.parse_json(data)
+        except StatusError:
+            return bodies.read_yaml(data, wish)  # a flow mapping
+        return value, [] if wish == "Ignore" else bodies.repeated_fields(data, value)
+    return bodies.read_yaml(data, wish)

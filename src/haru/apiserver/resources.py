@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from haru.kube.errors import StatusError
@@ -48,6 +48,8 @@ class Target:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    watch: bool = False
+    """The older form `…/v1/watch/pods`, below which everything is a watch."""
 
 
 class Served:
@@ -88,10 +90,11 @@ class Served:
             group, version, rest = parts[2], parts[3], parts[4:]
         else:
             raise no_such_path()
-        found = self._target(group, version, rest)
-        if found is None:
+        watched = rest[0] == "watch" and len(rest) > 1
+        found = self._target(group, version, rest[1:] if watched else rest)
+        if found is None or (watched and (found.subresource or "watch" not in found.resource.kind.verbs)):
             raise no_such_path()
-        return found
+        return replace(found, watch=True) if watched else found
 
     def _target(self, group: str, version: str, rest: list[str]) -> Target | None:
         namespace = ""

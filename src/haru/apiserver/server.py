@@ -11,7 +11,9 @@ import asyncio
 import gzip
 import logging
 import random
+import re
 import time
+from collections.abc import Sequence
 
 from haru.apiserver import bootstrap
 from haru.apiserver.authentication import Authenticator
@@ -27,6 +29,7 @@ from haru.apiserver.metrics import Metrics
 from haru.apiserver.rest import HANDLERS, Handler
 from haru.apiserver.subresources import SUBRESOURCES
 from haru.apiserver.virtual import VIRTUAL
+from haru.kube.deprecation import deprecation_warning
 from haru.kube.errors import StatusError, forbidden_error, internal_error, method_not_allowed_error
 from haru.kube.selectors import parse_field_selector
 from haru.storage import StoreError
@@ -37,6 +40,9 @@ _LOG = logging.getLogger("haru.apiserver")
 
 REQUEST_SECONDS = 60.0
 GZIP_FROM = 128 * 1024
+WARNING_RUNES = 4096
+WARNING_RUNES_EACH = 256
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
@@ -101,9 +107,8 @@ class ApiServer:
         except Exception as error:
             _LOG.exception("%s %s failed", request.method, request.path)
             response = error_response(internal_error(f"{type(error).__name__}: {error}"))
-        for warning in request.warnings:
-            text = warning.replace("\\", "\\\\").replace('"', '\\"')
-            response.headers.append((b"warning", f'299 - "{text}"'.encode("latin-1", "replace")))
+        if request.warnings:
+            response.headers += warning_headers(request.warnings)
         return response
 
     async def _dispatch(self, request: Request) -> Response:
@@ -117,6 +122,9 @@ class ApiServer:
             return await self._endpoints.handle(request)
         call, handler = self._route(request)
         _authorize(authorizer, call)
+        deprecated = deprecation_warning(call.resource.kind)
+        if deprecated:
+            request.warnings.append(deprecated)
         if call.verb == "watch":
             return await handler(call)
         with self._in_flight.slot(request.method):
@@ -127,7 +135,9 @@ class ApiServer:
         """The call that a path and method make, and who handles it. 404 or 405 when nobody does."""
         target = self.core.served.target(request.path)
         resource = target.resource
-        verb = _verb(request, bool(target.name))
+        verb = "watch" if target.watch else _verb(request, bool(target.name))
+        if target.watch and request.method not in ("GET", "HEAD"):
+            raise method_not_allowed_error("the server does not allow this method on the requested resource")
         call = Call(self.core, request, resource, target.namespace, target.name, target.subresource, verb)
         if target.subresource:
             if verb in resource.subresource_verbs[target.subresource]:
@@ -161,7 +171,7 @@ def _authorize(authorizer: Authorizer, call: Call) -> None:
         return
     # A request for a namespace is one in it: who may read everything in a namespace may read the namespace.
     namespace = call.name if (kind.group, kind.plural) == ("", "namespaces") else call.namespace
-    name = call.name or selected_name(call.request)
+    name = call.name or (selected_name(call.request) if call.verb in ("list", "watch") else "")
     if authorizer.allowed(user, call.verb, kind.group, kind.plural, call.subresource, namespace, name):
         return
     resource = f"{kind.plural}/{call.subresource}" if call.subresource else kind.plural
@@ -171,7 +181,7 @@ def _authorize(authorizer: Authorizer, call: Call) -> None:
 
 
 def selected_name(request: Request) -> str:
-    """The one name that a collection request selects; rules with resourceNames cover it."""
+    """The one name that a list or watch selects; rules with resourceNames cover it."""
     text = request.param("fieldSelector") if request.query else ""
     return (parse_field_selector(text).exact("metadata.name") or "") if text else ""
 
@@ -188,6 +198,15 @@ def _verb(request: Request, named: bool) -> str:
     if verb is None:
         raise method_not_allowed_error("the server does not allow this method on the requested resource")
     return verb
+
+
+def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """One header for each warning, in what a header may hold; many or long ones are cut short."""
+    texts = [_CONTROLS.sub(" ", text) for text in dict.fromkeys(warnings)]
+    if sum(map(len, texts)) > WARNING_RUNES:
+        texts = [text[:WARNING_RUNES_EACH] for text in texts][: WARNING_RUNES // WARNING_RUNES_EACH]
+    quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
+    return [(b"warning", f'299 - "{text}"'.encode()) for text in quoted]
 
 
 def _head(response: Response, length: int | None) -> Scope:

@@ -46,7 +46,9 @@ async def review_token(call: Call) -> Response:
     token, audiences = spec.get("token") or "", spec.get("audiences") or []
     if not token:
         raise bad_request_error("token is required for TokenReview in authentication")
-    static = call.core.config.tokens.get(token)
+    static = call.core.tokens.find(token)
+    if static is not None and audiences and not set(audiences) & set(audiences_of(call.core)):
+        static = None  # such a token is for this server, and for nobody else
     user = static or await verify(call.core, token, audiences)
     if user is None:
         obj["status"] = {"user": {}, "error": "invalid bearer token"}

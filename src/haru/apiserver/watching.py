@@ -47,6 +47,9 @@ def check_options(request: Request) -> bool:
         errors.append(forbidden("continue", "continue is forbidden for watch"))
     if errors:
         raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
+    # What can not be read is refused before the stream begins.
+    request.number("timeoutSeconds")
+    request.flag("allowWatchBookmarks")
     return request.flag("sendInitialEvents")
 
 
@@ -63,6 +66,7 @@ class WatchStream:
         self._plain = self._representation is PLAIN and call.resource.kind is call.resource.stored
         self._bookmarks = call.request.flag("allowWatchBookmarks")
         self._initial_end = call.request.flag("sendInitialEvents")
+        self._seconds = call.request.number("timeoutSeconds")
         self._columns_sent = False
 
     # --- lines
@@ -133,7 +137,7 @@ class WatchStream:
     async def run(self, request: Request) -> None:
         """Write lines until the time is over, the client is gone, the history is, or the server stops."""
         loop = asyncio.get_running_loop()
-        seconds = request.number("timeoutSeconds") or random.randrange(1800, 3600)
+        seconds = self._seconds or random.randrange(1800, 3600)
         deadline = loop.time() + seconds
         gone = asyncio.create_task(_close_when_gone(request, self._watch))
         try:
@@ -200,6 +204,10 @@ async def _close_when_gone(request: Request, watch: Watch) -> None:
 async def handle_watch(call: Call) -> Response:
     """GET with `watch`: the head at once, then the stream."""
     request, store = call.request, call.core.store
+    if representation_of(request).yaml:
+        raise StatusError(
+            406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"
+        )
     wants_initial = check_options(request)
     selection = selection_of(call)
     revision = revision_of(request)

@@ -97,7 +97,7 @@ class Bucket:
     def page(self, prefix: str, after: str, limit: int, current: int) -> Page:
         """A part of the newest state."""
         keys = self.keys
-        start = bisect_right(keys, after) if after else bisect_left(keys, prefix)
+        start = max(bisect_left(keys, prefix), bisect_right(keys, after) if after else 0)
         end = bisect_left(keys, prefix_end(prefix), lo=start)
         stop = min(end, start + limit) if limit else end
         records = self.records

@@ -6,6 +6,7 @@ operation fails on this object, `test` included, is unprocessable (422).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,6 +16,9 @@ from haru.kube.errors import StatusError, bad_request_error, too_large_error
 Obj = dict[str, Any]
 
 MAX_OPERATIONS: Final = 10000
+MAX_COPIED: Final = 3 * 1024 * 1024
+MAX_DEPTH: Final = 200
+"""Copies of copies double with every operation, and what is put into what was put nests without end."""
 
 
 class _Failed(Exception):
@@ -29,14 +33,40 @@ def apply_json_patch(obj: Obj, ops: list[Any]) -> Obj:
         raise too_large_error(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}")
     checked = [_decode(index, op) for index, op in enumerate(ops)]
     document: Any = clone(obj)
+    copied = 0
     try:
         for op in checked:
+            if op["op"] == "copy":
+                copied += len(json.dumps(_get(document, op["from"], "copy")))
+                if copied > MAX_COPIED:
+                    raise _Failed(
+                        f"Unable to complete the copy, the accumulated size increase of copy is {copied}, "
+                        f"exceeding the limit {MAX_COPIED}"
+                    )
             document = _OPERATIONS[op["op"]](document, op)
+        if _is_deeper(document, MAX_DEPTH):
+            raise _Failed(f"the patched object is nested deeper than {MAX_DEPTH} levels")
     except _Failed as failure:
         raise _unprocessable(str(failure)) from None
+    except RecursionError:
+        raise _unprocessable(f"the patched object is nested deeper than {MAX_DEPTH} levels") from None
     if not isinstance(document, dict):
         raise _unprocessable("the patch leaves no object")
     return document
+
+
+def _is_deeper(document: Any, limit: int) -> bool:
+    level: list[Any] = [document]
+    for _ in range(limit + 1):
+        level = [
+            inner
+            for node in level
+            for inner in (node.values() if isinstance(node, dict) else node)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _unprocessable(message: str) -> StatusError:
@@ -65,7 +95,7 @@ def _tokens(pointer: str) -> list[str]:
 
 
 def _index(token: str, length: int, pointer: str, action: str) -> int:
-    if not token.isascii() or not token.isdigit() or (len(token) > 1 and token[0] == "0"):
+    if not token.isascii() or not token.isdigit() or len(token) > 9 or (len(token) > 1 and token[0] == "0"):
         raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: not an index: {token}")
     index = int(token)
     if index >= length:

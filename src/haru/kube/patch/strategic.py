@@ -214,7 +214,7 @@ def _check_order(items: Any, order: list[Any], identity: Callable[[Any], Any]) -
 
 def _merge_list(original: list[Any], patch: list[Any], field: Field | None) -> list[Any]:
     if not any(isinstance(item, dict) for item in (*original, *patch)):
-        merged = list(dict.fromkeys([*original, *patch]))
+        merged = list({_hashable(item): item for item in (*original, *patch)}.values())
         return _ordered(merged, original, [_hashable(item) for item in patch], _hashable)
     if field is None or not field.patch_merge_key:
         raise _unprocessable(f"cannot merge lists without merge key for {field.name if field else 'an unknown field'}")
