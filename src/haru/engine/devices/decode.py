@@ -161,7 +161,7 @@ class Interner:
     def placement(self, spec: Mapping[str, Any]) -> Placement:
         """The placement that a slice's or device's members describe."""
         name, every, selector = spec.get("nodeName") or "", bool(spec.get("allNodes")), spec.get("nodeSelector")
-        key = ("placement", name, every, json.dumps(selector, sort_keys=True))
+        key = ("placement", name, every, json.dumps(selector, sort_keys=True) if selector else selector is None)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = Placement(name, every, selector)

@@ -53,7 +53,8 @@ class DeviceSnapshot:
             view = self.pools[key].view(node, partitionable)
             if view is not None:
                 found.append(view)
-        found.sort(key=lambda v: (v.binding, v.key.driver.encode(), v.key.pool.encode()))
+        if len(found) > 1:
+            found.sort(key=lambda v: (v.binding, v.key.driver.encode(), v.key.pool.encode()))
         return found
 
     def _pool_keys(self, node: str) -> Iterator[str]:

@@ -58,7 +58,7 @@ class PoolView:
         self.problem = ""
         self.status: PoolStatus = "ok" if whole else "incomplete"
         if whole:
-            self.problem = _fault(slices, elsewhere, partitionable)
+            self.problem = _fault(self.table, slices, elsewhere, partitionable)
             if self.problem:
                 self.status = "invalid"
             else:
@@ -85,6 +85,9 @@ class PoolView:
 
     def _number_counters(self, slices: Sequence[Slice]) -> None:
         counters = [((s.name, name), value) for item in slices for s in item.counter_sets for name, value in s.counters]
+        if not counters:
+            self.charges = ((),) * len(self.devices)
+            return
         self.counter_names = tuple(name for name, _ in counters)
         self.totals = tuple(value for _, value in counters)
         known = _tables.get(self.counter_names)
@@ -120,20 +123,18 @@ def _charge(consumes: tuple[Consumption, ...], numbers: dict[tuple[str, str], in
     )
 
 
-def _fault(slices: Sequence[Slice], elsewhere: Sequence[Slice], partitionable: bool) -> str:
+def _fault(table: Table, slices: Sequence[Slice], elsewhere: Sequence[Slice], partitionable: bool) -> str:
     """Why a pool cannot be trusted, or nothing."""
-    names: set[str] = set()
     sets: dict[str, frozenset[str]] = {}
-    for item in slices:
-        for counter_set in item.counter_sets:
-            if counter_set.name in sets:
-                return f"counter set {counter_set.name} is defined twice"
-            sets[counter_set.name] = frozenset(name for name, _ in counter_set.counters)
-        for device in item.devices:
-            if device.name in names:
-                return f"device {device.name} is published twice"
-            names.add(device.name)
-    if not partitionable:
+    for counter_set in [counter_set for item in slices for counter_set in item.counter_sets]:
+        if counter_set.name in sets:
+            return f"counter set {counter_set.name} is defined twice"
+        sets[counter_set.name] = frozenset(name for name, _ in counter_set.counters)
+    if len(table.places) < len(table.devices):
+        names = [device.name for device in table.devices]
+        twice = next(name for name in names if names.count(name) > 1)
+        return f"device {twice} is published twice"
+    if not partitionable or not (table.consuming or elsewhere):
         return ""
     for item in (*slices, *elsewhere):
         for device in item.devices:

@@ -112,14 +112,17 @@ class _Taken:
     consumed: tuple[tuple[str, int], ...]
 
 
+def _amounts(consumed: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, amount(value)) for name, value in consumed.items()))
+
+
 def _taken(allocation: Obj) -> tuple[_Taken, ...]:
     found = []
     for result in (allocation.get("devices") or {}).get("results") or ():
         if result.get("adminAccess"):
             continue
-        consumed = tuple(sorted((name, amount(v)) for name, v in (result.get("consumedCapacity") or {}).items()))
         device = DeviceId(result["driver"], result["pool"], result["device"])
-        found.append(_Taken(device, result.get("shareID"), consumed))
+        found.append(_Taken(device, result.get("shareID"), _amounts(result.get("consumedCapacity") or {})))
     return tuple(found)
 
 
@@ -194,16 +197,18 @@ class AllocatedState:
     ) -> AllocatedState:
         """A state given as bare facts, without holders: devices, share IDs, and capacity consumed per device."""
         left = dict(capacity or {})
-        taken = [_Taken(DeviceId(*d), None, ()) for d in devices]
+        taken = []
         for device, share_id in shared:
             consumed = left.pop(DeviceId(*device), {})
-            amounts = tuple(sorted((name, amount(value)) for name, value in consumed.items()))
-            taken.append(_Taken(DeviceId(*device), share_id, amounts))
-        for device, consumed in left.items():
-            amounts = tuple(sorted((name, amount(value)) for name, value in consumed.items()))
-            taken.append(_Taken(DeviceId(*device), "", amounts))
-        pools = {pool: _with(EMPTY_USE, "", items) for pool, items in _by_pool(taken).items()}
-        return cls(Layered(pools), Layered({"": tuple(taken)}))
+            taken.append(_Taken(DeviceId(*device), share_id, _amounts(consumed)))
+        taken += [_Taken(DeviceId(*device), "", _amounts(consumed)) for device, consumed in left.items()]
+        whole: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
+        for driver, pool, name in devices:
+            whole.setdefault((driver, pool), {})[name] = ("",)
+        pools = {PoolKey(*key): PoolUse(names) for key, names in whole.items()}
+        for key, items in _by_pool(taken).items():
+            pools[key] = _with(pools.get(key, EMPTY_USE), "", items)
+        return cls(Layered(pools))
 
     def use(self, pool: PoolKey) -> PoolUse:
         """What is taken of a pool."""

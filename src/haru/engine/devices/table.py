@@ -22,6 +22,8 @@ class Table:
         bindings = {device.binding for device in devices}
         self.conditional = any(binding is not None and binding.conditions for binding in bindings)
         """Whether some device has binding conditions."""
+        self.consuming = any(device.consumes for device in devices)
+        """Whether some device consumes counters."""
         self.placed = any(device.placement is not None for device in devices)
         """Whether some device says for itself where it can be used."""
         self.columns: dict[Hashable, Any] = {}
