@@ -120,7 +120,7 @@ def validate_config_map(config_map: Obj) -> list[FieldError]:
     for key, text in binary.items():
         found += each_message(f"binaryData[{key}]", key, names.is_config_map_key(key))
         size += _decoded_size(text)
-    return [*found, too_long("", MAX_DATA_BYTES)] if size > MAX_DATA_BYTES else found
+    return [*found, too_long("[]", MAX_DATA_BYTES)] if size > MAX_DATA_BYTES else found
 
 
 def _decoded_size(text: str) -> int:
