@@ -1,0 +1,105 @@
+"""The built wheel, installed into an empty environment away from the source tree, is the whole product."""
+
+from __future__ import annotations
+
+import email
+import importlib.util
+import signal
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from haru import __version__
+from haru_process import environment
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, home: Path, seconds: float = 300) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in environment(home).items() if not k.startswith("PYTHON")}
+    # pip's cache and settings are those of the machine's user.
+    env |= {"HOME": str(Path.home()), "PIP_DISABLE_PIP_VERSION_CHECK": "1"} if "pip" in command else {}
+    return subprocess.run(
+        [str(part) for part in command], env=env, cwd=home, capture_output=True, text=True, check=False, timeout=seconds
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("wheel")
+    isolation = ["--no-build-isolation"] if importlib.util.find_spec("hatchling") else []
+    built = run(sys.executable, "-m", "pip", "wheel", "--no-deps", *isolation, "-w", home, ROOT, home=home)
+    assert built.returncode == 0, built.stderr
+    [file] = home.glob("haru-*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `haru` of an environment with nothing but the wheel and what it asks for."""
+    home = tmp_path_factory.mktemp("empty")
+    venv.create(home / "venv", with_pip=True, symlinks=True)
+    python = home / "venv" / "bin" / "python"
+    answer = run(python, "-m", "pip", "install", "--quiet", wheel, home=home)
+    assert answer.returncode == 0, answer.stderr
+    return home / "venv" / "bin" / "haru"
+
+
+def test_what_is_in_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        [metadata] = [name for name in names if name.endswith("/METADATA")]
+        facts = email.message_from_bytes(archive.read(metadata))
+    source = ROOT / "src"
+    wanted = {str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in (".py", ".txt", ".yaml")}
+    wanted = {name for name in wanted if "__pycache__" not in name}
+    assert wanted <= names, sorted(wanted - names)
+    assert {"haru/py.typed", "haru/kube/tables/core.v1.txt", "haru/drivers/simulated/profiles.yaml"} <= names
+    assert all(name.startswith(("haru/", "haru-")) for name in names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert (facts["Name"], facts["License-Expression"], facts["Requires-Python"]) == ("haru", "Apache-2.0", ">=3.11")
+
+
+def test_its_commands_run_away_from_the_source_tree(installed: Path, tmp_path: Path) -> None:
+    where = run(installed.parent / "python", "-c", "import haru; print(haru.__file__)", home=tmp_path)
+    assert where.stdout.strip().startswith(str(installed.parents[1])), where
+    version = run(installed, "version", home=tmp_path)
+    assert (version.returncode, version.stdout) == (0, f"haru {__version__} (Kubernetes v1.36)\n")
+    for shell in ("bash", "zsh", "fish"):
+        script = run(installed, "completion", shell, home=tmp_path)
+        assert script.returncode == 0 and "explain" in script.stdout
+    for command in ("up", "explain", "scheduler", "controllers", "completion", "version"):
+        assert run(installed, command, "--help", home=tmp_path).returncode == 0
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}\n")
+    explained = run(installed, "explain", "pod/p", "-f", manifest, home=tmp_path)
+    assert (explained.returncode, explained.stderr) == (0, "") and "node" in explained.stdout
+
+
+def test_it_runs_a_cluster(installed: Path, tmp_path: Path) -> None:
+    env = {k: v for k, v in environment(tmp_path).items() if not k.startswith("PYTHON")}
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [installed, "up", "--ephemeral", "--listen", "127.0.0.1:0", "--write-kubeconfig", tmp_path / "kubeconfig"],
+            env=env,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("haru is ready after "), (tmp_path / "log").read_text()
+        missing = run(installed, "explain", "pod/none", "--kubeconfig", tmp_path / "kubeconfig", home=tmp_path)
+        assert (missing.returncode, missing.stderr) == (2, 'haru explain: pods "none" not found\n')
+    finally:
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(20)
+        if process.stdout is not None:
+            process.stdout.close()
+    assert status == 0, (tmp_path / "log").read_text()
