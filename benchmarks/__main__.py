@@ -14,7 +14,7 @@ from benchmarks.results import Result, show, write
 def main() -> int:
     results: list[Result] = []
     for module in sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__)):
-        if module not in ("__main__", "calibrate", "results"):
+        if module not in ("__main__", "calibrate", "cluster", "results"):
             for result in importlib.import_module(f"benchmarks.{module}").run():
                 show(result)
                 results.append(result)
