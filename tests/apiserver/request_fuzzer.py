@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable
@@ -159,7 +160,7 @@ class RequestFuzzer:
         r = self.random
         method = r.choice(METHODS)
         seed = r.choice(self.seeds)
-        path = self._path(seed)
+        path = self._path(seed, 0.1 if method == "POST" else 0.75)
         patching = method == "PATCH"
         content_type = r.choice(PATCH_TYPES if patching and r.random() < 0.95 else CONTENT_TYPES)
         headers = [("content-type", content_type), ("accept", r.choice(ACCEPTS))]
@@ -170,7 +171,7 @@ class RequestFuzzer:
             body = self._body(method, seed, content_type)
         return FuzzedRequest(method, path, self._query(patching), tuple(headers), body)
 
-    def _path(self, seed: Obj) -> str:
+    def _path(self, seed: Obj, named: float) -> str:
         r = self.random
         if r.random() < 0.08:
             return r.choice(OTHER_PATHS)
@@ -181,8 +182,8 @@ class RequestFuzzer:
         if kind.namespaced and r.random() < 0.95:
             parts += ["namespaces", "default" if r.random() < 0.9 else r.choice(NAMES)]
         parts.append(kind.plural)
-        if r.random() < 0.7:
-            parts.append(seed["metadata"]["name"] if r.random() < 0.8 else r.choice(NAMES))
+        if r.random() < named or (named < 0.5 and r.random() < 0.2):
+            parts.append(seed["metadata"]["name"] if r.random() < 0.9 else r.choice(NAMES))
             if r.random() < 0.3:
                 parts.append(
                     r.choice(kind.subresources or SUBRESOURCES) if r.random() < 0.8 else r.choice(SUBRESOURCES)
@@ -268,7 +269,7 @@ class RequestFuzzer:
                 elif what < 0.65:
                     del node[key]
                 elif isinstance(node, list):
-                    node.append(json.loads(json.dumps(inner)))
+                    node.append(copy.copy(inner))
                 else:
                     node[r.choice(["x", "status", "metadata", "managedFields", "name", "spec", "$patch"])] = (
                         self._value()

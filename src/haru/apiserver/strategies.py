@@ -47,7 +47,7 @@ SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
 
 
 async def _create_service(call: Call, service: Obj) -> None:
-    spec = service["spec"]
+    spec = service.setdefault("spec", {})
     kind = spec.get("type", "ClusterIP")
     if kind == "ExternalName":
         return
@@ -100,7 +100,7 @@ async def _update_service(call: Call, new: Obj, old: Obj) -> None:
 async def _create_signing_request(call: Call, request: Obj) -> None:
     """A signing request carries who asked for it."""
     user = call.request.user
-    spec = request["spec"]
+    spec = request.setdefault("spec", {})
     spec["username"], spec["groups"] = user.name, list(user.groups)
     for name in ("uid", "extra"):
         spec.pop(name, None)

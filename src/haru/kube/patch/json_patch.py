@@ -44,15 +44,16 @@ def apply_json_patch(obj: Obj, ops: list[Any]) -> Obj:
                         f"exceeding the limit {MAX_COPIED}"
                     )
             document = _OPERATIONS[op["op"]](document, op)
+        if not isinstance(document, dict):
+            raise _Failed("the patch leaves no object")
         if _is_deeper(document, MAX_DEPTH):
             raise _Failed(f"the patched object is nested deeper than {MAX_DEPTH} levels")
     except _Failed as failure:
         raise _unprocessable(str(failure)) from None
     except RecursionError:
         raise _unprocessable(f"the patched object is nested deeper than {MAX_DEPTH} levels") from None
-    if not isinstance(document, dict):
-        raise _unprocessable("the patch leaves no object")
-    return document
+    result: Obj = document
+    return result
 
 
 def _is_deeper(document: Any, limit: int) -> bool:
