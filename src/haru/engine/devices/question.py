@@ -16,7 +16,8 @@ from haru.engine.devices.fleet import Fleet, Peers
 from haru.engine.devices.model import Features, Obj
 from haru.engine.devices.site import Site
 
-Answer = Solution | DoesNotFit | AllocationError | GaveUp
+Refusal = DoesNotFit | AllocationError | GaveUp
+Answer = Solution | Refusal
 """What the nodes of one kind answer; an error is an answer like any other."""
 
 _SPARE = 4096
@@ -60,12 +61,12 @@ class Question:
                 self._answers[peers.key] = found
         return found
 
-    def results(self, fleet: Fleet, number: int, new_share_id: Callable[[], str]) -> tuple[Obj, ...] | Answer:
+    def results(self, fleet: Fleet, number: int, new_share_id: Callable[[], str]) -> tuple[Obj, ...] | Refusal:
         """What one node answers: the allocations of the claims, or why there are none."""
         peers = fleet.peers_of(number)
         found = self.answer(fleet, peers)
         if isinstance(found, AllocationError) and len(peers.nodes) > 1:
-            return self._ask(fleet, number)  # the text may name the node's own devices
+            found = self._ask(fleet, number)  # the text may name the node's own devices
         if not isinstance(found, Solution):
             return found
         views = gather(fleet.snapshot, fleet.nodes[number], self._features)
