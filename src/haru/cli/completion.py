@@ -28,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the script, made from the parser itself so that it cannot go stale."""
-    from haru.cli.main import COMMANDS, build_parser
+    from haru.cli.main import COMMANDS, build_parser, flags_of
 
-    flags = _flags(build_parser())
+    flags = flags_of(build_parser())
     if options.shell == "fish":
         for command, text in COMMANDS.items():
             print(_FISH.format(command=command, help=text.replace("'", "")), end="")
@@ -41,12 +41,3 @@ def run(options: argparse.Namespace) -> int:
     script = _BASH.format(commands=" ".join(COMMANDS), cases=cases)
     print((_ZSH if options.shell == "zsh" else "") + script, end="")
     return 0
-
-
-def _flags(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
-    result: dict[str, list[str]] = {}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, sub in action.choices.items():
-                result[name] = [o for a in sub._actions for o in a.option_strings if o.startswith("--")]
-    return result

@@ -32,12 +32,23 @@ def add_component_arguments(parser: argparse.ArgumentParser, port: int) -> None:
     add_connection_arguments(parser)
     parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
     parser.add_argument(
-        "--health-port", type=int, default=port, metavar="PORT", help=f"port on 127.0.0.1 (default {port}; 0: any)"
+        "--health-port",
+        type=port_number,
+        default=port,
+        metavar="PORT",
+        help=f"port on 127.0.0.1 (default {port}; 0: any)",
     )
     parser.add_argument("--leader-elect-namespace", default="kube-system", metavar="NAMESPACE", help="of the Lease")
     parser.add_argument("--no-leader-elect", action="store_true", help="work without a Lease: the only replica")
     parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+
+
+def port_number(text: str) -> int:
+    """A TCP port, for argparse."""
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port from 0 to 65535')
+    return int(text)
 
 
 def parse_gates(text: str) -> FeatureGates:

@@ -6,10 +6,12 @@ Exit status: 0 yes, 1 a well-formed no, 2 bad usage or input. Results go to stdo
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from haru import __version__
 
@@ -27,17 +29,29 @@ class UsageError(Exception):
     """The command line or an input cannot be used; the text says what and how to mend it."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and where help is to be found, in place of all usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the program with status 2."""
+        message = message.removeprefix("argument ")
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; every subcommand's module adds its own flags."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="haru",
+        allow_abbrev=False,
         description="Kubernetes 1.36's accelerator stack: schedules AI/ML work onto devices, and says why it waits.",
     )
     parser.add_argument("--version", action="version", version=f"haru {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         module = importlib.import_module(f"haru.cli.{name}")
-        sub = subparsers.add_parser(name, help=text, description=module.__doc__, formatter_class=_Formatter)
+        sub = subparsers.add_parser(
+            name, help=text, description=module.__doc__, formatter_class=_Formatter, allow_abbrev=False
+        )
         module.add_arguments(sub)
     return parser
 
@@ -48,9 +62,12 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options, unknown = parser.parse_known_args(arguments)
     module = importlib.import_module(f"haru.cli.{options.command}")
     try:
+        if unknown:
+            raise UsageError(_unknown(parser, options.command, unknown[0]))
         status = int(module.run(options))
         sys.stdout.flush()
     except UsageError as error:
@@ -63,6 +80,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
+
+
+def flags_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
+    """The long flags of every command."""
+    result: dict[str, list[str]] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, sub in action.choices.items():
+                result[name] = [o for a in sub._actions for o in a.option_strings if o.startswith("--")]
+    return result
+
+
+def _unknown(parser: argparse.ArgumentParser, command: str, argument: str) -> str:
+    known = flags_of(parser)[command]
+    close = difflib.get_close_matches(argument.partition("=")[0], known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"see haru {command} --help"
+    return f"unknown {'flag' if argument.startswith('-') else 'argument'} {argument}; {hint}"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from haru.cli.main import UsageError
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
     from haru.engine.cluster import Cluster
+    from haru.kube.gates import FeatureGates
 
 Obj = dict[str, Any]
 
@@ -68,25 +69,50 @@ async def _read(client: ApiClient, api_version: str, name: str) -> list[Obj] | N
 def read_files(paths: Iterable[str], namespace: str) -> Cluster:
     """A cluster of manifests (`-` is standard input); raises UsageError that names the file and the line."""
     from haru.engine.cluster import Cluster
+
+    return Cluster.of(read_objects(paths, namespace))
+
+
+def read_objects(paths: Iterable[str], namespace: str) -> Iterator[Obj]:
+    """The objects of manifests (`-` is standard input) as a server would store them, in their order."""
     from haru.kube.errors import StatusError
-    from haru.kube.gates import FeatureGates
     from haru.kube.kinds import by_kind, storage_kind
     from haru.kube.yaml import load_all
 
-    cluster = Cluster()
+    gates = file_gates("")
     for path in paths:
         try:
             text = sys.stdin.read() if path == "-" else Path(path).read_text()
-            for obj in load_all(text):
+            for obj in _items(load_all(text)):
                 kind = by_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
                 if kind is None:
                     raise UsageError(f'{path}: no kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
-                cluster.apply(_stored(obj, kind, storage_kind(kind), namespace, FeatureGates.accelerator_defaults()))
+                stored = _stored(obj, kind, storage_kind(kind), namespace, gates)
+                yield {"apiVersion": storage_kind(kind).api_version, "kind": kind.kind, **stored}
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from error
         except (ValueError, StatusError) as error:
             raise UsageError(f"{path}: {error}") from error
-    return cluster
+
+
+def file_gates(text: str) -> FeatureGates:
+    """The gates under which manifests are read: those of `haru up`, but for what `--feature-gates` says."""
+    from haru.kube.gates import FeatureGates, parse_overrides
+
+    try:
+        return FeatureGates.accelerator_defaults(parse_overrides(text))
+    except ValueError as error:
+        raise UsageError(f"--feature-gates: {error}") from error
+
+
+def _items(objects: Iterable[Obj]) -> Iterator[Obj]:
+    """The objects themselves, and those in lists (`kubectl get -o yaml` prints one)."""
+    for obj in objects:
+        items = obj.get("items")
+        if str(obj.get("kind")).endswith("List") and isinstance(items, list):
+            yield from (item for item in items if isinstance(item, dict))
+        else:
+            yield obj
 
 
 def _stored(obj: Obj, kind: Any, storage: Any, namespace: str, gates: Any) -> Obj:

@@ -55,11 +55,12 @@ def run(options: argparse.Namespace) -> int:
     from haru.embedded.lock import AlreadyRunningError
     from haru.embedded.options import OptionError
     from haru.embedded.run import run_cluster
+    from haru.storage import StoreError
 
     configure_logging(options.verbose, options.log_format)
     try:
         return run_cluster(_up_options(options))
-    except (OptionError, AlreadyRunningError) as error:
+    except (OptionError, AlreadyRunningError, StoreError) as error:
         raise UsageError(str(error)) from error
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
-from collections.abc import Callable, Coroutine
+import os
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
 from haru.embedded.identity import ADMIN, USERS, Identity, ensure_identity
 from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, parse_profiles
 from haru.kube.gates import FeatureGates, parse_overrides
+from haru.kube.kinds import group_versions
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.loop import Scheduler
 from haru.storage import SqliteStore
@@ -44,6 +47,7 @@ class EmbeddedCluster:
         self.gates = _gates(options.feature_gates)
         self.nodes = _nodes(options)
         self._controllers = _controllers(options)
+        _check_versions(options.runtime_config)
         self.kubeconfig = directory / "kubeconfig"
         self.address = ""
         self.notes: list[str] = []
@@ -77,7 +81,12 @@ class EmbeddedCluster:
             key_file=identity.server_key,
             client_ca_file=identity.ca_file,
         )
-        await self._listener.start()
+        try:
+            await self._listener.start()
+        except OSError as error:
+            where = f"{self._options.host}:{self._options.port}"
+            remedy = "take another address, or port 0 for any that is free"
+            raise OptionError(f"--listen: {where}: {os.strerror(error.errno or 0)}; {remedy}") from error
         self.address = self._listener.url
         self._write_kubeconfigs(identity)
         await install_device_classes(self.client(ADMIN))
@@ -156,8 +165,12 @@ class EmbeddedCluster:
             # For `haru scheduler` and `haru controllers` as processes of their own, each with its own identity.
             own = kubeconfig(self.address, identity.ca_pem, identity.tokens[component])
             write_private(self._directory / f"{component}.kubeconfig", own)
-        if self._options.write_kubeconfig is not None:
-            write_private(self._options.write_kubeconfig.absolute(), text)
+        if (wanted := self._options.write_kubeconfig) is not None:
+            try:
+                write_private(wanted.absolute(), text)
+            except OSError as error:
+                remedy = "name a file in a directory that can be written"
+                raise OptionError(f"--write-kubeconfig: {wanted}: {error.strerror}; {remedy}") from error
 
 
 async def _all_in(fleet: Fleet, driver: SimulatedDriver, scheduler: Scheduler | None) -> None:
@@ -174,6 +187,16 @@ def _gates(text: str) -> FeatureGates:
         return FeatureGates.accelerator_defaults(parse_overrides(text))
     except ValueError as error:
         raise OptionError(f"--feature-gates: {error}") from error
+
+
+def _check_versions(runtime_config: Mapping[str, bool]) -> None:
+    known = {f"{group}/{version}".removeprefix("/") for group, version in group_versions()}
+    known |= {"api/v1", "api/all", "api/ga", "api/beta", "api/alpha"}
+    for key in runtime_config:
+        if key not in known:
+            close = difflib.get_close_matches(key, sorted(known), 1)
+            hint = f"did you mean {close[0]}?" if close else "write GROUP/VERSION, api/all, api/beta or api/alpha"
+            raise OptionError(f'--runtime-config: Invalid value: "{key}": no such API version; {hint}')
 
 
 def _controllers(options: UpOptions) -> list[str]:

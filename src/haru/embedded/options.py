@@ -115,7 +115,10 @@ def read_config(path: Path, load: Callable[[str], Any]) -> UpOptions:
     for name, wanted in (("apiVersion", CONFIG_API_VERSION), ("kind", CONFIG_KIND)):
         if config.get(name) != wanted:
             raise OptionError(f'--config: {path}: {name}: Invalid value: "{config.get(name)}": must be "{wanted}"')
-    return _options_from(config, str(path))
+    options = _options_from(config, str(path))
+    if options.ephemeral and options.data_dir is not None:
+        raise OptionError(f"--config: {path}: dataDir: Forbidden with ephemeral: true, which keeps nothing")
+    return options
 
 
 def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:

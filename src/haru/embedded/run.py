@@ -22,7 +22,7 @@ from typing import Any
 
 from haru.embedded.cluster import EmbeddedCluster
 from haru.embedded.lock import DirectoryLock
-from haru.embedded.options import UpOptions, default_data_dir
+from haru.embedded.options import OptionError, UpOptions, default_data_dir
 
 _log = logging.getLogger(__name__)
 _IMPORTED = time.monotonic()
@@ -58,7 +58,10 @@ def _data_directory(options: UpOptions) -> Path:
     if options.ephemeral:
         return Path(tempfile.mkdtemp(prefix="haru-"))
     directory = options.data_dir or default_data_dir()
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise OptionError(f"--data-dir: {directory}: {error.strerror}; name a directory that can be written") from None
     return directory
 
 

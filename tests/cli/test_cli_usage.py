@@ -1,0 +1,171 @@
+"""Usage errors of every command: exit status 2, one line on stderr that names the flag, the value and the remedy."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from haru.cli.main import COMMANDS, build_parser, flags_of, main
+
+NOWHERE = "/nowhere/at/all"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home without any cluster. What commands set for their whole process is set back."""
+    root, thresholds = logging.getLogger(), gc.get_threshold()
+    handlers, level = root.handlers[:], root.level
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x: 1\n")
+    (tmp_path / "broken.yaml").write_text("a: [1\nb: 2\n")
+    (tmp_path / "kubeconfig").write_text(
+        "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\ncurrent-context: ''\n"
+    )
+    head = "apiVersion: haru.dev/v1alpha1\nkind: UpConfiguration\n"
+    (tmp_path / "field.yaml").write_text(head + "profile: cpu:1\n")
+    (tmp_path / "both.yaml").write_text(head + "ephemeral: true\ndataDir: /tmp/x\n")
+    yield tmp_path
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    gc.set_threshold(*thresholds)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What the command says; it must end with status 2 and print nothing on stdout."""
+    try:
+        status = main(arguments)
+    except SystemExit as end:
+        status = int(end.code or 0)
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, ""), err
+    assert err.count("\n") == 1, err
+    return err.strip()
+
+
+GATE_HINT = "did you mean GangScheduling?"
+CASES: list[tuple[list[str], list[str]]] = [
+    ([], ["COMMAND", "haru --help"]),
+    (["nope"], ["nope", "explain", "scheduler"]),
+    (["--nope", "version"], ["--nope"]),
+    (["version", "extra"], ["extra", "haru version --help"]),
+    (["version", "-o", "xml"], ["--output", "xml", "json"]),
+    (["completion"], ["shell", "haru completion --help"]),
+    (["completion", "tcsh"], ["tcsh", "bash", "zsh", "fish"]),
+    (["explain"], ["KIND/NAME"]),
+    (["explain", "training"], ["training", "KIND/NAME", "job/training"]),
+    (["explain", "pod/"], ["pod/", "KIND/NAME"]),
+    (["explain", "node/a"], ["node", "pod, podgroup, job, claim"]),
+    (["explain", "pod/a", "-o", "xml"], ["--output", "xml", "text", "json", "yaml"]),
+    (["explain", "pod/a"], ["no cluster found", "haru up", "--kubeconfig"]),
+    (["explain", "pod/a", "--kubeconfig", NOWHERE], ["--kubeconfig", NOWHERE, "no such file"]),
+    (["explain", "pod/a", "--kubeconfig", "kubeconfig"], ["kubeconfig", "context"]),
+    (["explain", "pod/a", "--kubeconfig", "kubeconfig", "--context", "lab"], ["kubeconfig", "lab"]),
+    (["explain", "pod/a", "--kubeconfig", "broken.yaml"], ["broken.yaml", "line"]),
+    (["explain", "pod/a", "-f", NOWHERE], [NOWHERE, "No such file"]),
+    (["explain", "pod/a", "-f", "."], [".", "Is a directory"]),
+    (["explain", "pod/a", "-f", "broken.yaml"], ["broken.yaml", "line"]),
+    (["explain", "pod/a", "-f", "file"], ["file", "kind"]),
+    (["explain", "pod/a", "--namespac", "x"], ["--namespac", "did you mean --namespace?"]),
+    (["up", "--profile"], ["--profile", "argument"]),
+    (["up", "--profile", "dgx:x"], ["--profile", "dgx:x", "NAME:COUNT"]),
+    (["up", "--profile", "nope"], ["--profile", "nope", "dgx-h100", "FILE.yaml"]),
+    (["up", "--profile", "./absent.yaml:2"], ["--profile", "absent.yaml", "No such file"]),
+    (["up", "--profile", "./file.yaml:2"], ["--profile", "file.yaml"]),
+    (["up", "--listen", "6443"], ["--listen", "6443", "HOST:PORT"]),
+    (["up", "--listen", "127.0.0.1:70000"], ["--listen", "70000", "HOST:PORT"]),
+    (["up", "--listen", "example.com:1"], ["--listen", "example.com", "IP address"]),
+    (["up", "--ephemeral", "--listen", "192.0.2.1:0"], ["--listen", "192.0.2.1:0", "take another address"]),
+    (["up", "--ephemeral", "--data-dir", "x"], ["--data-dir", "--ephemeral"]),
+    (["up", "--data-dir", "file/x"], ["--data-dir", "file/x", "can be written"]),
+    (
+        ["up", "--ephemeral", "--listen", "127.0.0.1:0", "--write-kubeconfig", f"{NOWHERE}/x"],
+        ["--write-kubeconfig", f"{NOWHERE}/x", "can be written"],
+    ),
+    (["up", "--config", NOWHERE], ["--config", NOWHERE, "No such file"]),
+    (["up", "--config", "file"], ["--config", "file", "apiVersion", "haru.dev/v1alpha1"]),
+    (["up", "--config", "broken.yaml"], ["--config", "broken.yaml", "line"]),
+    (["up", "--config", "field.yaml"], ["field.yaml", "profile", "profiles"]),
+    (["up", "--config", "both.yaml"], ["both.yaml", "dataDir", "ephemeral"]),
+    (["up", "--feature-gates", "GangSchedulin=true"], ["--feature-gates", "GangSchedulin", GATE_HINT]),
+    (["up", "--feature-gates", "GangScheduling"], ["--feature-gates", "GangScheduling=true"]),
+    (["up", "--feature-gates", "GangScheduling=maybe"], ["--feature-gates", "maybe", "GangScheduling=true"]),
+    (["up", "--feature-gates", "DynamicResourceAllocation=false"], ["--feature-gates", "locked to true", "drop"]),
+    (["up", "--runtime-config", "api/all=maybe"], ["--runtime-config", "maybe", "=true"]),
+    (
+        ["up", "--runtime-config", "resource.k8s.io/v1beta3=true"],
+        ["--runtime-config", "resource.k8s.io/v1beta3", "did you mean"],
+    ),
+    (["up", "--controllers", "jobs"], ["--controllers", "jobs", "job-controller"]),
+    (["up", "--no-scheduler", "--scheduler-name", "x"], ["--scheduler-name", "--no-scheduler"]),
+    (["up", "--log-format", "xml"], ["--log-format", "xml", "json"]),
+    (["up", "--ephemral"], ["--ephemral", "did you mean --ephemeral?"]),
+    (["up", "--profil", "cpu:1"], ["--profil", "did you mean --profile?"]),
+]
+for component in ("scheduler", "controllers"):
+    CASES += [
+        ([component], ["no cluster found", "--kubeconfig"]),
+        ([component, "--kubeconfig", NOWHERE], ["--kubeconfig", NOWHERE]),
+        ([component, "--health-port", "x"], ["--health-port", '"x"', "0 to 65535"]),
+        ([component, "--health-port", "70000"], ["--health-port", "70000", "0 to 65535"]),
+        ([component, "--feature-gates", "GangSchedulin=true"], ["--feature-gates", "GangSchedulin", GATE_HINT]),
+        ([component, "--log-format", "xml"], ["--log-format", "xml", "json"]),
+    ]
+CASES += [(["controllers", "--controllers", "jobs"], ["--controllers", "jobs", "job-controller"])]
+
+
+@pytest.mark.parametrize(("arguments", "parts"), CASES, ids=lambda value: " ".join(value) if value else "nothing")
+def test_usage_errors(capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]) -> None:
+    said = refused(capsys, *arguments)
+    assert said.startswith("haru")
+    for part in parts:
+        assert part in said, said
+
+
+def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        said = refused(capsys, "up", "--ephemeral", "--listen", f"127.0.0.1:{port}")
+        assert f"--listen: 127.0.0.1:{port}: Address already in use" in said and "port 0" in said
+
+
+def test_a_store_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    (home / "data").mkdir()
+    (home / "data" / "state.db").write_text("this is no database, whatever its name says\n" * 100)
+    said = refused(capsys, "up", "--data-dir", str(home / "data"), "--listen", "127.0.0.1:0")
+    assert "state.db" in said
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    out, err = capsys.readouterr()
+    assert (end.value.code, err) == (0, "")
+    assert out.startswith(f"usage: haru {command}")
+    assert all(flag in out for flag in flags_of(build_parser())[command])
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert "v1.36" in capsys.readouterr().out
+    assert main(["version", "-o", "json"]) == 0
+    assert '"kind": "Version"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_command_and_flag(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for command, flags in flags_of(build_parser()).items():
+        assert command in script
+        assert all(flag.removeprefix("--") in script for flag in flags)
