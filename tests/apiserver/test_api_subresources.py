@@ -150,6 +150,53 @@ async def test_scale(api: Caller) -> None:
     assert (await api("GET", f"{DEPLOYMENTS}/none/scale")).status == 404
 
 
+SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}}
+APPLY = "application/apply-patch+yaml"
+
+
+async def test_scale_takes_every_kind_of_patch(api: Caller) -> None:
+    await deployment(api)
+    path = f"{DEPLOYMENTS}/d/scale"
+    for type, body in (
+        ("application/json-patch+json", [{"op": "replace", "path": "/spec/replicas", "value": 7}]),
+        ("application/strategic-merge-patch+json", {"spec": {"$retainKeys": ["replicas"], "replicas": 7}}),
+        (MERGE, {"spec": {"replicas": 7}}),
+    ):
+        answer = await api("PATCH", path, body, type=type)
+        assert (answer.status, answer.json["spec"]) == (200, {"replicas": 7}), answer.body
+        await api("PATCH", path, {"spec": {"replicas": 1}}, type=MERGE)
+    for wrong in ({"spec": {"replicas": "x"}}, {"spec": []}, {"spec": {"replicas": 2**31}}, {"kind": "Pod"}):
+        assert (await api("PATCH", path, wrong, type=MERGE)).status == 400, wrong
+    unknown = await api("PATCH", f"{path}?fieldValidation=Strict", {"spec": {"replica": 1}}, type=MERGE)
+    assert unknown.status == 400 and 'unknown field "spec.replica"' in unknown.json["message"]
+
+
+async def test_scale_is_applied_by_its_manager(api: Caller) -> None:
+    await deployment(api)
+    path = f"{DEPLOYMENTS}/d/scale"
+    applied = {**SCALE, "spec": {"replicas": 3}}
+    conflict = await api("PATCH", f"{path}?fieldManager=hpa", applied, type=APPLY)
+    assert conflict.status == 409, "the creator holds the default, too"
+    first = await api("PATCH", f"{path}?fieldManager=hpa&force=true", applied, type=APPLY)
+    assert (first.status, first.json["spec"]) == (200, {"replicas": 3})
+    other = await api("PATCH", f"{path}?fieldManager=me", {**SCALE, "spec": {"replicas": 5}}, type=APPLY)
+    assert other.status == 409
+    assert (
+        other.json["message"]
+        == 'Apply failed with 1 conflict: conflict with "hpa" with subresource "scale": .spec.replicas'
+    )
+    forced = await api("PATCH", f"{path}?fieldManager=me&force=true", {**SCALE, "spec": {"replicas": 5}}, type=APPLY)
+    assert forced.json["spec"] == {"replicas": 5}
+    live = await api.get(f"{DEPLOYMENTS}/d")
+    entries = [e for e in live["metadata"]["managedFields"] if e.get("subresource") == "scale"]
+    assert [(e["manager"], e["operation"], e["apiVersion"]) for e in entries] == [("me", "Apply", "apps/v1")]
+    assert entries[0]["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
+    again = await api("PATCH", f"{path}?fieldManager=me", {**SCALE, "spec": {"replicas": 5}}, type=APPLY)
+    assert again.json["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
+    for wrong in ({**SCALE, "kind": "Deployment"}, {**SCALE, "metadata": {"name": "x"}}):
+        assert (await api("PATCH", f"{path}?fieldManager=me", wrong, type=APPLY)).status == 400
+
+
 async def test_tokens_are_signed_and_accepted(api: Caller) -> None:
     account = await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}

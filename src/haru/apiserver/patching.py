@@ -22,10 +22,12 @@ from haru.kube.errors import (
     too_large_error,
     unsupported_media_type_error,
 )
+from haru.kube.kinds import Kind
 from haru.kube.patch.apply import server_side_apply
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
+from haru.kube.schema import MessageType
 
 Obj = dict[str, Any]
 
@@ -39,25 +41,26 @@ OPERATIONS_LIMIT = 10_000
 
 async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
     """Carry a patch out; `prepare` as for `change`."""
+    content_type = check_patch(call)
+    data = await call.request.body()
+    kind = call.resource.kind
+    if content_type == APPLY_PATCH:
+        return await apply(call, configuration(call, kind, data), prepare)
+    patched, repeated = patcher(call.resource.message_type, content_type, data)
+
+    async def make(live: Obj) -> Obj:
+        return decoded(call, kind, patched(live), repeated)
+
+    return await change(call, make, prepare=prepare)
+
+
+def check_patch(call: Call) -> str:
+    """The kind of patch; 415 for none, 422 for options that do not go with it."""
     content_type = bodies.media_type(call.request)
     if content_type not in TYPES:
         raise unsupported_media_type_error(
             "the body of the request was in an unknown format - accepted media types include: " + ", ".join(TYPES)
         )
-    check_options(call, content_type)
-    data = await call.request.body()
-    if content_type == APPLY_PATCH:
-        return await apply(call, data, prepare)
-    patched, repeated = patcher(call, content_type, data)
-
-    async def make(live: Obj) -> Obj:
-        return decoded(call, patched(live), repeated)
-
-    return await change(call, make, prepare=prepare)
-
-
-def check_options(call: Call, content_type: str) -> None:
-    """422 for options that do not go with the kind of patch."""
     errors = []
     if content_type == APPLY_PATCH:
         if not call.request.param("fieldManager"):
@@ -66,9 +69,10 @@ def check_options(call: Call, content_type: str) -> None:
         errors.append(forbidden("force", "may not be specified for non-apply patch"))
     if errors:
         raise invalid_error("meta.k8s.io", "PatchOptions", "", errors)
+    return content_type
 
 
-def patcher(call: Call, content_type: str, data: bytes) -> tuple[Callable[[Obj], Obj], list[str]]:
+def patcher(message: MessageType, content_type: str, data: bytes) -> tuple[Callable[[Obj], Obj], list[str]]:
     """The function from the live object to the patched one, and the names that occur twice in the patch."""
     value = bodies.parse_json(data)
     repeated = bodies.repeated_fields(data, value)
@@ -84,12 +88,11 @@ def patcher(call: Call, content_type: str, data: bytes) -> tuple[Callable[[Obj],
         raise bad_request_error("error decoding patch: the body must be an object")
     if content_type == MERGE_PATCH:
         return lambda live: apply_merge_patch(live, value), repeated
-    return lambda live: apply_strategic_merge_patch(live, value, call.resource.message_type), repeated
+    return lambda live: apply_strategic_merge_patch(live, value, message), repeated
 
 
-def decoded(call: Call, obj: Obj, repeated: list[str]) -> Obj:
+def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str]) -> Obj:
     """A patched object with known fields only, or the refusal that strictness asks for."""
-    kind = call.resource.kind
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         raise StatusError(422, "Invalid", "the patched object has no metadata")
     given = (obj.get("apiVersion"), obj.get("kind"))
@@ -101,10 +104,9 @@ def decoded(call: Call, obj: Obj, repeated: list[str]) -> Obj:
     return bodies.decode_checked(obj, kind, wish, repeated if wish != "Ignore" else [], call.request)
 
 
-async def apply(call: Call, data: bytes, prepare: Prepare | None = None) -> Outcome:
+async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Outcome:
     """Server-side apply: the configuration over the live object, or a new object."""
     kind = call.resource.kind
-    applied = _configuration(call, data)
     force = call.request.flag("force")
 
     def merged(live: Obj | None) -> Obj:
@@ -146,9 +148,8 @@ async def apply(call: Call, data: bytes, prepare: Prepare | None = None) -> Outc
     raise conflict_error(kind.group, kind.plural, call.name)
 
 
-def _configuration(call: Call, data: bytes) -> Obj:
+def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
     """The applied configuration: an object of the kind with the path's name."""
-    kind = call.resource.kind
     wish = bodies.strictness(call.request)
     value, repeated = _json_or_yaml(data, wish)
     if not value.get("apiVersion") or not value.get("kind"):

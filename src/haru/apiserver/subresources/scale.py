@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from haru.apiserver import bodies
 from haru.apiserver.call import Call, read_write_options
 from haru.apiserver.core import Obj
 from haru.apiserver.http import Response, json_response
-from haru.apiserver.patching import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, check_options
+from haru.apiserver.patching import APPLY_PATCH, check_patch, configuration, decoded, patcher
 from haru.apiserver.rendering import versioned
-from haru.apiserver.writing import change, keep_server_metadata, prepare_change
+from haru.apiserver.writing import Outcome, change, keep_server_metadata, prepare_change
 from haru.kube.conversion import convert
-from haru.kube.errors import invalid, invalid_error, unsupported_media_type_error
+from haru.kube.errors import invalid, invalid_error
 from haru.kube.kinds import by_kind
-from haru.kube.patch.json_patch import apply_json_patch
-from haru.kube.patch.merge_patch import apply_merge_patch
+from haru.kube.patch.apply import server_side_apply
+from haru.kube.schema import type_of
 
 _KIND = by_kind("autoscaling/v1", "Scale")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -67,28 +69,53 @@ async def update(call: Call) -> Response:
 
 async def patch(call: Call) -> Response:
     """PATCH of the Scale."""
+    assert _KIND is not None
     read_write_options(call)
-    content_type = bodies.media_type(call.request)
-    if content_type not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
-        raise unsupported_media_type_error(
-            f"a Scale can be patched with {JSON_PATCH}, {MERGE_PATCH} and {STRATEGIC_PATCH}, not {content_type}"
-            + (": apply to the workload itself" if content_type == APPLY_PATCH else "")
-        )
-    check_options(call, content_type)
-    value = bodies.parse_json(await call.request.body())
-    apply = apply_json_patch if content_type == JSON_PATCH else apply_merge_patch
-    return await _write(call, lambda scale: apply(scale, value))
+    content_type = check_patch(call)
+    data = await call.request.body()
+    if content_type == APPLY_PATCH:
+        return await _apply(call, configuration(call, _KIND, data))
+    patched, repeated = patcher(type_of(_KIND), content_type, data)
+    return await _write(call, lambda scale: decoded(call, _KIND, patched(scale), repeated))
 
 
-async def _write(call: Call, make_scale: object) -> Response:
-    assert callable(make_scale)
+def _replicas(call: Call, scale: Obj) -> int:
+    replicas = int((scale.get("spec") or {}).get("replicas") or 0)
+    if replicas < 0:
+        error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid_error("autoscaling", "Scale", call.name, [error])
+    return replicas
+
+
+async def _apply(call: Call, applied: Obj) -> Response:
+    """Apply of a Scale: the same of the workload, with nothing in the configuration but the count."""
+    kind = call.resource.kind
+    given = {name: value for name, value in applied["metadata"].items() if name in _METADATA[:4]}
+    workload: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": given}
+    if "replicas" in (applied.get("spec") or {}):
+        workload["spec"] = {"replicas": _replicas(call, applied)}
 
     async def make(live: Obj) -> Obj:
+        merged = server_side_apply(
+            live,
+            workload,
+            manager=call.manager,
+            api_version=kind.api_version,
+            force=call.request.flag("force"),
+            message_type=call.resource.message_type,
+            subresource=call.subresource,
+            now=call.now,
+        )
+        merged["spec"].setdefault("replicas", 0)
+        return merged
+
+    return _answer(call, await change(call, make, applied=True))
+
+
+async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
+    async def make(live: Obj) -> Obj:
         scale = make_scale(scale_of(live))
-        replicas = (scale.get("spec") or {}).get("replicas") or 0
-        if not isinstance(replicas, int) or replicas < 0:
-            error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-            raise invalid_error("autoscaling", "Scale", call.name, [error])
+        replicas = _replicas(call, scale)
         given = scale.get("metadata") or {}
         metadata = dict(live["metadata"])
         metadata["resourceVersion"] = given.get("resourceVersion") or ""
@@ -100,7 +127,10 @@ async def _write(call: Call, make_scale: object) -> Response:
         restored = {**wanted, "metadata": keep_server_metadata(inner, wanted, live)}
         return await prepare_change(inner, restored, live)
 
-    outcome = await change(call, make, prepare=prepare, retry=False)
+    return _answer(call, await change(call, make, prepare=prepare, retry=call.verb == "patch"))
+
+
+def _answer(call: Call, outcome: Outcome) -> Response:
     obj = outcome.obj if outcome.record is None else versioned(outcome.record, call.resource)
     assert obj is not None
     return json_response(scale_of(convert(obj, call.resource.kind)))
