@@ -22,12 +22,10 @@ from haru.explain.study import Study
 from haru.explain.wording import counted
 from haru.explain.work import Work
 
-_SPARED_ONE_BY_ONE = 24
-
 
 def evict(snapshot: Snapshot, work: Work, options: Options, found: Study) -> Iterator[Remedy]:
     """Running work to end, named by who it belongs to, with what becomes free."""
-    ended = _least(snapshot, work, options, _candidates(snapshot, work, found), max(1, found.short))
+    ended = _least(snapshot, work, options, _candidates(snapshot, work, found), found.missing)
     if not ended:
         return
     pods = [pod for unit in ended for pod in unit.pods]
@@ -40,8 +38,8 @@ def evict(snapshot: Snapshot, work: Work, options: Options, found: Study) -> Ite
         own = owner in (f"pod/{pods[0].key.name}", "")
         text = f"end pod {pods[0].key.name}" if own else f"end {owner} pod {pods[0].key.name}"
     else:
-        shown = listed([f"{owner} ({counted(count, 'pod')})" for owner, count in owners.most_common()])
-        text = f"end {counted(len(pods), 'pod')}: {shown}"
+        shown = listed([f"{count} of {owner}" for owner, count in owners.most_common()])
+        text = f"end {len(pods)} pods, {shown}: {listed([p.key.name for p in pods])}"
     text += f" (frees {freed})" if freed else ""
     yield Remedy("Evict", text, changes, 10 + len(pods), True, _costs(ended, owners))
 
@@ -74,14 +72,20 @@ def _candidates(snapshot: Snapshot, work: Work, found: Study) -> list[Unit]:
     return sorted(everything, key=lambda u: (u.priority, len(u.pods), on_node[u.pods[0].node], u.pods[0].node, u.name))
 
 
-def _least(snapshot: Snapshot, work: Work, options: Options, order: Sequence[Unit], guess: int) -> list[Unit]:
+def _irreducible(snapshot: Snapshot, ended: Sequence[Unit], missing: int) -> bool:
+    """Whether too few devices would become free without any one of these."""
+    freed = [sum(len(held.devices) for pod in unit.pods for held in held_by(snapshot, pod)) for unit in ended]
+    return sum(freed) - min(freed) < missing
+
+
+def _least(snapshot: Snapshot, work: Work, options: Options, order: Sequence[Unit], missing: int) -> list[Unit]:
     """Work none of which can be spared, as far as questions go; empty if ending all of it does not help."""
 
     def fits(ended: Sequence[Unit]) -> bool:
         paths = [pod.key.path for unit in ended for pod in unit.pods]
         return bool(ended) and work.fits(hypothesis.without_pods(snapshot, paths), options)
 
-    tried, size = 0, min(guess, len(order))
+    tried, size = 0, min(max(1, missing), len(order))
     while size and not fits(order[:size]):
         if size == len(order):
             return []
@@ -90,7 +94,7 @@ def _least(snapshot: Snapshot, work: Work, options: Options, order: Sequence[Uni
         middle = (size + tried) // 2
         tried, size = (tried, middle) if fits(order[:middle]) else (middle, size)
     enough = list(order[:size])
-    if len(enough) == guess or len(enough) > _SPARED_ONE_BY_ONE:
+    if len(enough) <= 1 or _irreducible(snapshot, enough, missing):
         return enough
     # The most important work is spared first.
     spared = smallest(list(reversed(enough)), fits)

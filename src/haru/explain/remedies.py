@@ -67,8 +67,8 @@ def _ways(snapshot: Snapshot, work: Work, options: Options, found: Study, fit: i
     if any(stage.errors for funnel in found.requests for stage in funnel.stages):
         yield from guarded_selectors(snapshot, work, options)
     yield from label_nodes(snapshot, work, options)
-    yield from evict(snapshot, work, options, found)
     yield from smaller_gang(snapshot, work, options, fit)
     yield from smaller_request(snapshot, work, options)
     needed = sum(asked.pods for asked in found.pods)
     yield from add_nodes(snapshot, work, options, max(1, needed - fit))
+    yield from evict(snapshot, work, options, found)

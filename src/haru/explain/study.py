@@ -45,13 +45,20 @@ class Study:
     answers: Answers | None = None
 
     @property
-    def short(self) -> int:
-        """How many devices are missing for the request that misses most."""
-        return max((funnel.short or 0 for funnel in self.requests), default=0)
+    def missing(self) -> int:
+        """How many more devices have to be free for the request that misses most, wherever they are."""
+        return max((_missing(funnel) for funnel in self.requests), default=0)
 
     def reasons(self) -> tuple[Reason, ...]:
         """Why devices are missing, as typed reasons: one per request that cannot be served."""
         return (*_reasons(self.requests), *self.troubles)
+
+
+def _missing(funnel: Funnel) -> int:
+    if funnel.short is None or funnel.asked.alternative:
+        return 0
+    elsewhere = sum(stage.dropped for stage in funnel.stages if stage.stage in ("nodes", "scattered"))
+    return max(0, funnel.short - elsewhere)
 
 
 def study(snapshot: Snapshot, work: Work, options: Options) -> Study:

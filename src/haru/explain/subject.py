@@ -167,7 +167,10 @@ def _unmade_job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     namespace, _, name = claim_path(obj).partition("/")
     spec = obj.get("spec") or {}
     template = spec.get("template") or {}
-    count = int(spec.get("parallelism") or 1)
+    count = int(1 if spec.get("parallelism") is None else spec["parallelism"])
+    if not count:
+        reason = Reason("PodsMissing", "it runs no pods: its parallelism is 0", {"parallelism": 0})
+        return titled("Job", obj, "FitsIf", (reason,))
     pods = [
         PodInfo.of(
             {

@@ -74,8 +74,14 @@ def _short(verdict: Verdict, funnel: Funnel) -> str:
     selected = next((s.left for s in reversed(funnel.stages) if s.stage in ("devices", "class", "selector")), 0)
     if verdict == "NeverFits" and selected < (funnel.needed or 0):
         have = counted(selected, "device") if selected else "no device"
-        last = [s for s in funnel.stages if s.dropped and s.stage in ("class", "selector", "capacity", "node")]
-        why = f" ({dropped_text(funnel, last[-1])})" if last else ""
+        why = next(
+            (
+                f" ({dropped_text(funnel, stage)})"
+                for stage in reversed(funnel.stages)
+                if stage.dropped and stage.stage in ("class", "selector", "capacity", "node")
+            ),
+            "",
+        )
         return f"the whole cluster has {have} for request {funnel.asked.request}, {what}{why}"
     have = counted(funnel.free, "device") if funnel.free else "no device"
     verb = "is" if funnel.free <= 1 else "are"
@@ -86,6 +92,11 @@ def _short(verdict: Verdict, funnel: Funnel) -> str:
         return (
             f"{scattered} free for request {funnel.asked.request}, {together}: {funnel.short} short of {funnel.needed}"
         )
+    away = next((stage for stage in funnel.stages if stage.stage == "nodes"), None)
+    if away is not None and funnel.free + away.dropped >= (funnel.needed or 0):
+        match = f"{counted(away.dropped, 'device')} free for request {funnel.asked.request}"
+        where = ", ".join(f"{why} {many}" for why, many in list(away.nodes.items())[:2])
+        return f"{match} on nodes that the pod cannot use ({where}): {funnel.short} short of {funnel.needed}"
     if last.stage == "nodes":
         return f"{have} can be used for request {funnel.asked.request}, {what}: {funnel.short} short"
     return f"{have} {verb} free for request {funnel.asked.request}, {what}: {funnel.short} short"

@@ -27,6 +27,10 @@ def titled(kind: str, obj: Obj, verdict: Verdict, reasons: Sequence[Reason], **r
 
 def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, options: Options) -> Explanation:
     """Why the work waits, and what would help."""
+    if not work.pending(snapshot):
+        going = sum(pod.deleting for pod in work.pods(snapshot))
+        text = "no pod of it is left to be placed" + (f": {going} being deleted" if going else "")
+        return titled(kind, obj, "FitsIf", (Reason("PodsMissing", text),))
     hold = work.hold(snapshot)
     if hold is not None:
         return _held(kind, obj, snapshot, work, hold, options)
@@ -37,6 +41,9 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, options: Option
     ways_out = remedies(snapshot, work, options, found, judgement.fit)
     mendable = judgement.verdict == "NeverFits" and any(remedy.kind == "LabelNodes" for remedy in ways_out)
     expected: Verdict = "FitsIf" if mendable else judgement.verdict
+    if expected == "NeverFits" and any(reason.type == "PoolIncomplete" for reason in found.troubles):
+        # The driver is about to publish the rest.
+        expected = "FitsLater"
     reasons = distinct([*judgement.reasons, *found.reasons()])
     return titled(
         kind,
