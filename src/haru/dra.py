@@ -158,7 +158,7 @@ class Problem:
             for view in views:
                 _prepare(snapshot, view, self.features)
         except _MISSHAPEN as error:
-            _diagnose(given | {"ResourceClaim": taken}, error)
+            _diagnose({**given, "ResourceClaim": taken}, error)
         twice = len(views) - len({view.name for view in views})
         if twice:
             raise InputError(f"nodes: {twice} of {len(views)} names occur twice; give every Node once")
@@ -178,7 +178,16 @@ class Problem:
             question = self.question(wanted, timeout=timeout)
             return [_answer(question.results(self.fleet, number, share_id)) for number in range(len(self.fleet.nodes))]
         except _MISSHAPEN as error:
-            _diagnose(self._given | {"ResourceClaim": wanted}, error)
+            _diagnose({**self._given, "ResourceClaim": wanted}, error)
+
+    def fits(self, claims: Sequence[Obj], *, timeout: float | None = None) -> tuple[Question, list[int]]:
+        """The question, to be asked again later, and the numbers of the nodes that can serve the claims."""
+        wanted = list(claims)
+        try:
+            question = self.question(wanted, timeout=timeout)
+            return question, question.fits(self.fleet)
+        except _MISSHAPEN as error:
+            _diagnose({**self._given, "ResourceClaim": wanted}, error)
 
     def question(self, claims: Sequence[Obj], *, timeout: float | None = None) -> Question:
         """The claims, ready to be asked of the fleet again and again as it changes."""

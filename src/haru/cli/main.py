@@ -17,6 +17,8 @@ from haru import __version__
 
 COMMANDS = {
     "up": "run a whole cluster in this process",
+    "allocate": "say which devices claims would get, or why none",
+    "cel": "try a device selector on devices",
     "explain": "say why an object waits, or why it runs where it runs",
     "scheduler": "run the scheduler against an API server",
     "controllers": "run the controllers against an API server",

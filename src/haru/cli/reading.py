@@ -68,9 +68,21 @@ async def _read(client: ApiClient, api_version: str, name: str) -> list[Obj] | N
 
 def read_files(paths: Iterable[str], namespace: str) -> Cluster:
     """A cluster of manifests (`-` is standard input); raises UsageError that names the file and the line."""
+    return cluster_of(read_objects(paths, namespace))
+
+
+def cluster_of(objects: Iterable[Obj]) -> Cluster:
+    """A cluster that holds these objects; raises UsageError that names the one that cannot be used."""
     from haru.engine.cluster import Cluster
 
-    return Cluster.of(read_objects(paths, namespace))
+    cluster = Cluster()
+    for obj in objects:
+        try:
+            cluster.apply(obj)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise UsageError(f"{obj['kind']} {obj['metadata']['name']}: cannot be used: {what}") from error
+    return cluster
 
 
 def read_objects(paths: Iterable[str], namespace: str) -> Iterator[Obj]:

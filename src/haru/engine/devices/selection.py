@@ -8,11 +8,12 @@ Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
-from haru.engine.devices.model import PLAIN_KINDS, Shape
+from haru.cel.device import CompileError, DeviceSelector, DeviceView, EvaluationError, compile_device_selector
+from haru.engine.devices.decode import expressions
+from haru.engine.devices.model import PLAIN_KINDS, Features, Obj, Shape
 from haru.engine.devices.pools import PoolView
 from haru.engine.devices.reads import names_read
 
@@ -119,16 +120,22 @@ class Reader:
             values = tuple([attribute(name) for name in names[0]])
         return (shape.driver, shape.shareable, values, shape.faulty)
 
-    def _evaluate(self, shape: Shape) -> bool | str:
+    def compile(self) -> DeviceSelector | str:
+        """The compiled expression, or why it is none."""
         if self._expression is None:
             return "CEL expression empty (unsupported selector type?)"
         try:
             # What is stored is not compiled as new: what an older server let in stays valid.
-            selector = compile_device_selector(
+            return compile_device_selector(
                 self._expression, consumable_capacity=self._consumable, list_attributes=self._lists, new=False
             )
         except CompileError as error:
             return f"CEL compile error: {error}"
+
+    def _evaluate(self, shape: Shape) -> bool | str:
+        selector = self.compile()
+        if isinstance(selector, str):
+            return selector
         try:
             return selector.matches(self._view(shape))
         except EvaluationError as error:
@@ -186,3 +193,13 @@ def forget() -> None:
     """Let go of all results, as if no selector had been evaluated yet. Compiled selectors stay."""
     _judges.clear()
     _readers.clear()
+
+
+def compile_selectors(classes: Iterable[Obj], claims: Iterable[Obj], features: Features) -> None:
+    """Compile what classes and claims select with, ahead of the first question; faulty selectors fail only there."""
+    objects = [obj.get("spec") or {} for obj in classes]
+    for claim in claims:
+        for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
+            objects += [request.get("exactly") or {}, *(request.get("firstAvailable") or ())]
+    for expression in {e for obj in objects for e in expressions(obj.get("selectors")) if e is not None}:
+        reader_of(expression, features.ListTypeAttributes, features.ConsumableCapacity).compile()

@@ -226,6 +226,14 @@ class AllocatedState:
         changed = {pool: _with(self.use(pool), claim, items) for pool, items in _by_pool(taken).items()}
         return AllocatedState(self._pools.put(changed), self._claims.put({claim: taken}))
 
+    def without_device(self, device: DeviceId) -> AllocatedState:
+        """The state in which nobody holds the device as a whole."""
+        key = PoolKey(device.driver, device.pool)
+        use = self.use(key)
+        devices = {name: holders for name, holders in use.devices.items() if name != device.device}
+        left = PoolUse(devices, use.shares) if devices or use.shares else None
+        return AllocatedState(self._pools.put({key: left}), self._claims)
+
     def without(self, claim: str) -> AllocatedState:
         """The state in which a claim holds nothing."""
         taken = self._claims.get(claim)

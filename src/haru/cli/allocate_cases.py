@@ -1,0 +1,124 @@
+"""Allocation problems as test cases: the outcome, and how long each part took.
+
+`prepareSeconds` goes from decoded JSON to a snapshot with all selectors compiled; `seconds` from there to the answer,
+with no selector result and no search state kept from before; `warmSeconds`, for problems with many nodes, is the same
+question once more after one device on one node changed hands. Each is the median of a few rounds that begin from
+nothing, with the garbage collector at rest, as `timeit` measures.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import Any, NamedTuple
+
+from haru.cel.device import compile_device_selector
+from haru.dra import AllocatedState, InputError, Problem
+from haru.engine.devices import AllocatedState as State
+from haru.engine.devices import AllocationError, DeviceId, GaveUp, Question
+from haru.engine.devices.question import Answer
+from haru.engine.devices.reads import names_read
+from haru.engine.devices.selection import compile_selectors, forget
+
+Obj = dict[str, Any]
+
+SHARE_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+_ENOUGH_SECONDS = 1.0
+_ROUNDS = 7
+
+
+class _Times(NamedTuple):
+    prepare: float
+    cold: float
+    warm: float
+
+
+def answer_case(case: Obj, timeout: float | None = None) -> Obj:
+    """The outcome of one case, in the form of the test vectors, with its times."""
+    many = "nodes" in case
+    outcome: Obj = {}
+    times: list[_Times] = []
+    begun = time.perf_counter()
+    with _undisturbed():
+        while not times or (len(times) < _ROUNDS and time.perf_counter() - begun < _ENOUGH_SECONDS):
+            try:
+                outcome, spent = _round(case, timeout, len(times))
+            except InputError as error:
+                empty: Obj = {"nodesFit": None, "nodes": None} if many else {"results": None}
+                return {"name": case["name"], **empty, "error": str(error)}
+            times.append(spent)
+    prepare, cold, warm = (median(column) for column in zip(*times, strict=True))
+    answer = {"name": case["name"], **outcome, "prepareSeconds": round(prepare, 7), "seconds": round(cold, 7)}
+    return answer | {"warmSeconds": round(warm, 7)} if many else answer
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """The garbage collector at rest: what was loaded is not looked through again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def _round(case: Obj, timeout: float | None, number: int) -> tuple[Obj, _Times]:
+    forget()
+    compile_device_selector.cache_clear()
+    names_read.cache_clear()
+    many = "nodes" in case
+    nodes = case["nodes"] if many else [case["node"]]
+    taken = AllocatedState(case["allocated"], case.get("allocatedShared") or (), case.get("allocatedCapacity") or ())
+    begun = time.perf_counter()
+    problem = Problem(case["slices"], case["classes"], nodes, allocated=taken, features=case["features"])
+    compile_selectors(case["classes"], case["claims"], problem.features)
+    prepared = time.perf_counter()
+    if not many:
+        (found,) = problem.ask(case["claims"], timeout=timeout, new_share_id=lambda: SHARE_ID)
+        answered = time.perf_counter()
+        failed = isinstance(found, AllocationError | GaveUp)
+        outcome: Obj = {"results": None if failed else found, "error": str(found) if failed else None}
+        return outcome, _Times(prepared - begun, answered - prepared, 0.0)
+    question, fitting = problem.fits(case["claims"], timeout=timeout)
+    answered = time.perf_counter()
+    names = [problem.fleet.nodes[node].name for node in fitting]
+    outcome = {"nodesFit": len(names), "nodes": names, "error": _first_error(problem, question)}
+    state = _hand_over(problem, number)
+    again = time.perf_counter()
+    problem.fleet.update(problem.fleet.snapshot, state)
+    question.fits(problem.fleet)
+    return outcome, _Times(prepared - begun, answered - prepared, time.perf_counter() - again)
+
+
+def _first_error(problem: Problem, question: Question) -> str | None:
+    """What aborts the attempt, as the first node in order has it."""
+    found: dict[int, Answer] = {}
+    for peers in problem.fleet.peers.values():
+        answer = question.answer(problem.fleet, peers)
+        if isinstance(answer, AllocationError | GaveUp):
+            found[min(peers.nodes)] = answer
+    return str(found[min(found)]) if found else None
+
+
+def _hand_over(problem: Problem, number: int) -> State:
+    """How things stand after one device changed hands, another one in every round: taken if it was free, else freed."""
+    fleet = problem.fleet
+    count = len(fleet.nodes)
+    for offset in range(count):
+        node = fleet.nodes[(count // 2 + number + offset) % count]
+        views = fleet.snapshot.views(node, problem.features.PartitionableDevices)
+        for view in views:
+            if view.status == "ok" and view.devices:
+                name = view.devices[(3 + number) % len(view.devices)].name
+                device = DeviceId(view.key.driver, view.key.pool, name)
+                if name in fleet.allocated.use(view.key).devices:
+                    return fleet.allocated.without_device(device)
+                result = {"driver": device.driver, "pool": device.pool, "device": name}
+                return fleet.allocated.with_allocation("default/another", {"devices": {"results": [result]}})
+    return fleet.allocated

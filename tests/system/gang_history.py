@@ -1,0 +1,174 @@
+"""What must hold at every revision of a cluster that schedules gangs, checked on the full history of a store.
+
+A group that was hit from outside (a member deleted, the node of a member gone) is excused while it is under way:
+nobody can take back what the world does between two bindings. It counts again once no member of it has a place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Obj = dict[str, Any]
+FINALIZER = "resource.kubernetes.io/delete-protection"
+BUCKETS = ("pods", "resourceclaims", "podgroups", "nodes")
+
+
+class History:
+    """Replays events by revision; `problems` says what was wrong, and at which revision."""
+
+    def __init__(self, device_use: Callable[[Obj], tuple[str, int, int]]) -> None:
+        """`device_use(result)`: what a device draws from, how much of it, and how much there is."""
+        self._device_use = device_use
+        self.objects: dict[str, dict[str, Obj]] = {bucket: {} for bucket in BUCKETS}
+        self._members: dict[str, set[str]] = defaultdict(set)
+        self._hit: set[str] = set()
+        self.problems: list[str] = []
+        self.revisions = 0
+        self.half_bound = 0
+
+    def apply(self, bucket: str, key: str, value: bytes | None, revision: int) -> None:
+        """One change."""
+        known = self.objects[bucket]
+        old = known.get(key)
+        new = json.loads(value) if value is not None else None
+        if new is None:
+            known.pop(key, None)
+        else:
+            known[key] = new
+        self.revisions += 1
+        getattr(self, f"_{bucket}")(key, old, new, revision)
+        self._check_groups(revision)
+
+    # -- one kind each ------------------------------------------------------------------------------------------------
+
+    def _pods(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
+        group = _group(new or old or {})
+        if group is None:
+            return
+        if new is None:
+            self._members[group].discard(key)
+        else:
+            self._members[group].add(key)
+        replaced = old is not None and new is not None and _uid(old) != _uid(new)
+        if new is None or replaced or new["metadata"].get("deletionTimestamp"):
+            self._hit.add(group)
+
+    def _nodes(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
+        return None
+
+    def _podgroups(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
+        path = key.removeprefix("podgroups/")
+        if old is not None and (new is None or new["metadata"].get("deletionTimestamp")):
+            self._hit.add(path)
+        before, after = _scheduled(old), _scheduled(new)
+        if before == "True" and new is not None and after != "True" and _uid(old) == _uid(new):
+            self.problems.append(f"{revision}: group {path}: PodGroupScheduled went from True to {after}")
+
+    def _resourceclaims(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
+        if new is not None and _allocation(new) and FINALIZER not in (new["metadata"].get("finalizers") or ()):
+            self.problems.append(f"{revision}: claim {key} is allocated without its finalizer")
+        if _allocation(old) == _allocation(new):
+            return
+        used: dict[str, int] = defaultdict(int)
+        users: dict[str, list[str]] = defaultdict(list)
+        for path, claim in self.objects["resourceclaims"].items():
+            for result in (_allocation(claim).get("devices") or {}).get("results") or ():
+                source, amount, total = self._device_use(result)
+                used[source] += amount
+                users[source].append(path)
+                if used[source] > total:
+                    self.problems.append(f"{revision}: {source} is overdrawn ({used[source]}/{total}): {users[source]}")
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def _check_groups(self, revision: int) -> None:
+        for path, keys in self._members.items():
+            pods = [self.objects["pods"][key] for key in keys]
+            placed = [p for p in pods if self._place(p)]
+            if any(f"nodes/{self._place(p)}" not in self.objects["nodes"] for p in placed):
+                self._hit.add(path)
+            if not placed:
+                self._hit.discard(path)
+            minimum = self.minimum(path)
+            bound = [p for p in pods if p["spec"].get("nodeName")]
+            if not 0 < len(bound) < minimum or path in self._hit:
+                continue
+            self.half_bound += 1
+            waiting = [p for p in pods if not p["spec"].get("nodeName")]
+            lacking = [(p["metadata"]["name"], why) for p in waiting if (why := self._lacks(p))]
+            if len(waiting) - len(lacking) + len(bound) < minimum:
+                text = f"{revision}: group {path}: {len(bound)} of {minimum} bound, not reserved: {lacking}"
+                self.problems.append(text)
+
+    def minimum(self, group: str) -> int:
+        """A gang's minCount; 1 for any other group."""
+        policy = self.objects["podgroups"].get(f"podgroups/{group}", {}).get("spec", {}).get("schedulingPolicy") or {}
+        return int((policy.get("gang") or {}).get("minCount") or 1)
+
+    def _place(self, pod: Obj) -> str:
+        return pod["spec"].get("nodeName") or (pod.get("status") or {}).get("nominatedNodeName") or ""
+
+    def _lacks(self, pod: Obj) -> str:
+        """What an unbound member lacks to be reserved in the API; empty if nothing."""
+        if f"nodes/{self._place(pod)}" not in self.objects["nodes"]:
+            return "a nominated node"
+        holders = {_uid(pod), _uid(self.objects["podgroups"].get(f"podgroups/{_group(pod)}", {}))}
+        for claim in self.claims_of(pod):
+            if claim is None or not _allocation(claim):
+                return "an allocated claim"
+            if not holders & {entry["uid"] for entry in claim["status"].get("reservedFor") or ()}:
+                return "a reservation"
+        return ""
+
+    def claims_of(self, pod: Obj) -> list[Obj | None]:
+        """The claims that a pod uses, None for one that is not there."""
+        names = {
+            s["name"]: s.get("resourceClaimName") for s in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+        }
+        namespace = pod["metadata"]["namespace"]
+        found = []
+        for entry in pod["spec"].get("resourceClaims") or ():
+            name = entry.get("resourceClaimName") or names.get(entry["name"])
+            found.append(self.objects["resourceclaims"].get(f"resourceclaims/{namespace}/{name}"))
+        return found
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def at_rest(self) -> Iterable[str]:
+        """What is wrong once nothing moves any more."""
+        live = {_uid(obj) for bucket in ("pods", "podgroups") for obj in self.objects[bucket].values()}
+        for path, claim in self.objects["resourceclaims"].items():
+            for entry in (claim.get("status") or {}).get("reservedFor") or ():
+                if entry["uid"] not in live:
+                    yield f"{path} is reserved for {entry['name']}, which is gone"
+            if not _allocation(claim) and FINALIZER in (claim["metadata"].get("finalizers") or ()):
+                yield f"{path} is not allocated but has its finalizer"
+        for path, keys in self._members.items():
+            bound = sum(1 for key in keys if self.objects["pods"][key]["spec"].get("nodeName"))
+            if path not in self._hit and 0 < bound < self.minimum(path):
+                yield f"group {path} is at rest with {bound} of {self.minimum(path)} bound"
+        for path, pod in self.objects["pods"].items():
+            for claim in self.claims_of(pod) if pod["spec"].get("nodeName") else ():
+                if claim is None or not _allocation(claim):
+                    yield f"{path} is bound without an allocated claim"
+
+
+def _group(pod: Obj) -> str | None:
+    name = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
+    return f"{pod['metadata']['namespace']}/{name}" if name else None
+
+
+def _uid(obj: Obj | None) -> str:
+    return str(((obj or {}).get("metadata") or {}).get("uid") or "")
+
+
+def _allocation(claim: Obj | None) -> Obj:
+    return ((claim or {}).get("status") or {}).get("allocation") or {}
+
+
+def _scheduled(group: Obj | None) -> str | None:
+    conditions = ((group or {}).get("status") or {}).get("conditions") or ()
+    return next((c["status"] for c in conditions if c["type"] == "PodGroupScheduled"), None)

@@ -1,0 +1,398 @@
+"""A cluster in one process and in virtual time, with people and machines that do unexpected things to it.
+
+Real: the API server over its store, the scheduler, and the controllers of claims and garbage. Played: nodes and
+devices, which are written into the API directly, and the users. A `World` is told a seed and runs by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import virtual_time
+from faulty_api import FaultyApi
+from gang_history import BUCKETS, History
+
+from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.server import ApiServer
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.controllers.manager import ControllerManager
+from haru.controllers.objects import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    SERVICE_ACCOUNTS,
+    SLICES,
+)
+from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import Kind, by_kind
+from haru.scheduler.config import scheduler_config
+from haru.scheduler.loop import Scheduler
+from haru.storage import SqliteStore
+
+Obj = dict[str, Any]
+NS = "default"
+CONTROLLERS = (
+    "resourceclaim-controller",
+    "garbage-collector-controller",
+    "pod-garbage-collector-controller",
+    "podgroup-protection-controller",
+)
+DRIVER, CARDS, PARTS, LANES = "test.example.com", 4, 8, 6
+CLASSES = {"card": "card-", "slice": "slice-", "lane": "lane-"}
+
+
+def kind_of(api_version: str, name: str) -> Kind:
+    kind = by_kind(api_version, name)
+    assert kind is not None
+    return kind
+
+
+DEVICE_CLASSES = kind_of("resource.k8s.io/v1", "DeviceClass")
+PRIORITY_CLASSES = kind_of("scheduling.k8s.io/v1", "PriorityClass")
+
+
+def device_use(result: Obj) -> tuple[str, int, int]:
+    """What a device of `slices_of` draws from: itself, the memory of a card, or the lanes of a shared one."""
+    pool, device = result["pool"], result["device"]
+    if device.startswith("slice-"):
+        return f"{pool}/memory of the cut card", int(device.split("-")[1]), PARTS
+    if device.startswith("lane-"):
+        return f"{pool}/{device}", int((result.get("consumedCapacity") or {}).get("lanes", LANES)), LANES
+    return f"{pool}/{device}", 1, 1
+
+
+def slices_of(node: str) -> Obj:
+    """A node's devices: whole cards, overlapping slices of one more card, and one that claims share by lanes."""
+    kinds = {"type": {"string": "card"}}
+    devices: list[Obj] = [{"name": f"card-{i}", "attributes": kinds} for i in range(CARDS)]
+    for size, count in ((PARTS, 1), (PARTS // 2, 2), (PARTS // 4, 4)):
+        for number in range(count):
+            counter = {"counterSet": "cut", "counters": {"memory": {"value": str(size)}}}
+            kind = {"type": {"string": "slice"}}
+            devices.append({"name": f"slice-{size}-{number}", "attributes": kind, "consumesCounters": [counter]})
+    lanes = {"lanes": {"value": str(LANES), "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1"}}}}
+    shared = {"allowMultipleAllocations": True, "capacity": lanes, "attributes": {"type": {"string": "lane"}}}
+    devices.append({"name": "lane-0", **shared})
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 2}
+    base = {"driver": DRIVER, "pool": pool, "nodeName": node}
+    counters = [{"name": "cut", "counters": {"memory": {"value": str(PARTS)}}}]
+    return {
+        f"{node}-counters": {**base, "sharedCounters": counters},
+        f"{node}-devices": {**base, "devices": devices},
+    }
+
+
+class World:
+    """One run. Use as `await World(seed).play(...)` inside `virtual_time.run`."""
+
+    def __init__(self, seed: int, fault_rate: float = 0.08) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.gates = FeatureGates.accelerator_defaults()
+        self.fault_rate = fault_rate
+        self.history = History(device_use)
+        self.restarts = 0
+        self.steps: list[str] = []
+        self._numbers = itertools.count()
+        self._nodes: set[str] = set()
+        self._gangs: dict[str, list[str]] = {}
+        self._scheduler: Scheduler | None = None
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._deeds: set[asyncio.Task[None]] = set()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.store = SqliteStore(":memory:", clock=loop.time)
+        users = {"admin": UserInfo("admin", ("system:masters",))}
+        config = ServerConfig(
+            store=self.store,
+            gates=self.gates,
+            runtime_config={"api/all": True},
+            tokens=users,
+            clock=virtual_time.now,
+        )
+        self.server = ApiServer(config)
+        await self.server.start()
+        self.faulty = FaultyApi(self.server, random.Random(self.seed + 1), 0.0)
+        self.admin = ApiClient.in_process(self.server, "admin", rng=random.Random(self.seed))
+        await self._furnish()
+        self._watches = {name: self.store.watch(f"{_bucket(name)}/", 1) for name in BUCKETS}
+        manager = ControllerManager(
+            self.admin, self.gates, CONTROLLERS, now=virtual_time.now, rng=random.Random(self.seed)
+        )
+        self._tasks["controllers"] = asyncio.create_task(manager.run())
+        await manager.wait_started()
+        await self.start_scheduler()
+
+    async def stop(self) -> None:
+        await self.kill_scheduler()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self.server.stop()
+
+    async def start_scheduler(self) -> None:
+        """A new one with an empty memory, which talks to the API over a bad line."""
+        client = ApiClient.in_process(self.faulty, "admin", rng=random.Random(self.seed))
+        config = scheduler_config(
+            self.gates, ["default-scheduler"], seed=self.seed, clock=virtual_time.now, monotonic=_monotonic
+        )
+        self._scheduler = Scheduler(client, config, EventRecorder(self.admin, "scheduler", now=virtual_time.now))
+        self._tasks["scheduler"] = asyncio.create_task(self._scheduler.run())
+
+    async def kill_scheduler(self) -> None:
+        task = self._tasks.pop("scheduler")
+        if task.done():
+            task.result()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def restart(self) -> None:
+        """Kill it wherever it is."""
+        await self.kill_scheduler()
+        await self.start_scheduler()
+        self.restarts += 1
+
+    def record(self) -> None:
+        """Take in what has happened since the last call, in the order in which it did."""
+        events = [
+            (e.revision, name, e) for name, watch in self._watches.items() for e in watch.pending()
+        ]
+        for revision, name, event in sorted(events, key=lambda entry: entry[0]):
+            key = f"{name}/{event.key.partition('/')[2]}"
+            self.history.apply(name, key, event.new.value if event.new is not None else None, revision)
+
+    # -- what people and machines do -----------------------------------------------------------------------------------
+
+    async def _furnish(self) -> None:
+        for name in (NS, "kube-system"):
+            await _maybe(self.create(NAMESPACES, {"metadata": {"name": name}}))
+        await _maybe(self.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}))
+        for name in CLASSES:
+            expression = f'device.attributes["{DRIVER}"].type == "{name}"'
+            await self.create(
+                DEVICE_CLASSES, {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}
+            )
+        await self.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+        for name, requests in CLAIM_SPECS.items():
+            spec = {"spec": {"devices": {"requests": requests}}}
+            await self.create(CLAIM_TEMPLATES, {"metadata": {"name": name}, "spec": spec})
+
+    async def create(self, kind: Kind, obj: Obj) -> Obj:
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+        return await self.admin.create(kind, body, NS if kind.namespaced else "")
+
+    async def add_node(self, cpu: int = 4) -> None:
+        number = next(self._numbers)
+        gone = [f"node-{n}" for n in range(number) if f"node-{n}" not in self._nodes]
+        name = self.rng.choice(gone) if gone and self.rng.random() < 0.3 else f"node-{number}"
+        self._nodes.add(name)
+        self.steps.append(f"add {name}")
+        labels = {"kubernetes.io/hostname": name}
+        await _maybe(self.create(NODES, {"metadata": {"name": name, "labels": labels}}))
+        amounts = {"cpu": str(cpu), "memory": "16Gi", "pods": "30"}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        status = {"status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}}
+        await _maybe(self.admin.patch(NODES, name, status, subresource="status"))
+        await _maybe(self.admin.patch(NODES, name, {"spec": {"taints": None}}))
+        for slice_name, spec in slices_of(name).items():
+            await _maybe(self.create(SLICES, {"metadata": {"name": slice_name}, "spec": spec}))
+
+    async def lose_node(self) -> None:
+        if len(self._nodes) < 2:
+            return
+        name = self.rng.choice(sorted(self._nodes))
+        self._nodes.discard(name)
+        self.steps.append(f"lose {name}")
+        await _maybe(self.admin.delete(NODES, name))
+        for slice_name in slices_of(name):
+            await _maybe(self.admin.delete(SLICES, slice_name))
+        for pod in (await self.admin.list(PODS, NS))["items"]:
+            if pod["spec"].get("nodeName") == name:  # their kubelet is gone: nobody else would end them
+                await _maybe(self.admin.delete(PODS, pod["metadata"]["name"], NS, grace_period_seconds=0))
+
+    async def add_gang(self) -> None:
+        name = f"gang-{next(self._numbers)}"
+        minimum = self.rng.randint(2, 4)
+        size = minimum + self.rng.choice((0, 0, 1, 2))
+        flavour = self.rng.choice(FLAVOURS)
+        self.steps.append(f"{name}: {minimum} of {size}, {flavour}")
+        group: Obj = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+        claims = claim_entries(flavour, name)
+        if flavour == "group":
+            group["resourceClaims"] = claims
+        if flavour == "named":
+            spec = {"devices": {"requests": CLAIM_SPECS["one-card"]}}
+            await _maybe(self.create(CLAIMS, {"metadata": {"name": name}, "spec": spec}))
+        make_group = partial(self.create, POD_GROUPS, {"metadata": {"name": name}, "spec": group})
+        urgent = self.rng.random() < 0.25
+        pods = [f"{name}-{i}" for i in range(size)]
+        works: list[Callable[[], Awaitable[Any]]] = [make_group]
+        works += [partial(self.create, PODS, gang_pod(pod, name, claims, urgent)) for pod in pods]
+        self.rng.shuffle(works)
+        self._gangs[name] = pods
+        for work in works:
+            await _maybe(work())
+            await asyncio.sleep(self.rng.choice((0, 0, 0.001, 0.02)))
+
+    async def add_single(self) -> None:
+        name = f"single-{next(self._numbers)}"
+        flavour = self.rng.choice([f for f in FLAVOURS if f not in ("group", "named")])
+        self.steps.append(f"{name}: {flavour}")
+        await _maybe(self.create(PODS, gang_pod(name, "", claim_entries(flavour, name), self.rng.random() < 0.3)))
+
+    async def delete_pod(self) -> None:
+        pods = (await self.admin.list(PODS, NS))["items"]
+        if not pods:
+            return
+        pod = self.rng.choice(pods)
+        name, group = pod["metadata"]["name"], (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
+        self.steps.append(f"delete {name}")
+        await _maybe(self.admin.delete(PODS, name, NS, grace_period_seconds=0))
+        if group and self.rng.random() < 0.8:
+            await asyncio.sleep(self.rng.choice((0, 0.001, 0.05)))
+            claims = [{k: v for k, v in c.items()} for c in pod["spec"].get("resourceClaims") or ()]
+            await _maybe(self.create(PODS, gang_pod(name, group, claims, False)))
+
+    async def delete_gang(self) -> None:
+        if not self._gangs:
+            return
+        name = self.rng.choice(sorted(self._gangs))
+        self.steps.append(f"delete {name}")
+        for pod in self._gangs.pop(name):
+            await _maybe(self.admin.delete(PODS, pod, NS, grace_period_seconds=0))
+        await _maybe(self.admin.delete(POD_GROUPS, name, NS))
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    async def play(self, steps: int) -> Sequence[str]:
+        """So many deeds, then peace and room for everybody; answers with what was wrong."""
+        await self.start()
+        try:
+            for _ in range(2):
+                await self.add_node()
+            self.faulty.rate = self.fault_rate
+            deeds = [self.add_gang] * 6 + [self.add_single] * 3 + [self.restart] * 4
+            deeds += [self.add_node, self.lose_node, self.delete_pod, self.delete_pod, self.delete_gang]
+            for _ in range(steps):
+                deed = self.rng.choice(deeds)
+                if deed == self.restart or self.rng.random() < 0.5:
+                    await deed()
+                else:  # beside whatever follows
+                    task = asyncio.create_task(deed())
+                    self._deeds.add(task)
+                    task.add_done_callback(self._deeds.discard)
+                for _ in range(self.rng.choice((0, 1, 5, 20))):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(self.rng.choice((0, 0.001, 0.01, 0.1, 1.5)))
+                self.record()
+            if self._deeds:
+                await asyncio.wait(self._deeds)
+            await self._rest()
+            return [*self.history.problems, *self.history.at_rest(), *self._undone()]
+        finally:
+            await self.stop()
+
+    async def _rest(self) -> None:
+        """No more faults; first with what room there is, then with room for all."""
+        self.faulty.rate = 0.0
+        await self.restart()
+        await asyncio.sleep(60)
+        self.record()
+        self.history.problems += [f"without more room: {text}" for text in self.history.at_rest()]
+        for _ in range(2 + len(self._gangs)):
+            await self.add_node(cpu=24)
+        await asyncio.sleep(60)
+        self.record()
+
+    def _undone(self) -> list[str]:
+        """There is room now, so every gang that is complete must run, and every single pod."""
+        waiting = []
+        pods = self.history.objects["pods"]
+        alive: dict[str, int] = {}
+        for pod in pods.values():
+            group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
+            alive[group] = alive.get(group, 0) + 1
+        for path, pod in pods.items():
+            group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
+            known = f"podgroups/{NS}/{group}" in self.history.objects["podgroups"]
+            complete = not group or (known and alive[group] >= self.history.minimum(f"{NS}/{group}"))
+            named = any(
+                f"resourceclaims/{NS}/{c.get('resourceClaimName', '')}" in self.history.objects["resourceclaims"]
+                for c in pod["spec"].get("resourceClaims") or ()
+            )
+            # Who shares a card that was allocated on a small node must go there, room or not.
+            if complete and not named and not pod["spec"].get("nodeName") and not group_claim(pod):
+                condition = [c for c in pod["status"].get("conditions") or () if c["type"] == "PodScheduled"]
+                waiting.append(f"{path} waits although there is room: {condition}")
+        return waiting
+
+
+CLAIM_SPECS: dict[str, list[Obj]] = {
+    "one-card": [{"name": "r", "exactly": {"deviceClassName": "card"}}],
+    "two-cards": [{"name": "r", "exactly": {"deviceClassName": "card", "count": 2}}],
+    "one-slice": [{"name": "r", "exactly": {"deviceClassName": "slice"}}],
+    "two-lanes": [{"name": "r", "exactly": {"deviceClassName": "lane", "capacity": {"requests": {"lanes": "2"}}}}],
+}
+FLAVOURS = ("cpu", "cpu", "one-card", "two-cards", "one-slice", "two-lanes", "group", "named", "both")
+
+
+def claim_entries(flavour: str, name: str) -> list[Obj]:
+    """The claims of each pod: none, its own, its group's, or one that is there by name."""
+    if flavour == "cpu":
+        return []
+    if flavour == "group":
+        return [{"name": "ours", "resourceClaimTemplateName": "one-card"}]
+    if flavour == "named":
+        return [{"name": "ours", "resourceClaimName": name}]
+    if flavour == "both":
+        return [{"name": n, "resourceClaimTemplateName": n} for n in ("one-card", "one-slice")]
+    return [{"name": "mine", "resourceClaimTemplateName": flavour}]
+
+
+def group_claim(pod: Obj) -> bool:
+    """Whether the pod uses its group's claim."""
+    return any(c["name"] == "ours" for c in pod["spec"].get("resourceClaims") or ())
+
+
+def gang_pod(name: str, group: str, claims: Sequence[Obj], urgent: bool) -> Obj:
+    container: Obj = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    spec: Obj = {"containers": [container]}
+    if group:
+        spec["schedulingGroup"] = {"podGroupName": group}
+    if claims:
+        spec["resourceClaims"] = list(claims)
+        container["resources"]["claims"] = [{"name": c["name"]} for c in claims]
+    if urgent:
+        spec["priorityClassName"] = "high"
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _monotonic() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _bucket(plural: str) -> str:
+    groups = {"resourceclaims": "resource.k8s.io", "podgroups": "scheduling.k8s.io"}
+    return f"{plural}.{groups[plural]}" if plural in groups else plural
+
+
+async def _maybe(work: Awaitable[Any]) -> None:
+    """A user whose request is refused shrugs: the thing was gone, or already there."""
+    try:
+        await work
+    except StatusError as error:
+        if error.code not in (404, 409):
+            raise
