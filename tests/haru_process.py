@@ -96,6 +96,7 @@ class Api:
         authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
         self._tls = ssl.create_default_context(cadata=_decoded(authority))
         self._local = threading.local()
+        self._all: list[http.client.HTTPSConnection] = []
 
     def call(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json", **headers: str
@@ -128,7 +129,12 @@ class Api:
             self._local.connection = old = http.client.HTTPSConnection(
                 self._host, self._port, context=self._tls, timeout=30
             )
+            self._all.append(old)
         return old
+
+    def __del__(self) -> None:
+        for connection in self._all:
+            connection.close()
 
     def close(self) -> None:
         """Closes this thread's connection."""
