@@ -139,8 +139,6 @@ def _key(failures: Sequence[Failure], request: RequestFunnel | None) -> tuple[ob
         )
     if request is None:
         return ("takes" if not failures else failures[0].reason.message, None), 8 if not failures else 5
-    if not _left(request, ("devices", "offered")):
-        return ("none", request.device_class), 0
     if not _left(request, ("devices", "offered", "class")):
         return ("class", request.device_class), 1
     for stage in request.stages:
