@@ -230,3 +230,65 @@ async def test_a_claims_spec_never_changes(api: Caller) -> None:
     answer = await api("PATCH", f"{CLAIMS}/c", {"spec": {"devices": {"requests": None}}}, type=MERGE)
     assert answer.status == 422 and "field is immutable" in answer.json["message"]
     assert ADMIN
+
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+
+
+async def test_a_pods_account_must_exist(api: Caller) -> None:
+    refused = await api("POST", PODS, pod("a", serviceAccountName="robot"))
+    assert refused.status == 403
+    why = 'error looking up service account default/robot: serviceaccount "robot" not found'
+    assert refused.json["message"] == f'pods "a" is forbidden: {why}'
+    secret = {"imagePullSecrets": [{"name": "registry"}]}
+    await api.create(ACCOUNTS, {"metadata": {"name": "robot"}, **secret})
+    spec = (await api.create(PODS, pod("a", serviceAccount="robot")))["spec"]
+    assert (spec["serviceAccountName"], spec["imagePullSecrets"]) == ("robot", [{"name": "registry"}])
+    other = await api.create(PODS, pod("b", serviceAccountName="robot", imagePullSecrets=[{"name": "mine"}]))
+    assert other["spec"]["imagePullSecrets"] == [{"name": "mine"}]
+
+
+async def test_a_young_namespace_takes_pods_at_once(api: Caller) -> None:
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "young"}})
+    pods = "/api/v1/namespaces/young/pods"
+    assert (await api("POST", f"{pods}?dryRun=All", pod("x"))).status == 201
+    assert (await api.get("/api/v1/namespaces/young/serviceaccounts"))["items"] == []
+    answers = [await api("POST", pods, pod(f"p{i}")) for i in range(3)]
+    assert [answer.status for answer in answers] == [201] * 3
+    assert (await api.get("/api/v1/namespaces/young/serviceaccounts/default"))["metadata"]["uid"]
+
+
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("node", "taints"),
+    [
+        ({}, [TAINT]),
+        ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, [TAINT]),
+        ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, [{"key": "a", "effect": "NoSchedule"}, TAINT]),
+        ({"spec": {"taints": [TAINT]}}, [TAINT]),
+        ({"status": READY}, None),
+    ],
+)
+async def test_a_node_is_tainted_until_it_is_ready(api: Caller, node: Any, taints: Any) -> None:
+    created = await api.create("/api/v1/nodes", {"metadata": {"name": "n"}, **node})
+    assert created.get("spec", {}).get("taints") == taints
+
+
+async def test_service_addresses_are_given_out_once(api: Caller) -> None:
+    def service(name: str, address: str) -> Any:
+        return {"metadata": {"name": name}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}}
+
+    services = "/api/v1/namespaces/default/services"
+    await api.create(services, service("a", "10.96.0.10"))
+    taken = await api("POST", services, service("b", "10.96.0.10"))
+    assert (
+        taken.status == 422
+        and "failed to allocate IP 10.96.0.10: provided IP is already allocated" in taken.json["message"]
+    )
+    outside = await api("POST", services, service("b", "10.1.0.10"))
+    assert outside.status == 422 and "not in the valid range" in outside.json["message"]
+    await api.create(services, service("c", "None"))
+    await api.create(services, service("d", "None"))

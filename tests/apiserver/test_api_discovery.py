@@ -40,6 +40,8 @@ async def test_aggregated_discovery_has_an_etag(api: Caller, root: str) -> None:
     assert answer.headers["vary"] == "Accept"
     again = await api("GET", root, accept=AGGREGATED, if_none_match=answer.headers["etag"])
     assert (again.status, again.body) == (304, b"")
+    headers = {"accept": AGGREGATED, "if_none_match": answer.headers["etag"], "user_agent": "curl/8"}
+    assert (await api("GET", root, **headers)).status == 304
     plain = await api("GET", root, accept="application/json")
     assert plain.json["kind"] in ("APIVersions", "APIGroupList")
 

@@ -131,6 +131,6 @@ async def test_apply_with_a_version_or_uid_does_not_create(api: Caller) -> None:
 
 async def test_owners_can_be_reset(api: Caller) -> None:
     await apply(api, config_map("a", k="1"))
-    body = {"metadata": {"managedFields": [{}]}}
+    body: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
     patched = await api("PATCH", f"{MAPS}/a", body, type=MERGE)
     assert not patched.json["metadata"].get("managedFields")

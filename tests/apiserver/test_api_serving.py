@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 from api_caller import ADMIN
-from kubectl_runner import Kubectl
+from kubectl_runner import Kubectl, require_kubectl
 
 from haru.apiserver import certificates
 from haru.apiserver.serving import HttpServer
@@ -106,6 +106,27 @@ async def test_an_idle_client_does_not_hold_up_the_end(served: Kubectl) -> None:
     await served.server.stop()
     assert time.monotonic() - started < 2
     connection.close()
+
+
+async def test_pods_find_the_server_by_its_service(served: Kubectl) -> None:
+    require_kubectl()
+
+    async def where() -> list[Any]:
+        found = []
+        for resource, path in (
+            ("service", "{.spec.clusterIP} {.spec.ports[0].port} {.spec.ports[0].targetPort}"),
+            ("endpoints", "{.subsets[0].addresses[0].ip} {.subsets[0].ports[0].port}"),
+            ("endpointslice", "{.endpoints[0].addresses[0]} {.ports[0].port}"),
+        ):
+            found.append((await served.ok("get", resource, "kubernetes", "-o", f"jsonpath={path}")).split())
+        return found
+
+    port = str(served.server.port)
+    assert await where() == [["10.96.0.1", "443", port], ["127.0.0.1", port], ["127.0.0.1", port]]
+    other = HttpServer(served.app)
+    await other.start()
+    assert [parts[-1] for parts in await where()] == [str(other.port)] * 3, "the last to listen is the one to find"
+    await other.stop()
 
 
 async def test_a_taken_port_is_named(served: Kubectl) -> None:

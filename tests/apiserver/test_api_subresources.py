@@ -165,7 +165,8 @@ async def test_scale_takes_every_kind_of_patch(api: Caller) -> None:
         answer = await api("PATCH", path, body, type=type)
         assert (answer.status, answer.json["spec"]) == (200, {"replicas": 7}), answer.body
         await api("PATCH", path, {"spec": {"replicas": 1}}, type=MERGE)
-    for wrong in ({"spec": {"replicas": "x"}}, {"spec": []}, {"spec": {"replicas": 2**31}}, {"kind": "Pod"}):
+    wrongs: list[Any] = [{"spec": {"replicas": "x"}}, {"spec": []}, {"spec": {"replicas": 2**31}}, {"kind": "Pod"}]
+    for wrong in wrongs:
         assert (await api("PATCH", path, wrong, type=MERGE)).status == 400, wrong
     unknown = await api("PATCH", f"{path}?fieldValidation=Strict", {"spec": {"replica": 1}}, type=MERGE)
     assert unknown.status == 400 and 'unknown field "spec.replica"' in unknown.json["message"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from api_caller import MAPS, PODS, Caller, config_map, pod
@@ -73,7 +74,8 @@ async def test_options_without_meaning_are_refused(api: Caller, query: str) -> N
 async def test_selection_is_entered_and_left(api: Caller) -> None:
     start = await revision(api)
     stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={start}&labelSelector=a%3Dx")
-    for labels in ({"a": "y"}, {"a": "x"}, {"a": "x", "b": "1"}, {"a": "y", "b": None}, {"a": "x"}):
+    steps: list[Any] = [{"a": "y"}, {"a": "x"}, {"a": "x", "b": "1"}, {"a": "y", "b": None}, {"a": "x"}]
+    for labels in steps:
         body = {"metadata": {"labels": labels}}
         if labels == {"a": "y"}:
             await api.create(MAPS, config_map("m", labels))

@@ -42,25 +42,32 @@ def _objects() -> list[Obj]:
 async def ensure(core: Core) -> None:
     """Write what is absent."""
     for obj in _objects():
-        await _ensure_one(core, obj)
+        await ensure_object(core, obj)
 
 
-async def _ensure_one(core: Core, obj: Obj) -> None:
+def own_call(core: Core, obj: Obj, verb: str) -> Call:
+    """A call that the server makes itself, for the resource of an object."""
     resource = next(
         r for r in core.served.all() if (r.kind.api_version, r.kind.kind) == (obj["apiVersion"], obj["kind"])
     )
-    metadata = obj["metadata"]
-    namespace = metadata.get("namespace", "")
-    if await core.store.get(resource.key(namespace, metadata["name"])) is not None:
-        return
     request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, _nothing, _nowhere)
     request.user = _SELF
-    call = Call(core, request, resource, namespace, "", "", "create", core.now(), manager="haru")
+    namespace = obj["metadata"].get("namespace", "")
+    return Call(core, request, resource, namespace, "", "", verb, core.now(), manager="haru")
+
+
+async def ensure_object(core: Core, obj: Obj) -> bool:
+    """Write one object in the server's own name; False when there is one already."""
+    call = own_call(core, obj, "create")
+    if await core.store.get(call.resource.key(call.namespace, obj["metadata"]["name"])) is not None:
+        return False
     try:
         await create(call, obj)
     except StatusError as error:
         if error.reason != "AlreadyExists":
             raise
+        return False
+    return True
 
 
 async def _nothing() -> Message:

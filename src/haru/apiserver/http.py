@@ -25,7 +25,7 @@ Send = Callable[[Message], Awaitable[None]]
 BODY_LIMIT = 3 * 1024 * 1024
 JSON = "application/json"
 
-_TRUE = {"1", "t", "T", "true", "TRUE", "True"}
+TRUE = {"1", "t", "T", "true", "TRUE", "True"}
 _FALSE = {"0", "f", "F", "false", "FALSE", "False"}
 _INTEGER = re.compile(r"[-+]?[0-9]+").fullmatch
 _DIGITS = 20
@@ -75,7 +75,7 @@ class Request:
         if not values:
             return False
         value = values[0]
-        if value in _TRUE or value == "":
+        if value in TRUE or value == "":
             return True
         if value in _FALSE:
             return False

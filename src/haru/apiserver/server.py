@@ -15,6 +15,8 @@ import re
 import time
 from collections.abc import Sequence
 
+import orjson
+
 from haru.apiserver import bootstrap
 from haru.apiserver.authentication import Authenticator
 from haru.apiserver.authorization import MASTERS, Authorizer
@@ -22,7 +24,7 @@ from haru.apiserver.call import Call
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.core import Core
 from haru.apiserver.endpoints import Endpoints
-from haru.apiserver.http import ClientGone, Receive, Request, Response, Scope, Send, error_response
+from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
 from haru.apiserver.janitor import expire_events
 from haru.apiserver.limits import InFlight
 from haru.apiserver.metrics import Metrics
@@ -107,6 +109,8 @@ class ApiServer:
         except Exception as error:
             _LOG.exception("%s %s failed", request.method, request.path)
             response = error_response(internal_error(f"{type(error).__name__}: {error}"))
+        if response.body and response.content_type == JSON and wants_pretty(request):
+            response.body = orjson.dumps(orjson.loads(response.body), option=orjson.OPT_INDENT_2) + b"\n"
         if request.warnings:
             response.headers += warning_headers(request.warnings)
         return response
@@ -198,6 +202,12 @@ def _verb(request: Request, named: bool) -> str:
     if verb is None:
         raise method_not_allowed_error("the server does not allow this method on the requested resource")
     return verb
+
+
+def wants_pretty(request: Request) -> bool:
+    """Whether the answer is read by people: they say so, or use a browser or a tool for the command line."""
+    wanted = request.param("pretty") if request.query else ""
+    return wanted in TRUE if wanted else request.header(b"user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
 def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.authentication import PEER
+from haru.apiserver.published import publish
 
 if TYPE_CHECKING:
     import uvicorn
@@ -71,6 +72,7 @@ class HttpServer:
                 self._task.result()
                 raise RuntimeError(f"the server on {self.url} ended before it had started")
             await asyncio.sleep(0.001)
+        await publish(self._app.core, self._socket.getsockname()[0], self.port)
 
     async def _serve(self, server: Any, listener: socket.socket) -> None:
         # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.apiserver.call import Call
-from haru.kube.errors import internal_error
+from haru.kube.errors import internal_error, invalid
 
 Obj = dict[str, Any]
 Complete = Callable[[Call, Obj], Awaitable[None]]
@@ -56,6 +56,8 @@ async def _create_service(call: Call, service: Obj) -> None:
     services = await call.core.peek_all("", "services")
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address(services)
+    else:
+        _require_free_address(call, service, services)
     spec["clusterIPs"] = [spec["clusterIP"]]
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
@@ -71,6 +73,27 @@ def _free_address(services: list[Obj]) -> str:
         if address not in taken:
             return address
     raise internal_error("failed to allocate a serviceIP: range is full")
+
+
+def _require_free_address(call: Call, service: Obj, services: list[Obj]) -> None:
+    address = service["spec"]["clusterIP"]
+    if address == "None" or not _is_ipv4(address):  # headless, or for validation to refuse
+        return
+    why = ""
+    if ipaddress.IPv4Address(address) not in SERVICE_NETWORK:
+        why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {SERVICE_NETWORK}"
+    elif any(address in ((s.get("spec") or {}).get("clusterIPs") or ()) for s in services):
+        why = f"failed to allocate IP {address}: provided IP is already allocated"
+    if why:
+        raise call.invalid(service["metadata"].get("name", ""), [invalid("spec.clusterIPs", [address], why)])
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _assign_node_ports(spec: Obj, services: list[Obj]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from haru.apiserver.admission import devices, escalation, namespaces, pods, priority, workloads
+from haru.apiserver.admission import devices, escalation, namespaces, nodes, pods, priority, workloads
 from haru.apiserver.call import Call
 
 Obj = dict[str, Any]
@@ -23,6 +23,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 _MUTATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     ("", "pods"): (pods.set_service_account, priority.set_pod_priority, pods.add_default_tolerations),
+    ("", "nodes"): (nodes.taint_until_ready,),
     (_SCHEDULING, "podgroups"): (priority.set_group_priority, workloads.add_protection),
 }
 _VALIDATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
@@ -36,7 +37,7 @@ _VALIDATE_NEW.update(
     {(_RBAC, plural): (escalation.check_binding,) for plural in ("rolebindings", "clusterrolebindings")}
 )
 _UPDATE: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
-    ("", "pods"): (pods.keep_tolerations, priority.keep_pod_priority),
+    ("", "pods"): (pods.keep_defaults, priority.keep_pod_priority),
     (_SCHEDULING, "priorityclasses"): (priority.require_single_default_on_update,),
 }
 _UPDATE.update({(_RBAC, plural): (escalation.check_role_update,) for plural in ("roles", "clusterroles")})
