@@ -32,6 +32,7 @@ def run(sizes: tuple[str, ...] = SIZES) -> Iterator[Result]:
                 idle = (cluster.cpu_seconds() - used) / IDLE_SECONDS
             yield Result("haru up ready", cluster.ready_seconds, "s", profiles)
             yield Result("haru up ready, scaled", cluster.ready_seconds * scale, "s", profiles)
+            yield Result("haru up ready, processor time", cluster.ready_cpu_seconds, "s", profiles)
             yield Result("haru up resident memory", resident, "MiB", profiles)
             yield Result("haru up idle load", idle * 100, "% CPU", profiles)
 
