@@ -19,6 +19,7 @@ COMMANDS = {
     "up": "run a whole cluster in this process",
     "allocate": "say which devices claims would get, or why none",
     "cel": "try a device selector on devices",
+    "lint": "find what is wrong with manifests, and mend it",
     "explain": "say why an object waits, or why it runs where it runs",
     "scheduler": "run the scheduler against an API server",
     "controllers": "run the controllers against an API server",

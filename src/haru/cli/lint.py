@@ -1,0 +1,111 @@
+"""Find what is wrong with manifests, why, and what to write instead.
+
+Files are looked at together: give all that belong together. Beyond what an API server refuses (unknown fields, invalid
+values, selectors that do not compile) it finds what would never work: attributes that no driver publishes, a template
+that is a claim, a gang larger than its Job. Exit status 0: no errors, 1: errors, 2: files that cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.lint import Fixed
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `haru lint`."""
+    parser.add_argument("files", nargs="*", metavar="FILE", help="manifests; a directory stands for those in it")
+    parser.add_argument(
+        "-f", "--filename", action="append", default=[], metavar="FILE", help="as FILE (- is standard input)"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the report")
+    parser.add_argument("--fix", action="store_true", help="mend the files in place, as far as that is certain")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the report; 1 when there are errors in what is (left) there."""
+    from haru.lint import fix_texts, lint_texts, to_json, to_text
+
+    texts = _read([*options.files, *options.filename], fix=options.fix)
+    fixed: list[Fixed] = []
+    if options.fix:
+        mended, fixed, report = fix_texts(texts)
+        _write(texts, mended)
+    else:
+        report = lint_texts(texts)
+    if options.output == "json":
+        print(json.dumps(to_json(report, fixed), indent=2, ensure_ascii=False))
+    elif options.output == "yaml":
+        from haru.kube.yaml import dump
+
+        print(dump(to_json(report, fixed)), end="")
+    else:
+        for one in fixed:
+            print(one)
+        print(to_text(report))
+    return 1 if report.errors else 0
+
+
+def _read(names: list[str], *, fix: bool) -> dict[str, str]:
+    if not names:
+        raise UsageError("no FILE is given; - is standard input")
+    texts: dict[str, str] = {}
+    for name in names:
+        if name == "-" and fix:
+            raise UsageError("--fix writes files in place, standard input is none")
+        try:
+            for path in _expanded(name):
+                data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+                texts[path] = data.decode("utf-8")
+        except OSError as error:
+            raise UsageError(f"{name}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{name}: byte {error.start} is no UTF-8") from error
+    return texts
+
+
+def _expanded(name: str) -> list[str]:
+    path = Path(name)
+    if name == "-" or not path.is_dir():
+        return [name]
+    found = sorted(str(inner) for inner in path.rglob("*") if inner.suffix in _SUFFIXES and inner.is_file())
+    if not found:
+        raise UsageError(f"{name}: the directory has no {' or '.join(_SUFFIXES)} files")
+    return found
+
+
+def _write(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    for name, text in after.items():
+        if text != before[name]:
+            _replace(Path(name).resolve(), text)
+
+
+def _replace(path: Path, text: str) -> None:
+    """All of the new text, or the old one: never a part."""
+    try:
+        mode = path.stat().st_mode & 0o7777
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(text.encode("utf-8"))
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).chmod(mode)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

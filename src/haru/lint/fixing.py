@@ -1,0 +1,128 @@
+"""Mends what can be mended: one finding after the other, each on the text, until nothing is left that would help.
+
+A finding's edits are kept only if the whole report is better with them: fewer errors at the earliest stage that
+changed, and the finding itself gone. So mending twice changes nothing more, and no fault is
+traded for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from haru.lint import documents
+from haru.lint.editing import EditError, apply_edit
+from haru.lint.findings import Finding, Report
+from haru.lint.paths import Keys
+from haru.lint.run import lint_texts
+
+MAX_ROUNDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """One finding that was mended."""
+
+    finding: Finding
+
+    def to_json(self) -> dict[str, str | int]:
+        """As `-o json` prints it."""
+        place, finding = self.finding.place, self.finding
+        return {
+            "check": finding.check,
+            "file": place.file,
+            "line": place.line,
+            "object": place.object,
+            "path": finding.path,
+            "suggestion": finding.suggestion or finding.message,
+        }
+
+    def __str__(self) -> str:
+        place, finding = self.finding.place, self.finding
+        what = finding.suggestion or finding.message
+        return f"{place.file}:{place.line}: fixed {finding.path} of {place.object}: {what} [{finding.check}]"
+
+
+def fix_texts(texts: Mapping[str, str]) -> tuple[dict[str, str], list[Fixed], Report]:
+    """The mended files, what was mended, and the report on what is left."""
+    current, fixed = dict(texts), list[Fixed]()
+    report = lint_texts(current)
+    refused: set[tuple[str, str, int, str, str]] = set()
+    for _ in range(MAX_ROUNDS):
+        step = _step(current, report, refused)
+        if step is None:
+            break
+        current, report, finding = step
+        fixed.append(Fixed(finding))
+    return current, fixed, report
+
+
+def _identity(finding: Finding) -> tuple[str, str, int, str, str]:
+    return (finding.check, finding.place.file, finding.place.document, finding.path, finding.message)
+
+
+def _step(
+    texts: dict[str, str], report: Report, refused: set[tuple[str, str, int, str, str]]
+) -> tuple[dict[str, str], Report, Finding] | None:
+    for finding in (*report.findings, *report.notices):
+        identity = _identity(finding)
+        if not finding.fixable or identity in refused:
+            continue
+        try:
+            changed = {**texts, finding.place.file: _edited(texts[finding.place.file], finding)}
+        except EditError:
+            refused.add(identity)
+            continue
+        after = lint_texts(changed)
+        if _is_better(report, after, finding):
+            return changed, after, finding
+        refused.add(identity)
+    return None
+
+
+def _edited(text: str, finding: Finding) -> str:
+    """The file with all edits of a finding done to its document."""
+    mark, text = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
+    pieces = documents.split(text)
+    number = 0
+    for at, piece in enumerate(pieces):
+        if documents.is_blank(piece):
+            continue
+        number += 1
+        if number == finding.place.document:
+            prefix = _prefix(piece, finding)
+            for edit in finding.edits:
+                piece = apply_edit(piece, edit, prefix)
+            return mark + "".join([*pieces[:at], piece, *pieces[at + 1 :]])
+    raise EditError("the document is not there")
+
+
+def _prefix(piece: str, finding: Finding) -> Keys:
+    """Where in the document the finding's object is: inside of a List it is an item."""
+    value = documents.parse(piece).value
+    if not isinstance(value, dict) or value.get("kind") != "List" or not isinstance(value.get("items"), list):
+        return ()
+    for index, item in enumerate(value["items"]):
+        metadata = item.get("metadata") if isinstance(item, dict) else None
+        name = metadata.get("name") if isinstance(metadata, dict) else ""
+        if isinstance(item, dict) and f"{item.get('kind')}/{name}" == finding.place.object:
+            return ("items", index)
+    raise EditError("the object is not there")
+
+
+def _is_better(before: Report, after: Report, finding: Finding) -> bool:
+    """Fewer faults, and not one that is graver: each stage hides the ones behind it, so those may find new ones."""
+    gone = _identity(finding) not in {_identity(one) for one in (*after.findings, *after.notices)}
+    return gone and _weight(after) < _weight(before)
+
+
+_STAGE_WEIGHT = {"yaml": 0, "kind": 1, "schema": 2, "validation": 3, "semantic": 4}
+
+
+def _weight(report: Report) -> tuple[int, ...]:
+    """Errors by stage, the first stage counting most; then warnings, then notices."""
+    counts = [0] * 7
+    for finding in report.findings:
+        counts[_STAGE_WEIGHT[finding.stage] if finding.severity == "error" else 5] += 1
+    counts[6] = sum(notice.fixable for notice in report.notices)
+    return tuple(counts)

@@ -1,0 +1,141 @@
+"""All stages over all files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from haru.lint import documents
+from haru.lint.checks import CHECKS
+from haru.lint.claims import check_claim
+from haru.lint.classes import check_class
+from haru.lint.devices import check_slice, check_taint_rule
+from haru.lint.documents import Document
+from haru.lint.findings import STAGES, Draft, Finding, Place, Report
+from haru.lint.gangs import check_group, check_members
+from haru.lint.inventory import Inventory
+from haru.lint.paths import Keys
+from haru.lint.pods import check_group_claims, check_pod
+from haru.lint.shape import check_schema, find_kind
+from haru.lint.validity import check_validity, prepare
+from haru.lint.world import RESOURCE, SCHEDULING, Item, World
+
+Obj = dict[str, Any]
+
+
+def lint_texts(texts: Mapping[str, str]) -> Report:
+    """Everything there is to say of some files, given as text by name."""
+    found: list[Finding] = []
+    items: list[Item] = []
+    unchecked: list[str] = []
+    objects = 0
+    for file, text in texts.items():
+        for document in documents.read(text.removeprefix("\ufeff")):
+            parsed = list(_items(file, document))
+            found += _unusable(file, document, parsed)
+            objects += len(parsed)
+            for item in parsed:
+                found += _first_stages(item)
+                if item.kind is not None:
+                    items.append(item)
+                elif not any(
+                    finding.place == _place(item, "kind") or finding.stage == "kind" for finding in found[-1:]
+                ):
+                    unchecked.append(f"{file}: {item.raw.get('apiVersion')} {item.label}")
+    world = World(items)
+    inventory = Inventory(world)
+    for item in world.items:
+        found += [_finding(item, draft) for draft in _semantic(item, world, inventory)]
+    order = {file: number for number, file in enumerate(texts)}
+    found.sort(key=lambda f: (order[f.place.file], f.place.document, f.place.line, STAGES.index(f.stage)))
+    return Report(
+        tuple(f for f in found if f.severity != "notice"),
+        tuple(f for f in found if f.severity == "notice"),
+        objects,
+        tuple(unchecked),
+    )
+
+
+def _items(file: str, document: Document, prefix: Keys = ()) -> Iterator[Item]:
+    """The objects of a document: one, or those of a List."""
+    value = document.value
+    if not isinstance(value, dict):
+        return
+    items = value.get("items")
+    is_list = value.get("apiVersion") == "v1" and value.get("kind") == "List"
+    if is_list and isinstance(items, list):
+        for index, inner in enumerate(items):
+            if isinstance(inner, dict):
+                yield Item(file, document, ("items", index), inner)
+        return
+    yield Item(file, document, prefix, value)
+
+
+def _unusable(file: str, document: Document, items: list[Item]) -> list[Finding]:
+    if document.problem:
+        check = "yaml-size" if "nested" in document.problem or "more than" in document.problem else "yaml-syntax"
+        message, line = document.problem, _line_named(document)
+    elif not items and not isinstance(document.value, dict) and document.value is not None:
+        check, line = "yaml-object", document.first_line
+        message = f"line {line}: the document is no object: start it with apiVersion and kind"
+    else:
+        return []
+    advice = "" if check != "yaml-syntax" else _syntax_advice(document)
+    place = Place(file, document.number, line, "")
+    return [Finding(check, "yaml", "error", place, "", message, "nothing in the document can be read", advice)]
+
+
+def _line_named(document: Document) -> int:
+    words = document.problem.replace(":", " ").split()
+    at = words.index("line") + 1 if "line" in words else len(words)
+    return int(words[at]) if at < len(words) and words[at].isdigit() else document.first_line
+
+
+def _syntax_advice(document: Document) -> str:
+    at = _line_named(document) - document.first_line
+    lines = document.text.splitlines()
+    near = lines[max(0, at - 1) : at + 1]
+    if any("\t" in line[: len(line) - len(line.lstrip())] for line in near):
+        return "indent with blanks: YAML has no tabs"
+    if any(" = " in line and ":" not in line for line in lines):
+        return "write name: value, with a colon and a blank"
+    return "check the indentation and the quotes around the line"
+
+
+def _first_stages(item: Item) -> list[Finding]:
+    """Kind, schema and validation, which look at one object alone."""
+    drafts = find_kind(item)
+    if item.kind is not None:
+        pruned, schema = check_schema(item)
+        item.obj = prepare(item, pruned)
+        drafts = [*drafts, *schema, *check_validity(item, schema)]
+    return [_finding(item, draft) for draft in drafts]
+
+
+def _semantic(item: Item, world: World, inventory: Inventory) -> Iterable[Draft]:
+    yield from check_claim(item, world, inventory)
+    yield from check_pod(item, world)
+    yield from check_members(item, world)
+    if item.is_a(RESOURCE, "DeviceClass"):
+        yield from check_class(item, world, inventory)
+    elif item.is_a(RESOURCE, "ResourceSlice"):
+        yield from check_slice(item, world, inventory)
+    elif item.is_a(RESOURCE, "DeviceTaintRule"):
+        yield from check_taint_rule(item)
+    elif item.is_a(SCHEDULING, "PodGroup"):
+        yield from check_group(item, world)
+        yield from check_group_claims(item, world)
+
+
+def _place(item: Item, path: str) -> Place:
+    line = documents.place(item.document, path, item.prefix)
+    return Place(item.file, item.document.number, line, item.label)
+
+
+def _finding(item: Item, draft: Draft) -> Finding:
+    check = CHECKS[draft.check]
+    severity = draft.severity or check.severity
+    place = _place(item, draft.path)
+    return Finding(
+        check.id, check.stage, severity, place, draft.path, draft.message, draft.reason, draft.suggestion, draft.edits
+    )

@@ -1,0 +1,285 @@
+"""The stages kind and schema: is there such a kind, and does the object have its form?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from haru.kube.decoding import suggest
+from haru.kube.examining import Fault, examine
+from haru.kube.kinds import Kind, all_kinds, by_kind
+from haru.kube.schema import message_type
+from haru.lint import old
+from haru.lint.findings import Draft, Edit, Remove, Rename, Replace, Unwrap, Wrap
+from haru.lint.paths import get, last_name, parent
+from haru.lint.world import RESOURCE, Item
+
+Obj = dict[str, Any]
+
+_REMOVED_IN = {"v1beta1": "1.38", "v1beta2": "1.39", "v1alpha3": "1.39"}
+_INLINE = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
+
+
+def find_kind(item: Item) -> list[Draft]:
+    """Sets the item's kind; says what is wrong where there is none. A foreign kind has neither."""
+    api_version, name = item.raw.get("apiVersion"), item.raw.get("kind")
+    for key, value in (("apiVersion", api_version), ("kind", name)):
+        if not isinstance(value, str) or not value:
+            what = "is missing" if value in (None, "") else "is no string"
+            suggestion = _guess(item.raw, key)
+            return [Draft("kind-missing", key, f"Object '{key}' {what}", "every object names its type", suggestion)]
+    assert isinstance(api_version, str) and isinstance(name, str)
+    item.kind = by_kind(api_version, name)
+    if item.kind is not None:
+        return list(_deprecated(item, item.kind))
+    return list(_no_such_kind(item, api_version, name))
+
+
+def is_foreign(item: Item) -> bool:
+    """Whether an object is of a kind that Kubernetes does not bring along."""
+    return item.kind is None
+
+
+def _guess(raw: Obj, key: str) -> str:
+    if key == "apiVersion":
+        versions = [kind.api_version for kind in all_kinds() if kind.kind == raw.get("kind")]
+        return f"apiVersion: {versions[0]}" if versions else ""
+    return ""
+
+
+def _no_such_kind(item: Item, api_version: str, name: str) -> Iterator[Draft]:
+    message = f'no matches for kind "{name}" in version "{api_version}"'
+    group = api_version.rpartition("/")[0]
+    groups = {kind.group for kind in all_kinds()}
+    gone = old.KINDS.get(name)
+    same = [kind for kind in all_kinds() if kind.kind == name]
+    if gone is not None and (group in groups or group == "extensions"):
+        yield Draft("kind-removed", "kind", message, gone.reason, f"write {gone.remedy}")
+        return
+    near_group = suggest(group, [g for g in groups if g]) if group and group not in groups else group
+    if group not in groups and not near_group and group != "extensions":
+        return
+    if group not in groups and group.endswith(tuple(f".{g}" for g in groups if g)):
+        return  # a custom resource of a project below the same domain, such as gateway.networking.k8s.io
+    in_group = [kind for kind in same if kind.group in (group, near_group)] or (same if group == "extensions" else [])
+    if in_group:
+        best = in_group[0]
+        edit: tuple[Edit, ...] = (Replace("apiVersion", best.api_version),)
+        served = ", ".join(kind.api_version for kind in in_group)
+        check = "kind-version" if group in groups or group == "extensions" else "kind-unknown"
+        yield Draft(
+            check, "apiVersion", message, f"1.36 has {name} in {served}", f"apiVersion: {best.api_version}", edit
+        )
+        return
+    if group not in groups:
+        return
+    candidates = {kind.kind for kind in all_kinds() if kind.group == group}
+    close = suggest(name, candidates)
+    if close:
+        version = next(k.api_version for k in all_kinds() if k.group == group and k.kind == close)
+        edit = (Replace("kind", close), *(() if version == api_version else (Replace("apiVersion", version),)))
+        yield Draft("kind-unknown", "kind", message, "", f"did you mean kind: {close} (apiVersion: {version})?", edit)
+    elif same:
+        best = same[0]
+        reason = f"{name} belongs to another group"
+        fix = (Replace("apiVersion", best.api_version),)
+        yield Draft("kind-version", "apiVersion", message, reason, f"apiVersion: {best.api_version}", fix)
+    else:
+        known = ", ".join(sorted(candidates)[:12])
+        yield Draft("kind-unknown", "kind", message, f"the group has {known}")
+
+
+def _deprecated(item: Item, kind: Kind) -> Iterator[Draft]:
+    if kind.group != RESOURCE or kind.version not in _REMOVED_IN:
+        return
+    newer = by_kind(f"{RESOURCE}/v1", kind.kind)
+    if newer is None:
+        if kind.version == "v1alpha3" and (better := by_kind(f"{RESOURCE}/v1beta2", kind.kind)) is not None:
+            newer = better
+        else:
+            return
+    yield Draft(
+        "version-deprecated",
+        "apiVersion",
+        f"{kind.api_version} {kind.kind} is deprecated and gone with {_REMOVED_IN[kind.version]}",
+        "the version is not served unless somebody turns it on",
+        f"apiVersion: {newer.api_version}",
+        tuple(upgrade(item.raw, kind, newer)),
+    )
+
+
+def upgrade(raw: Obj, kind: Kind, to: Kind) -> list[Edit]:
+    """The edits that turn an object of an older version into one of `to`."""
+    edits: list[Edit] = []
+    if kind.version == "v1beta1":
+        for place in ("spec.devices.requests", "spec.spec.devices.requests"):
+            edits += _wraps(place, get(raw, place))
+        devices = get(raw, "spec.devices")
+        if isinstance(devices, list):
+            edits += [
+                Unwrap(f"spec.devices[{index}].basic")
+                for index, device in enumerate(devices)
+                if isinstance(device, dict) and "basic" in device
+            ]
+        if kind.kind == "ResourceSlice":
+            for name, unset in (("nodeName", ""), ("allNodes", False)):
+                if get(raw, f"spec.{name}") == unset and isinstance(get(raw, f"spec.{name}"), type(unset)):
+                    edits.append(Remove(f"spec.{name}"))
+    return [*edits, Replace("apiVersion", to.api_version)]
+
+
+def _wraps(place: str, requests: Any) -> list[Edit]:
+    found: list[Edit] = []
+    for index, request in enumerate(requests if isinstance(requests, list) else ()):
+        inline = tuple(name for name in request if name in _INLINE) if isinstance(request, dict) else ()
+        if inline and "exactly" not in request and "firstAvailable" not in request:
+            found.append(Wrap(f"{place}[{index}]", inline, "exactly"))
+    return found
+
+
+# --- schema
+
+
+def check_schema(item: Item) -> tuple[Obj, list[Draft]]:
+    """The object as a lenient server decodes it, and what a strict one refuses."""
+    kind = item.kind
+    assert kind is not None
+    pruned, faults = examine(item.raw, kind)
+    drafts: list[Draft] = []
+    seen: set[tuple[str, str]] = set()
+    for fault in faults:
+        draft = _mismatched(item, fault) if fault.mismatch else _unknown(item, kind, fault)
+        once = (draft.check, old.without_indexes(parent(fault.path)) if draft.check == "field-version" else fault.path)
+        inline = draft.check == "field-version" and isinstance(draft.edits[:1], tuple) and _is_wrap(draft)
+        if inline and (draft.check, parent(fault.path)) in seen:
+            draft = Draft(draft.check, draft.path, draft.message, draft.reason, draft.suggestion)
+        seen.add((draft.check, parent(fault.path)))
+        seen.add(once)
+        drafts.append(draft)
+    return pruned, drafts
+
+
+def _is_wrap(draft: Draft) -> bool:
+    return bool(draft.edits) and isinstance(draft.edits[0], Wrap)
+
+
+def _mismatched(item: Item, fault: Fault) -> Draft:
+    value = get(item.raw, fault.path)
+    field = fault.owner.fields.get(fault.name)
+    suggestion = ""
+    edits: tuple[Edit, ...] = ()
+    is_amount = isinstance(value, str | int | float) and not isinstance(value, bool)
+    if field is not None and field.type.endswith((".DeviceCapacity", ".Counter")) and is_amount:
+        suggestion = f"write {{value: {value}}}: the bare quantity belonged to v1alpha3"
+        edits = (Replace(fault.path, {"value": value if isinstance(value, str) else str(value)}),)
+    elif field is not None and field.type.endswith(".DeviceAttribute") and isinstance(value, str | int | bool):
+        member = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
+        suggestion = f"write {{{member}: {value}}}"
+        edits = (Replace(fault.path, {member: value}),)
+    elif field is not None and field.container == "one" and field.type == "string" and is_amount:
+        suggestion = f'write "{value}", in quotes'
+        edits = (Replace(fault.path, str(value)),) if isinstance(value, int) else ()
+    elif field is not None and field.container == "one" and field.type in ("int32", "int64") and isinstance(value, str):
+        if value.isascii() and value.isdigit() and len(value) < 10:
+            suggestion, edits = f"write {value}, without quotes", (Replace(fault.path, int(value)),)
+    elif field is not None and field.container == "list" and isinstance(value, dict):
+        suggestion = "write a list: each item begins with a dash"
+    return Draft(
+        "value-type", fault.path, fault.mismatch, "a strict server refuses the whole object", suggestion, edits
+    )
+
+
+def _unknown(item: Item, kind: Kind, fault: Fault) -> Draft:
+    message = f'unknown field "{fault.path}"'
+    for find in (_other_version, _gone, _near, _misplaced):
+        draft = find(item, kind, fault, message)
+        if draft is not None:
+            return draft
+    known = ", ".join(sorted(fault.owner.fields)[:10])
+    return Draft("field-unknown", fault.path, message, f"{fault.owner.short_name} has {known}" if known else "")
+
+
+def _other_version(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
+    """The shapes of v1beta1 in newer versions, and the reverse."""
+    if kind.group != RESOURCE:
+        return None
+    above = parent(fault.path)
+    owner = fault.owner.short_name
+    if fault.name == "basic" and owner == "Device":
+        return Draft(
+            "field-version",
+            fault.path,
+            message,
+            "only v1beta1 nests a device's fields in basic; a lenient server stores the device without any of them",
+            f"write the content of basic directly in the device: basic is the shape of v1beta1, not of {kind.version}",
+            (Unwrap(fault.path),),
+        )
+    if owner == "DeviceRequest" and fault.name in _INLINE and kind.version != "v1beta1":
+        request = get(item.raw, above)
+        inline = tuple(name for name in request if name in _INLINE)
+        edits = () if "exactly" in request or "firstAvailable" in request else (Wrap(above, inline, "exactly"),)
+        reason = f"the fields of a request stand beside its name in v1beta1 only, in {kind.version} below exactly"
+        return Draft("field-version", fault.path, message, reason, f"{above}.exactly.{fault.name}", edits)
+    if kind.version == "v1beta1":
+        if fault.name == "exactly" and owner == "DeviceRequest":
+            reason, suggestion = "v1beta1 has no exactly", "apiVersion: resource.k8s.io/v1, which has"
+        elif owner == "Device" and fault.name in message_type("io.k8s.api.resource.v1.Device").fields:
+            reason, suggestion = "v1beta1 has a device's fields in basic", "apiVersion: resource.k8s.io/v1, as written"
+        else:
+            return None
+        newer = by_kind(f"{RESOURCE}/v1", kind.kind)
+        edit = (Replace("apiVersion", newer.api_version),) if newer is not None else ()
+        return Draft("field-version", fault.path, message, reason, suggestion, edit)
+    return None
+
+
+def _gone(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
+    gone = old.field(kind.kind, old.without_indexes(fault.path))
+    if gone is None:
+        return None
+    edits: tuple[Edit, ...] = ()
+    value, holder = get(item.raw, fault.path), get(item.raw, parent(fault.path))
+    if fault.name == "source" and isinstance(value, dict) and isinstance(holder, dict):
+        edits = (Unwrap(fault.path),)
+    elif gone.remedy in fault.owner.fields and gone.remedy not in holder:
+        edits = (Rename(fault.path, gone.remedy),)
+    return Draft("field-removed", fault.path, message, gone.reason, gone.remedy, edits)
+
+
+def _near(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
+    close = suggest(fault.name, fault.owner.fields)
+    if not close:
+        return None
+    holder = get(item.raw, parent(fault.path)) if "." in fault.path else item.raw
+    free = isinstance(holder, dict) and close not in holder
+    edits = (Rename(fault.path, close),) if free else ()
+    suggestion = f'did you mean "{close}"?' + ("" if free else " It is there as well: remove this one")
+    return Draft("field-unknown", fault.path, message, "", suggestion, edits)
+
+
+_ELSEWHERE = {
+    "resourceClaims": "spec.resourceClaims of the pod; a container names a claim in resources.claims",
+    "claims": "resources.claims of the container",
+    "deviceClassName": "devices.requests[].exactly.deviceClassName",
+    "matchAttribute": "devices.constraints[].matchAttribute",
+    "distinctAttribute": "devices.constraints[].distinctAttribute",
+    "opaque": "config[].opaque",
+    "parameters": "config[].opaque.parameters",
+    "tolerations": "devices.requests[].exactly.tolerations",
+    "count": "devices.requests[].exactly.count",
+    "selectors": "devices.requests[].exactly.selectors",
+    "expression": "selectors[].cel.expression",
+    "schedulingGroup": "spec.schedulingGroup of the pod (or of the pod template's spec)",
+    "minCount": "spec.schedulingPolicy.gang.minCount of a PodGroup",
+    "replicas": "spec.replicas",
+    "containers": "spec.containers",
+    "nodeName": "spec.nodeName",
+    "restartPolicy": "spec.restartPolicy of the pod",
+}
+
+
+def _misplaced(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
+    where = _ELSEWHERE.get(last_name(fault.path))
+    if where is None:
+        return None
+    return Draft("field-misplaced", fault.path, message, f"{fault.owner.short_name} has no such field", where)
