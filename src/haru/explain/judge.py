@@ -12,6 +12,7 @@ from haru.explain import hypothesis
 from haru.explain.explanation import Verdict
 from haru.explain.work import Work
 
+DEFAULT_SCHEDULER = "default-scheduler"
 # Causes whose end can be foreseen without asking the scheduler.
 _BY_THEMSELVES = frozenset({"ClaimInFlight", "BindingConditions"})
 _BY_SOMEBODY = frozenset(
@@ -43,11 +44,17 @@ def judge(snapshot: Snapshot, work: Work, options: Options) -> Judgement:
     """What is to be expected for work that is not held."""
     decision = work.decide(snapshot, options)
     if decision.status == "scheduled":
-        waiting = Reason("Waiting", "a place is free for it: the scheduler takes it in its next attempt")
+        waiting = Reason("Waiting", f"a place is free for it: {_scheduler(snapshot, work)} in its next attempt")
         left = [r for m in decision.members if m.status != "scheduled" for r in m.reasons]
         return Judgement("Starting", (waiting, *distinct(left)))
     fit = next((int(r.data["fit"]) for r in decision.reasons if r.type == "Quorum"), 0)
     return Judgement(_verdict(snapshot, work, options, decision), why(decision), fit)
+
+
+def _scheduler(snapshot: Snapshot, work: Work) -> str:
+    [name, *_] = [pod.scheduler_name for pod in work.pending(snapshot)] or [DEFAULT_SCHEDULER]
+    # Whether a scheduler of another name runs anywhere cannot be seen from the objects.
+    return "the scheduler takes it" if name == DEFAULT_SCHEDULER else f"if a scheduler {name} runs, it takes it"
 
 
 def _verdict(snapshot: Snapshot, work: Work, options: Options, decision: Decision) -> Verdict:
