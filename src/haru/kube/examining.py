@@ -25,6 +25,8 @@ class Fault(NamedTuple):
     """The type that the field is (not) one of."""
     mismatch: str
     """What Go's decoder says of the value; empty for an unknown field."""
+    wanted: str = ""
+    """The type that the value should have, with `[]` or `{}` before it for a list or map."""
 
 
 def examine(obj: Obj, kind: Kind) -> tuple[Obj, list[Fault]]:
@@ -56,7 +58,8 @@ class _Examination(Walk):
         try:
             return super().field(value, field, path, go_path, owner)
         except TypeMismatchError as mismatch:
-            self.mismatches.append(Fault(path, field.name, self._owners[-1], str(mismatch)))
+            wanted = {"one": "", "list": "[]", "map": "{}"}[field.container] + field.type
+            self.mismatches.append(Fault(path, field.name, self._owners[-1], str(mismatch), wanted))
             return None
 
     def item(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:
@@ -65,5 +68,5 @@ class _Examination(Walk):
         except TypeMismatchError as mismatch:
             if not field.is_message:
                 raise
-            self.mismatches.append(Fault(path, field.name, message_type(field.type), str(mismatch)))
+            self.mismatches.append(Fault(path, field.name, self._owners[-1], str(mismatch), field.type))
             return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from haru.kube.names import is_c_identifier
 from haru.lint.classes import facts_of
 from haru.lint.configuration import check_config, wanted_partition
 from haru.lint.expressions import Facts, analyse
@@ -159,7 +160,7 @@ def _constraint(
 ) -> Iterator[Draft]:
     member = "matchAttribute" if constraint.get("matchAttribute") else "distinctAttribute"
     domain, slash, name = str(constraint.get(member) or "").partition("/")
-    if not slash or not of:
+    if not slash or not of or is_c_identifier(name):
         return
     place = f"{path}.{member}"
     known = inventory.names("attributes", domain)

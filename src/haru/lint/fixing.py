@@ -16,7 +16,9 @@ from haru.lint.findings import Finding, Report
 from haru.lint.paths import Keys
 from haru.lint.run import lint_texts
 
-MAX_ROUNDS = 100
+MAX_ROUNDS = 200
+MAX_CHAIN = 40
+Identity = tuple[str, str, int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +49,23 @@ def fix_texts(texts: Mapping[str, str]) -> tuple[dict[str, str], list[Fixed], Re
     """The mended files, what was mended, and the report on what is left."""
     current, fixed = dict(texts), list[Fixed]()
     report = lint_texts(current)
-    refused: set[tuple[str, str, int, str, str]] = set()
+    refused: set[Identity] = set()
     for _ in range(MAX_ROUNDS):
         step = _step(current, report, refused)
         if step is None:
             break
-        current, report, finding = step
-        fixed.append(Fixed(finding))
+        current, report, mended = step
+        fixed += [Fixed(finding) for finding in mended]
     return current, fixed, report
 
 
-def _identity(finding: Finding) -> tuple[str, str, int, str, str]:
+def _identity(finding: Finding) -> Identity:
     return (finding.check, finding.place.file, finding.place.document, finding.path, finding.message)
 
 
 def _step(
-    texts: dict[str, str], report: Report, refused: set[tuple[str, str, int, str, str]]
-) -> tuple[dict[str, str], Report, Finding] | None:
+    texts: dict[str, str], report: Report, refused: set[Identity]
+) -> tuple[dict[str, str], Report, list[Finding]] | None:
     for finding in (*report.findings, *report.notices):
         identity = _identity(finding)
         if not finding.fixable or identity in refused:
@@ -73,10 +75,35 @@ def _step(
         except EditError:
             refused.add(identity)
             continue
-        after = lint_texts(changed)
-        if _is_better(report, after, finding):
-            return changed, after, finding
+        step = _complete(changed, report, [finding], refused)
+        if step is not None:
+            return step
         refused.add(identity)
+    return None
+
+
+def _complete(
+    changed: dict[str, str], before: Report, done: list[Finding], refused: set[Identity]
+) -> tuple[dict[str, str], Report, list[Finding]] | None:
+    """Goes on with what an edit brought to light until the report is better, or nothing can be done about it."""
+    after = lint_texts(changed)
+    known = {_identity(one) for one in (*before.findings, *before.notices, *done)}
+    left = {_identity(one) for one in (*after.findings, *after.notices)}
+    if any(_identity(one) in left for one in done):
+        return None
+    if _weight(after) < _weight(before):
+        return changed, after, done
+    if len(done) == MAX_CHAIN:
+        return None
+    for finding in after.findings:
+        identity = _identity(finding)
+        if not finding.fixable or identity in known or identity in refused:
+            continue
+        try:
+            further = {**changed, finding.place.file: _edited(changed[finding.place.file], finding)}
+        except EditError:
+            continue
+        return _complete(further, before, [*done, finding], refused)
     return None
 
 
@@ -108,12 +135,6 @@ def _prefix(piece: str, finding: Finding) -> Keys:
         if isinstance(item, dict) and f"{item.get('kind')}/{name}" == finding.place.object:
             return ("items", index)
     raise EditError("the object is not there")
-
-
-def _is_better(before: Report, after: Report, finding: Finding) -> bool:
-    """Fewer faults, and not one that is graver: each stage hides the ones behind it, so those may find new ones."""
-    gone = _identity(finding) not in {_identity(one) for one in (*after.findings, *after.notices)}
-    return gone and _weight(after) < _weight(before)
 
 
 _STAGE_WEIGHT = {"yaml": 0, "kind": 1, "schema": 2, "validation": 3, "semantic": 4}

@@ -90,7 +90,7 @@ def _use(pod: PodSpec, claims: list[Obj], item: Item, world: World) -> Iterator[
             used.add(name)
             if request and name in by_name:
                 yield from _request(f"{path}.resources.claims[{index}].request", request, by_name[name], item, world)
-    containers = pod.spec.get("containers") or ()
+    containers: list[Obj] = list(pod.spec.get("containers") or ())
     for index, claim in enumerate(claims):
         name = str(claim.get("name"))
         if name in used:

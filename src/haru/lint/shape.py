@@ -10,7 +10,7 @@ from haru.kube.examining import Fault, examine
 from haru.kube.kinds import Kind, all_kinds, by_kind
 from haru.kube.schema import message_type
 from haru.lint import old
-from haru.lint.findings import Draft, Edit, Remove, Rename, Replace, Unwrap, Wrap
+from haru.lint.findings import Draft, Edit, Insert, Remove, Rename, Replace, Unwrap, Wrap
 from haru.lint.paths import get, last_name, parent
 from haru.lint.world import RESOURCE, Item
 
@@ -165,24 +165,24 @@ def _is_wrap(draft: Draft) -> bool:
 
 def _mismatched(item: Item, fault: Fault) -> Draft:
     value = get(item.raw, fault.path)
-    field = fault.owner.fields.get(fault.name)
+    wanted = fault.wanted
     suggestion = ""
     edits: tuple[Edit, ...] = ()
     is_amount = isinstance(value, str | int | float) and not isinstance(value, bool)
-    if field is not None and field.type.endswith((".DeviceCapacity", ".Counter")) and is_amount:
+    if wanted.endswith((".DeviceCapacity", ".Counter")) and is_amount:
         suggestion = f"write {{value: {value}}}: the bare quantity belonged to v1alpha3"
         edits = (Replace(fault.path, {"value": value if isinstance(value, str) else str(value)}),)
-    elif field is not None and field.type.endswith(".DeviceAttribute") and isinstance(value, str | int | bool):
+    elif wanted.endswith(".DeviceAttribute") and isinstance(value, str | int | bool):
         member = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
         suggestion = f"write {{{member}: {value}}}"
         edits = (Replace(fault.path, {member: value}),)
-    elif field is not None and field.container == "one" and field.type == "string" and is_amount:
+    elif wanted == "string" and is_amount:
         suggestion = f'write "{value}", in quotes'
         edits = (Replace(fault.path, str(value)),) if isinstance(value, int) else ()
-    elif field is not None and field.container == "one" and field.type in ("int32", "int64") and isinstance(value, str):
+    elif wanted in ("int32", "int64") and isinstance(value, str):
         if value.isascii() and value.isdigit() and len(value) < 10:
             suggestion, edits = f"write {value}, without quotes", (Replace(fault.path, int(value)),)
-    elif field is not None and field.container == "list" and isinstance(value, dict):
+    elif wanted.startswith("[]") and isinstance(value, dict):
         suggestion = "write a list: each item begins with a dash"
     return Draft(
         "value-type", fault.path, fault.mismatch, "a strict server refuses the whole object", suggestion, edits
@@ -191,12 +191,25 @@ def _mismatched(item: Item, fault: Fault) -> Draft:
 
 def _unknown(item: Item, kind: Kind, fault: Fault) -> Draft:
     message = f'unknown field "{fault.path}"'
-    for find in (_other_version, _gone, _near, _misplaced):
+    for find in (_nested_attribute, _other_version, _gone, _near, _misplaced):
         draft = find(item, kind, fault, message)
         if draft is not None:
             return draft
     known = ", ".join(sorted(fault.owner.fields)[:10])
     return Draft("field-unknown", fault.path, message, f"{fault.owner.short_name} has {known}" if known else "")
+
+
+def _nested_attribute(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
+    """`attributes: {gpu.nvidia.com: {model: …}}`: CEL sees maps by domain, slices have one flat map."""
+    if fault.owner.short_name != "DeviceAttribute" or not isinstance(get(item.raw, fault.path), dict):
+        return None
+    above = fault.path.removesuffix(f".{fault.name}")
+    domain = above.partition(".attributes.")[2]
+    reason = "attributes is one flat map of name or domain/name to a value; only selectors see a map per domain"
+    driver = get(item.raw, "spec.driver")
+    full = fault.name if domain == driver else f"{domain}/{fault.name}"
+    edits = (Unwrap(above),) if domain == driver else ()
+    return Draft("field-misplaced", fault.path, message, reason, f"write {full} directly below attributes", edits)
 
 
 def _other_version(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
@@ -241,6 +254,11 @@ def _gone(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
     value, holder = get(item.raw, fault.path), get(item.raw, parent(fault.path))
     if fault.name == "source" and isinstance(value, dict) and isinstance(holder, dict):
         edits = (Unwrap(fault.path),)
+    elif fault.name == "resourceClassName" and isinstance(value, str) and "devices" not in holder:
+        request = {"name": "device", "exactly": {"deviceClassName": value}}
+        edits = (Insert(parent(fault.path), "devices", {"requests": [request]}), Remove(fault.path))
+    elif fault.name == "allocationMode" and value in ("Immediate", "WaitForFirstConsumer"):
+        edits = (Remove(fault.path),)
     elif gone.remedy in fault.owner.fields and gone.remedy not in holder:
         edits = (Rename(fault.path, gone.remedy),)
     return Draft("field-removed", fault.path, message, gone.reason, gone.remedy, edits)

@@ -194,6 +194,8 @@ def _attribute_name(item: Item, error: FieldError) -> Draft | None:
         return Draft("attribute-name", error.field, error.body(), "constraints compare names with a domain", advice)
     reason = "the part after the slash is an identifier as in C: letters, digits and _"
     edits = (Replace(error.field, new),) if is_constraint and new != written and better else ()
+    if not is_constraint and "." in written:
+        return Draft("attribute-name", error.field, error.body(), reason, f"write NAME or {written}/NAME")
     if not is_constraint:
         return Draft("attribute-name", error.field, error.body(), reason, f"name it {new}" if new != written else "")
     return Draft("attribute-name", error.field, error.body(), reason, f"write {new}", edits)
