@@ -34,7 +34,8 @@ from haru.engine.devices.model import (
 )
 
 T = TypeVar("T")
-_ATTRIBUTE, _NAMES, _CAPACITY, _COUNTERS = range(4)
+Attributes = tuple[tuple[str, Attribute], ...]
+_ATTRIBUTE, _NAMES, _CAPACITY, _COUNTERS, _ATTRIBUTES, _CONSUMPTION, _SHAPE = range(7)
 _MAX_DEVICES = 8192
 _TRIAL = 1024
 
@@ -75,7 +76,9 @@ class Interner:
         if len(known) > _MAX_DEVICES:
             known.clear()
         if not self._by_text:
-            return tuple([_device(entry, driver, per_device, self) for entry in raw])
+            # Partitions of one card often differ in their place only, which no attribute tells.
+            alike: dict[bytes, Attributes] = {}
+            return tuple([_device(entry, driver, per_device, self, alike) for entry in raw])
         found = []
         for entry in raw:
             try:
@@ -90,16 +93,25 @@ class Interner:
         return tuple(found)
 
     def shape(self, driver: str, attributes: Any, capacity: Any, shareable: bool) -> Shape:
-        """The shape with these contents."""
-        key = (driver, attributes, capacity, shareable)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = Shape(driver, attributes, capacity, shareable)
-        shape: Shape = found
+        """The shape with these contents, which are interned here."""
+        identity = (_SHAPE, driver, id(attributes), id(capacity), shareable)
+        shape: Shape | None = self._made.get(identity)
+        if shape is None:
+            key = (driver, attributes, capacity, shareable)
+            shape = self._known.get(key)
+            if shape is None:
+                shape = self._known[key] = Shape(driver, attributes, capacity, shareable)
+            self._made[identity] = shape
         return shape
 
-    def attributes(self, raw: Mapping[str, Any]) -> tuple[tuple[str, Attribute], ...]:
-        """The attributes of a device, by name."""
+    def attributes(self, raw: Mapping[str, Any], alike: dict[bytes, Attributes] | None = None) -> Attributes:
+        """The attributes of a device, by name; `alike` remembers those of its neighbours by their text."""
+        if alike is not None:
+            text = orjson.dumps(raw, default=repr)
+            known = alike.get(text)
+            if known is None:
+                known = alike[text] = self.attributes(raw)
+            return known
         made, pairs = self._made, []
         for name in self._sorted(raw):
             value = raw[name] or {}
@@ -113,7 +125,29 @@ class Interner:
                 if key:
                     made[key] = pair
             pairs.append(pair)
-        return self.value(tuple(pairs))
+        # Interned parts are equal only if they are the same object, and their numbers are quickly hashed.
+        identity = (_ATTRIBUTES, *map(id, pairs))
+        found: Attributes | None = made.get(identity)
+        if found is None:
+            found = made[identity] = self.value(tuple(pairs))
+        return found
+
+    def consumption(self, raw: Sequence[Mapping[str, Any]]) -> tuple[Consumption, ...]:
+        """What a device takes from counter sets."""
+        key: tuple[Any, ...] = ()
+        if len(raw) == 1:
+            counters = _amounts_key(_COUNTERS, raw[0].get("counters") or {})
+            key = (_CONSUMPTION, raw[0].get("counterSet"), *counters) if counters else ()
+        found: tuple[Consumption, ...] | None = self._made.get(key)
+        if found is None:
+            listed = [
+                self.value(Consumption(entry.get("counterSet") or "", self.counters(entry.get("counters") or {})))
+                for entry in raw
+            ]
+            found = self.value(tuple(listed))
+            if key:
+                self._made[key] = found
+        return found
 
     def capacity(self, raw: Mapping[str, Any]) -> tuple[tuple[str, Capacity], ...]:
         """The capacities of a device, by name."""
@@ -223,15 +257,16 @@ def decode_taint(raw: Mapping[str, Any]) -> Taint:
     return Taint(raw.get("key") or "", raw.get("value") or "", raw.get("effect") or "")
 
 
-def _device(raw: Mapping[str, Any], driver: str, per_device: bool, interner: Interner) -> Device:
-    attributes = interner.attributes(raw.get("attributes") or {})
+def _device(
+    raw: Mapping[str, Any],
+    driver: str,
+    per_device: bool,
+    interner: Interner,
+    alike: dict[bytes, Attributes] | None = None,
+) -> Device:
+    attributes = interner.attributes(raw.get("attributes") or {}, alike)
     capacity = interner.capacity(raw.get("capacity") or {})
-    consumes = tuple(
-        [
-            interner.value(Consumption(entry.get("counterSet") or "", interner.counters(entry.get("counters") or {})))
-            for entry in raw.get("consumesCounters") or ()
-        ]
-    )
+    consumes = interner.consumption(raw.get("consumesCounters") or ())
     conditions = tuple(raw.get("bindingConditions") or ())
     failures = tuple(raw.get("bindingFailureConditions") or ())
     binding = None
@@ -240,7 +275,7 @@ def _device(raw: Mapping[str, Any], driver: str, per_device: bool, interner: Int
     return Device(
         name=interner.value(str(raw.get("name") or "")),
         shape=interner.shape(driver, attributes, capacity, bool(raw.get("allowMultipleAllocations"))),
-        consumes=interner.value(consumes),
+        consumes=consumes,
         taints=interner.value(tuple(interner.value(decode_taint(t)) for t in raw["taints"]))
         if raw.get("taints")
         else (),
