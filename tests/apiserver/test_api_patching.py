@@ -134,3 +134,54 @@ async def test_owners_can_be_reset(api: Caller) -> None:
     body: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
     patched = await api("PATCH", f"{MAPS}/a", body, type=MERGE)
     assert not patched.json["metadata"].get("managedFields")
+
+
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+
+
+async def test_applying_again_changes_nothing_even_where_defaults_stand_in_a_list(api: Caller) -> None:
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]
+    template: dict[str, Any] = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "t"},
+        "spec": {"spec": {"devices": {"requests": requests}}},
+    }
+    path = f"{TEMPLATES}/t?fieldManager=m"
+    first = await api("PATCH", path, template, type=APPLY)
+    assert first.status == 201, first.body
+    assert first.json["spec"]["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
+    api.clock.advance(minutes=1)
+    again = await api("PATCH", path, template, type=APPLY)
+    assert (again.status, again.json) == (200, first.json)
+    template["metadata"]["annotations"] = {"a": "b"}
+    changed = await api("PATCH", path, template, type=APPLY)
+    (entry,) = changed.json["metadata"]["managedFields"]
+    assert entry["time"] > first.json["metadata"]["managedFields"][0]["time"]
+
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+async def test_what_the_server_adds_is_not_the_creators(api: Caller) -> None:
+    """kubectl gives an applier all that the creator held: it must not lose what it never knew of."""
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"template": {"spec": {**pod("x")["spec"], "restartPolicy": "Never"}}},
+    }
+    created = await api("POST", f"{JOBS}?fieldManager=kubectl-client-side-apply", job)
+    assert created.json["spec"]["selector"]["matchLabels"]
+    (entry,) = created.json["metadata"]["managedFields"]
+    assert "f:selector" not in entry["fieldsV1"]["f:spec"]
+    assert "f:metadata" not in entry["fieldsV1"]["f:spec"]["f:template"]
+    migrated = [{**entry, "manager": "kubectl", "operation": "Apply"}]
+    move = [{"op": "replace", "path": "/metadata/managedFields", "value": migrated}]
+    assert (await api("PATCH", f"{JOBS}/j", move, type="application/json-patch+json")).status == 200
+    applied = await api("PATCH", f"{JOBS}/j?fieldManager=kubectl", job, type=APPLY)
+    assert applied.status == 200, applied.body
+    assert applied.json["spec"]["selector"] == created.json["spec"]["selector"]
+    made = await api("POST", f"{PODS}?fieldManager=m", pod("p"))
+    (entry,) = made.json["metadata"]["managedFields"]
+    assert not entry["fieldsV1"]["f:spec"].keys() & {"f:tolerations", "f:priority", "f:serviceAccountName"}

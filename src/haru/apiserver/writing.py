@@ -10,9 +10,11 @@ Source: k8s.io/apiserver `registry/generic`, as behaviour.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from haru.apiserver import admission
 from haru.apiserver.call import Call
@@ -71,7 +73,8 @@ async def create(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
         raise bad_request_error("resourceVersion should not be set on objects to be created")
     name_new_object(call, metadata)
     obj = apply_defaults(obj, kind, call.core.gates, call.now)
-    obj = own(obj)
+    # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
+    obj = own(obj if applied else _tracked(call, None, obj))
     generated = bool(metadata.get("generateName")) and not call.name and "name" not in metadata
     for attempt in range(NAME_ATTEMPTS if generated else 1):
         if generated:
@@ -80,8 +83,7 @@ async def create(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
             )
         if attempt == 0:
             obj = await _admit_new(call, obj)
-        stored = _for_storage(call, None, obj, applied)
-        taken = await _insert(call, stored)
+        taken = await _insert(call, convert(obj, call.resource.stored))
         if isinstance(taken, Outcome):
             return taken
     error = already_exists_error(kind.group, kind.plural, obj["metadata"]["name"])
@@ -155,22 +157,6 @@ async def _admit_new(call: Call, obj: Obj) -> Obj:
     return obj
 
 
-def _for_storage(call: Call, old: Obj | None, new: Obj, applied: bool) -> Obj:
-    """The object as it is stored: owners of fields written down, in the stored version."""
-    resource = call.resource
-    if not applied:
-        new = track_update(
-            old,
-            new,
-            manager=call.manager,
-            api_version=resource.kind.api_version,
-            message_type=resource.message_type,
-            subresource=call.subresource,
-            now=call.now,
-        )
-    return convert(new, resource.stored)
-
-
 async def _insert(call: Call, obj: Obj) -> Outcome | None:
     resource, metadata = call.resource, obj["metadata"]
     key = resource.key(metadata.get("namespace", ""), metadata["name"])
@@ -220,7 +206,8 @@ async def change(
     raise conflict_error(resource.kind.group, resource.kind.plural, call.name)
 
 
-def _tracked(call: Call, live: Obj, new: Obj) -> Obj:
+def _tracked(call: Call, live: Obj | None, new: Obj) -> Obj:
+    """With the owners of fields written down."""
     return track_update(
         live,
         new,
@@ -304,15 +291,20 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
 
 
 def _unchanged(new: Obj, live: Obj) -> bool:
-    """Equal, where an absent managedFields list equals an empty one."""
+    """Equal but for when whose fields were set last, and for the difference of no owners and an empty list of them."""
     if new == live:
         return True
     left, right = new["metadata"], live["metadata"]
     return (
-        bool(left.get("managedFields")) == bool(right.get("managedFields")) is False
-        and {**left, "managedFields": None} == {**right, "managedFields": None}
+        {**left, "managedFields": None} == {**right, "managedFields": None}
         and {**new, "metadata": None} == {**live, "metadata": None}
+        and _timeless(left.get("managedFields")) == _timeless(right.get("managedFields"))
     )
+
+
+def _timeless(entries: Sequence[Obj] | None) -> list[bytes]:
+    shown = [{name: value for name, value in entry.items() if name != "time"} for entry in entries or ()]
+    return sorted(orjson.dumps(entry, option=orjson.OPT_SORT_KEYS) for entry in shown)
 
 
 async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
