@@ -13,11 +13,11 @@ from benchmarks.results import Result, show, write
 
 def main() -> int:
     results: list[Result] = []
-    for module in sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__)):
-        if module not in ("__main__", "calibrate", "cluster", "results"):
-            for result in importlib.import_module(f"benchmarks.{module}").run():
-                show(result)
-                results.append(result)
+    for module in sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if m.name != "__main__"):
+        benchmark = getattr(importlib.import_module(f"benchmarks.{module}"), "run", None)
+        for result in benchmark() if benchmark is not None else ():
+            show(result)
+            results.append(result)
     write(Path(__file__).parent / "results.json", results)
     return 0
 

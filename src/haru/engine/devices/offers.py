@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 
 from haru.engine.devices.capacity import fits
 from haru.engine.devices.claims import ALL, Ask
-from haru.engine.devices.model import Device, Features
+from haru.engine.devices.model import Features
 from haru.engine.devices.selection import SelectionError, judge_of
 from haru.engine.devices.table import Table
 from haru.engine.devices.taints import untolerated
 
 _MAX_OFFERS = 256
+_FEW = 12
+"""Devices judged one by one, before the others are judged all at once."""
 
 
 class Offer:
@@ -31,7 +33,7 @@ class Offer:
     def __init__(self, table: Table, ask: Ask, features: Features) -> None:
         self.found: list[int] = []
         self.errors: dict[int, SelectionError] = {}
-        self._rest = self._scan(table.devices, ask, features)
+        self._rest = self._scan(table, ask, features)
 
     def __iter__(self) -> Iterator[int]:
         index, found = 0, self.found
@@ -39,13 +41,15 @@ class Offer:
             yield found[index]
             index += 1
 
-    def _scan(self, devices: Sequence[Device], ask: Ask, features: Features) -> Iterator[int]:
-        judge = judge_of(ask.selection).verdict
+    def _scan(self, table: Table, ask: Ask, features: Features) -> Iterator[int]:
+        judge = judge_of(ask.selection)
         conditional, taints = features.DeviceBindingAndStatus, features.DeviceTaints
         capacity, counters = features.ConsumableCapacity, features.PartitionableDevices
         wanted, tolerations, found = ask.wanted, ask.tolerations, self.found
-        for index, device in enumerate(devices):
-            verdict = judge(device.shape)
+        for index, device in enumerate(table.devices):
+            if index == _FEW:
+                judge.learn(table)
+            verdict = judge.verdict(device.shape)
             if verdict is False or not (conditional or device.binding is None or not device.binding.conditions):
                 continue
             if verdict is not True:

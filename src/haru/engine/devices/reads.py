@@ -17,6 +17,10 @@ from haru.engine.devices.model import PLAIN_KINDS, Attribute, Capacity, Shape
 _INDEX = ("_[_]", "_[?_]", "_?._")
 
 
+Spelled = tuple[tuple[str, str], ...]
+"""Names as published: in short and in full, where a driver may leave its own domain out; else twice in full."""
+
+
 class Names(NamedTuple):
     """The attributes and capacities that an expression reads, each as (domain, id)."""
 
@@ -37,11 +41,11 @@ class Names(NamedTuple):
             shape.shareable,
         )
 
-    def published(self, driver: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names under which a driver publishes these attributes and capacities."""
+    def published(self, driver: str) -> tuple[Spelled, Spelled]:
+        """These attributes and capacities in the two spellings that a driver has for them."""
         attributes, capacity = (
-            tuple(sorted({f"{domain}/{name}" for domain, name in names} | {n for d, n in names if d == driver}))
-            for names in (self.attributes, self.capacity)
+            tuple([(name if domain == driver else f"{domain}/{name}", f"{domain}/{name}") for domain, name in names])
+            for names in (sorted(self.attributes), sorted(self.capacity))
         )
         return attributes, capacity
 

@@ -8,17 +8,19 @@ Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from haru.cel.device import CompileError, DeviceSelector, DeviceView, EvaluationError, compile_device_selector
 from haru.engine.devices.decode import expressions
-from haru.engine.devices.model import PLAIN_KINDS, Features, Obj, Shape
+from haru.engine.devices.model import Features, Obj, Shape
 from haru.engine.devices.pools import PoolView
-from haru.engine.devices.reads import names_read
+from haru.engine.devices.reads import Spelled, names_read
+from haru.engine.devices.table import Table
 
 _MAX_COLUMNS = 256
 _MAX_RESULTS = 65536
+_BOOLEANS = frozenset((True, False))
 
 
 class SelectionError(NamedTuple):
@@ -47,8 +49,7 @@ class Selection(NamedTuple):
         if found is None:
             if len(columns) >= _MAX_COLUMNS:
                 columns.clear()
-            judge = judge_of(self)
-            found = columns[self] = [judge.verdict(device.shape) for device in view.devices]
+            found = columns[self] = judge_of(self).verdicts(view.table)
         return found
 
 
@@ -75,6 +76,30 @@ class Judge:
             found = self._known[shape] = self._judge(shape)
         return found
 
+    def verdicts(self, table: Table) -> list[Verdict]:
+        """Whether each device of a table is selected."""
+        self.learn(table)
+        return list(map(self._known.__getitem__ if table.uniform else self.verdict, table.shape_of))
+
+    def learn(self, table: Table) -> None:
+        """Judge all shapes of a table at once, where the devices are of one sort."""
+        known = self._known
+        left = [shape for shape in table.shapes if shape not in known] if known else table.shapes
+        if not table.uniform:
+            return
+        if len(known) + len(left) > _MAX_RESULTS:
+            known.clear()
+            left = table.shapes
+        if not self._steps:
+            known.update(dict.fromkeys(left, True))
+        for of_class, number, reader in self._steps:
+            results = reader.column(left)
+            known.update(zip(left, results, strict=True))  # type: ignore[arg-type]
+            for shape, result in zip(left, results, strict=True) if not _BOOLEANS.issuperset(results) else ():
+                if isinstance(result, str):
+                    known[shape] = SelectionError(of_class, number, result)
+            left = [shape for shape, result in zip(left, results, strict=True) if result is True]
+
     def _judge(self, shape: Shape) -> Verdict:
         for of_class, number, reader in self._steps:
             result = reader.verdict(shape)
@@ -93,32 +118,57 @@ class Reader:
         self._lists = lists
         self._consumable = consumable
         self._names = None if expression is None else names_read(expression, lists, consumable)
-        self._keys: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        self._known: dict[Hashable, bool | str] = {}
+        self._keys: dict[str, tuple[Spelled, Spelled]] = {}
+        self._known: dict[Hashable, dict[Hashable, bool | str]] = {}
 
     def verdict(self, shape: Shape) -> bool | str:
         """True, false, or the text of an error."""
-        key = self._key(shape)
-        found = self._known.get(key)
+        if self._names is None:
+            return self._evaluate(shape)
+        attributes, amounts = self._published(shape.driver)
+        by_name, by_amount = shape.by_name.get, shape.amounts.get
+        key: tuple[Hashable, ...] = tuple([by_name(name) or by_name(full) for name, full in attributes])
+        if amounts:
+            key += tuple([(c := by_amount(name) or by_amount(full)) and c.text for name, full in amounts])
+        known = self._results(shape)
+        found = known.get(key)
         if found is None:
-            if len(self._known) >= _MAX_RESULTS:
-                self._known.clear()
-            found = self._known[key] = self._evaluate(shape)
+            found = known[key] = self._evaluate(shape)
         return found
 
-    def _key(self, shape: Shape) -> Hashable:
-        """Equal for shapes that the expression cannot tell apart."""
-        if self._names is None:
-            return shape
-        names = self._keys.get(shape.driver)
-        if names is None:
-            names = self._keys[shape.driver] = self._names.published(shape.driver)
-        attribute, amount = shape.by_name.get, shape.amounts.get
-        if names[1]:
-            values = (*[attribute(name) for name in names[0]], *[amount(name) for name in names[1]])
-        else:
-            values = tuple([attribute(name) for name in names[0]])
-        return (shape.driver, shape.shareable, values, shape.faulty)
+    def column(self, shapes: Sequence[Shape]) -> list[bool | str]:
+        """The verdicts on shapes of one sort (see `Table.uniform`)."""
+        if self._names is None or not shapes:
+            return [self._evaluate(shape) for shape in shapes]
+        attributes, amounts = self._published(shapes[0].driver)
+        by_name, by_amount = [shape.by_name for shape in shapes], [shape.amounts for shape in shapes]
+        columns = [_column(by_name, *spellings) for spellings in attributes]
+        columns += [[c and c.text for c in _column(by_amount, *spellings)] for spellings in amounts]
+        known = self._results(shapes[0])
+        if not columns:
+            return [self.verdict(shapes[0])] * len(shapes)
+        keys = list(zip(*columns, strict=True))
+        found = list(map(known.get, keys))
+        if None in found:
+            for key, shape in zip(keys, shapes, strict=True):
+                if key not in known:
+                    known[key] = self._evaluate(shape)
+            found = list(map(known.get, keys))
+        return found  # type: ignore[return-value]
+
+    def _published(self, driver: str) -> tuple[Spelled, Spelled]:
+        """What the expression reads, as a driver publishes it: attributes and capacities."""
+        found = self._keys.get(driver)
+        if found is None:
+            assert self._names is not None
+            found = self._keys[driver] = self._names.published(driver)
+        return found
+
+    def _results(self, shape: Shape) -> dict[Hashable, bool | str]:
+        known = self._known.setdefault((shape.driver, shape.shareable, shape.faulty), {})
+        if len(known) >= _MAX_RESULTS:
+            known.clear()
+        return known
 
     def compile(self) -> DeviceSelector | str:
         """The compiled expression, or why it is none."""
@@ -142,21 +192,30 @@ class Reader:
             return f"CEL runtime error: {error}"
 
     def _view(self, shape: Shape) -> DeviceView:
-        """What the expression sees of a shape."""
+        """What the expression sees of a shape. Where a driver publishes a name in both spellings, the short one."""
         attributes, capacity = shape.attributes, shape.capacity
         if self._names is not None:
-            read, amounts = self._keys[shape.driver]
-            if shape.faulty or len(read) > 2:
-                attributes = tuple([p for p in attributes if p[0] in read or p[1].kind not in PLAIN_KINDS])
-            else:
-                attributes = tuple([(name, shape.by_name[name]) for name in read if name in shape.by_name])
-            capacity = tuple([(name, shape.amounts[name]) for name in amounts if name in shape.amounts])
+            read, amounts = self._published(shape.driver)
+            found = dict(shape.faulty)
+            for spellings in read:
+                name = next((name for name in spellings if name in shape.by_name), None)
+                if name is not None:
+                    found[name] = shape.by_name[name]
+            attributes = tuple(sorted(found.items())) if shape.faulty else tuple(found.items())
+            present = [next((n for n in spellings if n in shape.amounts), None) for spellings in amounts]
+            capacity = tuple([(name, shape.amounts[name]) for name in present if name is not None])
         return DeviceView(
             shape.driver,
             {name: attribute.raw for name, attribute in attributes},
             {name: {"value": amount.text} for name, amount in capacity},
             shape.shareable,
         )
+
+
+def _column(tables: Sequence[Mapping[str, Any]], name: str, full: str) -> list[Any]:
+    """What each table has under a name in either spelling."""
+    found = [table.get(name) for table in tables]
+    return [table.get(name) or table.get(full) for table in tables] if None in found and name != full else found
 
 
 _judges: dict[Selection, Judge] = {}

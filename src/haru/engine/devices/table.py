@@ -6,12 +6,12 @@ all of them: which device is where, and which devices an ask may have as far as 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
-from haru.engine.devices.model import Device
+from haru.engine.devices.model import Device, Shape
 
 
 class Table:
@@ -19,6 +19,10 @@ class Table:
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self.devices = devices
+        self.shape_of = [device.shape for device in devices]
+        """The shape of each device."""
+        self.shapes: Sequence[Shape] = list(dict.fromkeys(self.shape_of))
+        """The different shapes."""
         bindings = {device.binding for device in devices}
         self.conditional = any(binding is not None and binding.conditions for binding in bindings)
         """Whether some device has binding conditions."""
@@ -26,6 +30,10 @@ class Table:
         """Whether some device consumes counters."""
         self.placed = any(device.placement is not None for device in devices)
         """Whether some device says for itself where it can be used."""
+        faulty = any(shape.faulty for shape in self.shapes)
+        sorts = {(shape.driver, shape.shareable) for shape in self.shapes}
+        self.uniform = not faulty and len(sorts) == 1
+        """Whether the devices are of one sort: only plain attributes and capacities tell them apart."""
         self.columns: dict[Hashable, Any] = {}
         self.offers: dict[Hashable, Any] = {}
 
