@@ -365,3 +365,53 @@ def test_tables() -> None:
     assert printers.table(kind, [obj], NOW, "None")["rows"][0]["object"] is None
     with pytest.raises(StatusError, match="unrecognized includeObject value"):
         printers.table(kind, [obj], NOW, "Everything")
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "obj", "expected"),
+    [
+        (
+            "storage.k8s.io/v1",
+            "CSIDriver",
+            {
+                "spec": {
+                    "attachRequired": False,
+                    "tokenRequests": [{"audience": "a"}],
+                    "volumeLifecycleModes": ["Ephemeral"],
+                }
+            },
+            {"AttachRequired": False, "PodInfoOnMount": False, "TokenRequests": "a", "Modes": "Ephemeral"},
+        ),
+        ("storage.k8s.io/v1", "CSINode", {"spec": {"drivers": [{}, {}]}}, {"Drivers": 2, "Age": "90m"}),
+        (
+            "storage.k8s.io/v1",
+            "CSIStorageCapacity",
+            {"storageClassName": "s"},
+            {"StorageClassName": "s", "Capacity": "<unset>"},
+        ),
+        ("storage.k8s.io/v1", "VolumeAttributesClass", {"driverName": "d"}, {"DriverName": "d"}),
+        (
+            "flowcontrol.apiserver.k8s.io/v1",
+            "FlowSchema",
+            {"spec": {"priorityLevelConfiguration": {"name": "p"}, "matchingPrecedence": 5}},
+            {"PriorityLevel": "p", "MatchingPrecedence": 5, "DistinguisherMethod": "<none>", "MissingPL": "?"},
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io/v1",
+            "PriorityLevelConfiguration",
+            {"spec": {"type": "Limited", "limited": {"limitResponse": {"queuing": {"queues": 8}}}}},
+            {"Type": "Limited", "NominalConcurrencyShares": "<none>", "Queues": 8, "HandSize": "<none>"},
+        ),
+        ("networking.k8s.io/v1", "ServiceCIDR", {"spec": {"cidrs": ["10.96.0.0/16"]}}, {"CIDRs": "10.96.0.0/16"}),
+        (
+            "networking.k8s.io/v1",
+            "IPAddress",
+            {"spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "a"}}},
+            {"ParentRef": "services/default/a"},
+        ),
+        ("certificates.k8s.io/v1beta1", "ClusterTrustBundle", {"spec": {}}, {"SignerName": "<none>"}),
+    ],
+)
+def test_what_clusters_are_furnished_with(api_version: str, kind: str, obj: Obj, expected: Obj) -> None:
+    shown = cells(api_version, kind, obj)
+    assert {column: shown[column] for column in expected} == expected

@@ -15,7 +15,7 @@ from typing import Any
 
 from haru.kube.errors import bad_request_error
 from haru.kube.kinds import Kind
-from haru.kube.printing import cluster, devices, pods, workloads
+from haru.kube.printing import cluster, devices, drivers, pods, workloads
 from haru.kube.printing.base import Obj, Printer, age, human_duration, name, printer
 
 __all__ = ["columns", "human_duration", "partial_object_metadata", "row", "table"]
@@ -23,7 +23,7 @@ __all__ = ["columns", "human_duration", "partial_object_metadata", "row", "table
 
 @cache
 def _printers() -> dict[tuple[str, str], Printer]:
-    return {**pods.PRINTERS, **workloads.PRINTERS, **cluster.PRINTERS, **devices.PRINTERS}
+    return {**pods.PRINTERS, **workloads.PRINTERS, **cluster.PRINTERS, **drivers.PRINTERS, **devices.PRINTERS}
 
 
 def _generic(obj: Obj, now: datetime) -> list[Any]:
