@@ -75,10 +75,10 @@ def slices_of(node: str) -> Obj:
     """A node's devices: whole cards, overlapping slices of one more card, and one that claims share by lanes."""
     kinds = {"type": {"string": "card"}}
     devices: list[Obj] = [{"name": f"card-{i}", "attributes": kinds} for i in range(CARDS)]
-    for size, count in ((PARTS, 1), (PARTS // 2, 2), (PARTS // 4, 4)):
+    for size, count in ((PARTS // 4, 4), (PARTS // 2, 2), (PARTS, 1)):
         for number in range(count):
             counter = {"counterSet": "cut", "counters": {"memory": {"value": str(size)}}}
-            kind = {"type": {"string": "slice"}}
+            kind = {"type": {"string": "slice"}, "size": {"int": size}}
             devices.append({"name": f"slice-{size}-{number}", "attributes": kind, "consumesCounters": [counter]})
     lanes = {"lanes": {"value": str(LANES), "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1"}}}}
     shared = {"allowMultipleAllocations": True, "capacity": lanes, "attributes": {"type": {"string": "lane"}}}
@@ -167,9 +167,7 @@ class World:
 
     def record(self) -> None:
         """Take in what has happened since the last call, in the order in which it did."""
-        events = [
-            (e.revision, name, e) for name, watch in self._watches.items() for e in watch.pending()
-        ]
+        events = [(e.revision, name, e) for name, watch in self._watches.items() for e in watch.pending()]
         for revision, name, event in sorted(events, key=lambda entry: entry[0]):
             key = f"{name}/{event.key.partition('/')[2]}"
             self.history.apply(name, key, event.new.value if event.new is not None else None, revision)
@@ -183,7 +181,8 @@ class World:
         for name in CLASSES:
             expression = f'device.attributes["{DRIVER}"].type == "{name}"'
             await self.create(
-                DEVICE_CLASSES, {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}
+                DEVICE_CLASSES,
+                {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": expression}}]}},
             )
         await self.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
         for name, requests in CLAIM_SPECS.items():
@@ -263,7 +262,7 @@ class World:
         await _maybe(self.admin.delete(PODS, name, NS, grace_period_seconds=0))
         if group and self.rng.random() < 0.8:
             await asyncio.sleep(self.rng.choice((0, 0.001, 0.05)))
-            claims = [{k: v for k, v in c.items()} for c in pod["spec"].get("resourceClaims") or ()]
+            claims = list(pod["spec"].get("resourceClaims") or ())
             await _maybe(self.create(PODS, gang_pod(name, group, claims, False)))
 
     async def delete_gang(self) -> None:
@@ -312,7 +311,7 @@ class World:
         await asyncio.sleep(60)
         self.record()
         self.history.problems += [f"without more room: {text}" for text in self.history.at_rest()]
-        for _ in range(2 + len(self._gangs)):
+        for _ in range(2 + len(self.history.objects["pods"]) // 2):
             await self.add_node(cpu=24)
         await asyncio.sleep(60)
         self.record()
@@ -340,13 +339,15 @@ class World:
         return waiting
 
 
+_HALF = [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == {PARTS // 2}'}}]
 CLAIM_SPECS: dict[str, list[Obj]] = {
     "one-card": [{"name": "r", "exactly": {"deviceClassName": "card"}}],
     "two-cards": [{"name": "r", "exactly": {"deviceClassName": "card", "count": 2}}],
     "one-slice": [{"name": "r", "exactly": {"deviceClassName": "slice"}}],
+    "half-slice": [{"name": "r", "exactly": {"deviceClassName": "slice", "selectors": _HALF}}],
     "two-lanes": [{"name": "r", "exactly": {"deviceClassName": "lane", "capacity": {"requests": {"lanes": "2"}}}}],
 }
-FLAVOURS = ("cpu", "cpu", "one-card", "two-cards", "one-slice", "two-lanes", "group", "named", "both")
+FLAVOURS = ("cpu", "cpu", "one-card", "two-cards", "one-slice", "half-slice", "two-lanes", "group", "named", "both")
 
 
 def claim_entries(flavour: str, name: str) -> list[Obj]:

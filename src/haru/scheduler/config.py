@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ def scheduler_config(
     *,
     seed: int = 0,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> SchedulerConfig:
     """A scheduler for these names. The n-th decision breaks ties with `seed` + n."""
     features = Features.from_gates(gates.all())
@@ -40,4 +42,5 @@ def scheduler_config(
         workload_claims=gates.enabled("DRAWorkloadResourceClaims"),
         claim_timestamps=gates.enabled("DRADeviceBindingConditions"),
         report_holds=gates.enabled("SchedulerPreEnqueuePodStatus"),
+        monotonic=monotonic,
     )
