@@ -192,7 +192,7 @@ def test_wide_pod_columns() -> None:
     assert shown == ["Name", "Ready", "Status", "Restarts", "Age"]
 
 
-CLAIM = {"allocation": {"devices": {}}}
+CLAIM: Obj = {"allocation": {"devices": {}}}
 METADATA_DELETED = {"deletionTimestamp": "2026-01-02T12:00:00Z"}
 CASES: list[tuple[str, str, Obj, Obj]] = [
     (

@@ -1,11 +1,11 @@
-"""What clusters are furnished with and people seldom look at: storage drivers, flow control, address ranges, bundles."""
+"""What clusters are furnished with and people seldom look at: storage drivers, flow control, address ranges."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from haru.kube.printing.base import NONE, UNSET, Obj, age, name, path, printer, spec, status
+from haru.kube.printing.base import NONE, UNSET, Obj, age, condition, name, path, printer, spec
 
 
 def _csi_driver(obj: Obj, now: datetime) -> list[Any]:
@@ -30,7 +30,7 @@ def _attributes_class(obj: Obj, now: datetime) -> list[Any]:
 
 def _flow_schema(obj: Obj, now: datetime) -> list[Any]:
     said = spec(obj)
-    missing = next((c.get("status") for c in status(obj).get("conditions") or () if c.get("type") == "Dangling"), "?")
+    missing = condition(obj, "Dangling").get("status", "?")
     level = path(said, "priorityLevelConfiguration", "name") or ""
     method = path(said, "distinguisherMethod", "type") or NONE
     return [name(obj), level, said.get("matchingPrecedence", 0), method, age(obj, now), missing]
@@ -72,7 +72,7 @@ PRINTERS = {
     (_STORAGE, "csistoragecapacities"): printer("Name StorageClassName Capacity", _csi_capacity),
     (_STORAGE, "volumeattributesclasses"): printer("Name DriverName Age", _attributes_class),
     (_FLOW, "flowschemas"): printer(
-        "Name PriorityLevel MatchingPrecedence DistinguisherMethod Age MissingPL", _flow_schema
+        "Name PriorityLevel MatchingPrecedence:integer DistinguisherMethod Age MissingPL", _flow_schema
     ),
     (_FLOW, "prioritylevelconfigurations"): printer(
         "Name Type NominalConcurrencyShares Queues HandSize QueueLengthLimit Age", _priority_level
