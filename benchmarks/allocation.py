@@ -37,6 +37,7 @@ PREPARE_MICROSECONDS = 10.0
 SELECTOR_MICROSECONDS = 1.5
 COMPILE_SECONDS = 0.002
 MANY_DEVICES = 20
+GROUPS = 512
 
 
 @dataclass(frozen=True)
@@ -151,13 +152,13 @@ def selectors(scale: float) -> tuple[float, float]:
     per_group = []
     for _ in range(9):
         forget()
-        # 128 devices of which no two are equal: 128 groups.
-        slices = device_problems.gpu_node("node-0", "Hopper", 128, 2, 4)
+        # Devices of which no two are equal: as many groups.
+        slices = device_problems.gpu_node("node-0", "Hopper", GROUPS, 2, 4)
         (view,) = DeviceSnapshot.of(slices).views(NodeView("node-0", {}))
         selection = Selection((), (expressions[0],), False, True)
         begun = time.perf_counter()
         selection.column(view)
-        per_group.append((time.perf_counter() - begun) / 128)
+        per_group.append((time.perf_counter() - begun) / GROUPS)
     return median(per_group) * 1e6 * scale, max(compiling) * scale
 
 

@@ -9,7 +9,7 @@ Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from haru.cel.device import CompileError, DeviceSelector, DeviceView, EvaluationError, compile_device_selector
 from haru.engine.devices.decode import expressions
@@ -17,6 +17,8 @@ from haru.engine.devices.model import Features, Obj, Shape
 from haru.engine.devices.pools import PoolView
 from haru.engine.devices.reads import Spelled, names_read
 from haru.engine.devices.table import Table
+
+T = TypeVar("T")
 
 _MAX_COLUMNS = 256
 _MAX_RESULTS = 65536
@@ -148,13 +150,10 @@ class Reader:
         if not columns:
             return [self.verdict(shapes[0])] * len(shapes)
         keys = list(zip(*columns, strict=True))
-        found = list(map(known.get, keys))
-        if None in found:
-            for key, shape in zip(keys, shapes, strict=True):
-                if key not in known:
-                    known[key] = self._evaluate(shape)
-            found = list(map(known.get, keys))
-        return found  # type: ignore[return-value]
+        for key, shape in dict(zip(keys, shapes, strict=True)).items():
+            if key not in known:
+                known[key] = self._evaluate(shape)
+        return list(map(known.__getitem__, keys))
 
     def _published(self, driver: str) -> tuple[Spelled, Spelled]:
         """What the expression reads, as a driver publishes it: attributes and capacities."""
@@ -196,20 +195,21 @@ class Reader:
         attributes, capacity = shape.attributes, shape.capacity
         if self._names is not None:
             read, amounts = self._published(shape.driver)
-            found = dict(shape.faulty)
-            for spellings in read:
-                name = next((name for name in spellings if name in shape.by_name), None)
-                if name is not None:
-                    found[name] = shape.by_name[name]
-            attributes = tuple(sorted(found.items())) if shape.faulty else tuple(found.items())
-            present = [next((n for n in spellings if n in shape.amounts), None) for spellings in amounts]
-            capacity = tuple([(name, shape.amounts[name]) for name in present if name is not None])
+            found = _present(shape.by_name, read)
+            attributes = tuple(sorted({*found, *shape.faulty})) if shape.faulty else found
+            capacity = _present(shape.amounts, amounts)
         return DeviceView(
             shape.driver,
             {name: attribute.raw for name, attribute in attributes},
             {name: {"value": amount.text} for name, amount in capacity},
             shape.shareable,
         )
+
+
+def _present(table: Mapping[str, T], names: Spelled) -> tuple[tuple[str, T], ...]:
+    """The entries of a table that names stand for."""
+    chosen = [name if name in table else full for name, full in names]
+    return tuple([(name, table[name]) for name in chosen if name in table])
 
 
 def _column(tables: Sequence[Mapping[str, Any]], name: str, full: str) -> list[Any]:
