@@ -36,6 +36,8 @@ class Document:
     first_line: int
     value: Any = None
     problem: str = ""
+    check: str = "yaml-syntax"
+    """The check that the problem belongs to."""
     nodes: Any = field(default=None, repr=False)
 
     def line_of(self, keys: Keys) -> int:
@@ -78,18 +80,27 @@ def parse(text: str, number: int = 1, first_line: int = 1) -> Document:
     document = Document(text, number, first_line)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         document.problem = f"the document is larger than {MAX_BYTES} bytes, more than an API server takes"
+        document.check = "yaml-size"
         return document
     try:
         values = load_all(text)
     except YamlError as error:
         document.problem = _LINE.sub(lambda match: f"line {int(match[1]) + first_line - 1}", str(error))
+        if "not an object" in document.problem:
+            document.problem = f"line {first_line}: the document is no object: start it with apiVersion and kind"
+            document.check = "yaml-object"
+        elif "max depth" in document.problem or "aliasing" in document.problem:
+            document.check = "yaml-size"
         return document
     except (ValueError, RecursionError) as error:
         document.problem = f"error converting YAML to JSON: line {first_line}: {error}"
         return document
     document.value = values[0] if values else None
-    document.problem = _too_big(document.value, first_line)
-    if not document.problem:
+    if values and not isinstance(values[0], dict):
+        document.problem, document.check = f"line {first_line}: the document is no object", "yaml-object"
+    elif too_big := _too_big(document.value, first_line):
+        document.problem, document.check = too_big, "yaml-size"
+    else:
         document.nodes = compose(text)
     return document
 
@@ -137,6 +148,18 @@ def child(node: Any, key: str | int) -> tuple[Any, Any] | None:
         if key_node.id == "scalar" and key_node.value == key:
             return key_node, value_node
     return None
+
+
+def written(document: Document, path: str, prefix: Keys = ()) -> str:
+    """The text of a scalar as it stands in the file, without quotes; empty where there is none."""
+    value, node = document.value, document.nodes
+    for key in prefix:
+        value = value[key]
+    keys, rest = resolve(value, path)
+    for key in (*prefix, *keys):
+        found = child(node, key)
+        node = found[1] if found is not None else None
+    return str(node.value) if node is not None and node.id == "scalar" and not rest else ""
 
 
 def place(document: Document, path: str, prefix: Keys = ()) -> int:

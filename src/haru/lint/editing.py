@@ -6,6 +6,7 @@ as the old object with the same edit done to it. Source: PyYAML's marks.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,9 @@ from haru.lint.documents import child, compose
 from haru.lint.findings import Edit, Insert, Remove, Rename, Replace, Wrap
 from haru.lint.objects import edited
 from haru.lint.paths import Keys
+
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 
 
 class EditError(Exception):
@@ -98,12 +102,26 @@ def _line_start(text: str, at: int) -> int:
     return text.rfind("\n", 0, at) + 1
 
 
-def _flow(value: Any) -> str:
-    """A value on one line."""
+def _flows(value: Any) -> list[str]:
+    """A value on one line: as it looks best, and as it can stand anywhere."""
     import yaml
 
     text = str(yaml.dump(value, default_flow_style=True, width=10**9, sort_keys=False, allow_unicode=True))
-    return text.removesuffix("\n").removesuffix("\n...")
+    return [text.removesuffix("\n").removesuffix("\n..."), _flow(value)]
+
+
+def _flow(value: Any) -> str:
+    """A value on one line, quoted wherever it could be read as something else."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_flow(key)}: {_flow(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value) and _read(f"a: {value}") == {"a": value}:
+            return value
+        if "'" not in value and value.isprintable():
+            return f"'{value}'"
+    return json.dumps(value)
 
 
 def _shifted(block: str, by: int) -> str:
@@ -127,9 +145,8 @@ def _replace(text: str, node: Any, edit: Replace) -> list[str]:
         span = span.replace(old, new) if span.count(old) == 1 else ""
     if edit.parts and span:
         candidates.append(_splice(text, start, end, span))
-    plain = _flow(edit.value)
     gap = " " if start and text[start - 1] not in " \n" else ""
-    return [*candidates, _splice(text, start, end, gap + plain)]
+    return [*candidates, *(_splice(text, start, end, gap + plain) for plain in _flows(edit.value))]
 
 
 def _insert(text: str, node: Any, edit: Insert) -> list[str]:
@@ -137,7 +154,7 @@ def _insert(text: str, node: Any, edit: Insert) -> list[str]:
     if node.id == "scalar" or not node.value:
         start, end = node.start_mark.index, node.end_mark.index
         gap = " " if start and text[start - 1] not in " \n" else ""
-        return [_splice(text, start, end, gap + _flow(value))]
+        return [_splice(text, start, end, gap + plain) for plain in _flows(value)]
     end = _end(text, node)
     if node.flow_style:
         close = text.rindex("}" if node.id == "mapping" else "]", node.start_mark.index, end)

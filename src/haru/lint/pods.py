@@ -8,6 +8,7 @@ from typing import Any
 from haru.kube.decoding import suggest
 from haru.lint.classes import facts_of
 from haru.lint.findings import Draft, Edit, Insert, Rename, Replace
+from haru.lint.paths import get
 from haru.lint.published import NVIDIA
 from haru.lint.world import RESOURCE, Item, PodSpec, World, claim_spec, pod_spec, requests_of
 
@@ -97,7 +98,9 @@ def _use(pod: PodSpec, claims: list[Obj], item: Item, world: World) -> Iterator[
             continue
         edits: tuple[Edit, ...] = ()
         if len(containers) == 1 and len(claims) == 1 and not used:
-            edits = (_claims_entry(f"{pod.path}.containers[0]", containers[0], name),)
+            # As written: defaults have added an empty `resources` by now.
+            place = f"{pod.path}.containers[0]"
+            edits = (_claims_entry(place, get(item.raw, place), name),)
         yield Draft(
             "claim-not-used",
             f"{pod.path}.resourceClaims[{index}]",

@@ -32,7 +32,7 @@ def lint_texts(texts: Mapping[str, str]) -> Report:
     for file, text in texts.items():
         for document in documents.read(text.removeprefix("\ufeff")):
             parsed = list(_items(file, document))
-            found += _unusable(file, document, parsed)
+            found += _unusable(file, document)
             objects += len(parsed)
             for item in parsed:
                 found += _first_stages(item)
@@ -59,7 +59,7 @@ def lint_texts(texts: Mapping[str, str]) -> Report:
 def _items(file: str, document: Document, prefix: Keys = ()) -> Iterator[Item]:
     """The objects of a document: one, or those of a List."""
     value = document.value
-    if not isinstance(value, dict):
+    if document.problem or not isinstance(value, dict):
         return
     items = value.get("items")
     is_list = value.get("apiVersion") == "v1" and value.get("kind") == "List"
@@ -71,18 +71,13 @@ def _items(file: str, document: Document, prefix: Keys = ()) -> Iterator[Item]:
     yield Item(file, document, prefix, value)
 
 
-def _unusable(file: str, document: Document, items: list[Item]) -> list[Finding]:
-    if document.problem:
-        check = "yaml-size" if "nested" in document.problem or "more than" in document.problem else "yaml-syntax"
-        message, line = document.problem, _line_named(document)
-    elif not items and not isinstance(document.value, dict) and document.value is not None:
-        check, line = "yaml-object", document.first_line
-        message = f"line {line}: the document is no object: start it with apiVersion and kind"
-    else:
+def _unusable(file: str, document: Document) -> list[Finding]:
+    if not document.problem:
         return []
-    advice = "" if check != "yaml-syntax" else _syntax_advice(document)
-    place = Place(file, document.number, line, "")
-    return [Finding(check, "yaml", "error", place, "", message, "nothing in the document can be read", advice)]
+    advice = "" if document.check != "yaml-syntax" else _syntax_advice(document)
+    place = Place(file, document.number, _line_named(document), "")
+    reason = "nothing in the document can be read"
+    return [Finding(document.check, "yaml", "error", place, "", document.problem, reason, advice)]
 
 
 def _line_named(document: Document) -> int:

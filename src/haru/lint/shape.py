@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from haru.kube.decoding import suggest
@@ -10,6 +11,7 @@ from haru.kube.examining import Fault, examine
 from haru.kube.kinds import Kind, all_kinds, by_kind
 from haru.kube.schema import message_type
 from haru.lint import old
+from haru.lint.documents import written
 from haru.lint.findings import Draft, Edit, Insert, Remove, Rename, Replace, Unwrap, Wrap
 from haru.lint.paths import get, last_name, parent
 from haru.lint.world import RESOURCE, Item
@@ -176,9 +178,12 @@ def _mismatched(item: Item, fault: Fault) -> Draft:
         member = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
         suggestion = f"write {{{member}: {value}}}"
         edits = (Replace(fault.path, {member: value}),)
-    elif wanted == "string" and is_amount:
-        suggestion = f'write "{value}", in quotes'
-        edits = (Replace(fault.path, str(value)),) if isinstance(value, int) else ()
+    elif wanted == "string" and isinstance(value, int | float):
+        text = written(item.document, fault.path, item.prefix)
+        suggestion = (
+            f'write "{text}" in quotes: without them it is {"a boolean" if isinstance(value, bool) else "a number"}'
+        )
+        edits = (Replace(fault.path, text),) if text else ()
     elif wanted in ("int32", "int64") and isinstance(value, str):
         if value.isascii() and value.isdigit() and len(value) < 10:
             suggestion, edits = f"write {value}, without quotes", (Replace(fault.path, int(value)),)
@@ -191,7 +196,7 @@ def _mismatched(item: Item, fault: Fault) -> Draft:
 
 def _unknown(item: Item, kind: Kind, fault: Fault) -> Draft:
     message = f'unknown field "{fault.path}"'
-    for find in (_nested_attribute, _other_version, _gone, _near, _misplaced):
+    for find in (_nested_attribute, _other_version, _gone, _misplaced, _near):
         draft = find(item, kind, fault, message)
         if draft is not None:
             return draft
@@ -275,6 +280,7 @@ def _near(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
     return Draft("field-unknown", fault.path, message, "", suggestion, edits)
 
 
+_SURELY = 0.85
 _ELSEWHERE = {
     "resourceClaims": "spec.resourceClaims of the pod; a container names a claim in resources.claims",
     "claims": "resources.claims of the container",
@@ -298,6 +304,8 @@ _ELSEWHERE = {
 
 def _misplaced(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
     where = _ELSEWHERE.get(last_name(fault.path))
-    if where is None:
+    if where is None or (where.startswith("devices.") and kind.group != RESOURCE):
+        return None
+    if get_close_matches(fault.name, fault.owner.fields, n=1, cutoff=_SURELY):
         return None
     return Draft("field-misplaced", fault.path, message, f"{fault.owner.short_name} has no such field", where)

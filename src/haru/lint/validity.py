@@ -85,6 +85,8 @@ def _generic(item: Item, error: FieldError) -> tuple[str, tuple[Edit, ...]]:
         return (f"one of {', '.join(listed)}" if listed else ""), ()
     if name == "count" and "allocationMode" in error.detail:
         return "leave count out: All takes every device", (Remove(error.field),)
+    if name == "value" and "must be empty for operator" in error.detail:
+        return "leave value out: Exists matches every value", (Remove(error.field),)
     if error.type == "FieldValueRequired":
         return _REQUIRED.get(name, f"add {name}"), ()
     if error.type == "FieldValueDuplicate":
@@ -124,7 +126,6 @@ _WORDED = (
     ("field is immutable", "create another object instead"),
     ("must specify one of", "add resourceClaimName or resourceClaimTemplateName"),
     ("at most one of", "keep one of resourceClaimName and resourceClaimTemplateName"),
-    ("cannot be set when", "leave value out: Exists matches every value"),
 )
 
 
