@@ -1,4 +1,4 @@
-"""Run Haru's scheduler against an API server: a second scheduler beside kube-scheduler, or the one of `haru apiserver`.
+"""Run Haru's scheduler against an API server: a second one beside kube-scheduler, or that of `haru up --no-scheduler`.
 
 It schedules the pods whose schedulerName is `haru` (or what --scheduler-name says). Replicas elect a leader.
 """

@@ -1,0 +1,50 @@
+"""The documents of the command line are those of the parsers."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from haru.cli.main import build_parser, flags_of
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference" / "cli.md"
+
+
+def test_the_reference_is_what_the_parsers_say() -> None:
+    spec = importlib.util.spec_from_file_location("write_cli_reference", ROOT / "tools" / "write_cli_reference.py")
+    assert spec is not None and spec.loader is not None
+    writer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(writer)
+    assert REFERENCE.read_text() == writer.page(), "run: python tools/write_cli_reference.py"
+
+
+def test_every_command_and_flag_is_in_it() -> None:
+    sections = dict(re.findall(r"^## haru (\w+)\n(.*?)(?=^## |\Z)", REFERENCE.read_text(), re.M | re.S))
+    flags = flags_of(build_parser())
+    assert sections.keys() == flags.keys()
+    for command, names in flags.items():
+        assert all(f"{name}" in sections[command] for name in names if name != "--help"), command
+
+
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_documents_name_only_flags_and_files_that_exist(page: Path) -> None:
+    text = page.read_text()
+    known = flags_of(build_parser())
+    shell = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
+    for command, rest in re.findall(r"^(?:\$ )haru (\w+)(.*)$", text, re.M) + re.findall(
+        r"^haru (\w+)(.*)$", shell, re.M
+    ):
+        assert command in known, f"{page.name}: haru {command}"
+        used = re.findall(r"(?<!\S)(--[a-z][a-z-]*)", rest.split("#")[0])
+        assert set(used) <= set(known[command]), f"{page.name}: haru {command}{rest}"
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target in re.findall(r"(?<![\w/.-])examples/[\w./-]+\.(?:yaml|py)", text):
+        assert (ROOT / target).exists(), f"{page.name} names {target}"

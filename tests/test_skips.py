@@ -1,0 +1,99 @@
+"""The rules of tests/conftest.py about skips, tried on tests of tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CASES = """
+import pytest
+
+def test_runs(): pass
+
+@pytest.mark.skipif(True, reason="no such tool")
+def test_marked(): pass
+
+def test_inside(): pytest.skip("nothing to see")
+
+@pytest.mark.host
+def test_host(): pytest.skip("no such kernel")
+
+@pytest.mark.nightly
+def test_long(): pass
+
+@pytest.mark.xfail(reason="known")
+def test_expected(): assert False
+
+def test_reference(reference_data): assert reference_data.is_dir()
+"""
+
+
+def outcome(tmp_path: Path, *, module: str = "", **env: str) -> tuple[int, str]:
+    (tmp_path / "conftest.py").write_text((Path(__file__).parent / "conftest.py").read_text())
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  host: x\n  nightly: x\n")
+    (tmp_path / "test_cases.py").write_text(module or CASES)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HARU_", "PYTEST"))}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-rfEs",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:hypothesispytest",
+        "--tb=line",
+    ]
+    answer = subprocess.run(
+        command, env={**kept, **env}, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    return answer.returncode, answer.stdout
+
+
+def test_skips_are_told_where_they_are_allowed(tmp_path: Path) -> None:
+    code, out = outcome(tmp_path)
+    assert code == 0, out
+    assert "1 passed, 4 skipped, 1 deselected, 1 xfailed" in out
+    assert all(reason in out for reason in ("no such tool", "nothing to see", "no such kernel", "HARU_REFERENCE_DATA"))
+
+
+def test_skips_are_failures_where_everything_is_required(tmp_path: Path) -> None:
+    code, out = outcome(tmp_path, HARU_REQUIRE_ALL="1", HARU_REFERENCE_DATA=str(tmp_path))
+    assert code == 1, out
+    assert "HARU_REQUIRE_ALL=1 forbids this skip: Skipped: nothing to see" in out
+    assert "HARU_REQUIRE_ALL=1 forbids this skip: Skipped: no such tool" in out
+    # The marker `host` may skip, and says why; nightly tests are left out without a word.
+    assert "no such kernel" in out and "1 skipped, 1 deselected, 1 xfailed" in out
+
+
+def test_a_module_that_skips_itself_is_a_failure_too(tmp_path: Path) -> None:
+    module = "import pytest\npytest.importorskip('no_such_library')\ndef test_it(): pass\n"
+    assert outcome(tmp_path, module=module)[0] in (0, 5)
+    code, out = outcome(tmp_path, module=module, HARU_REQUIRE_ALL="1")
+    assert code not in (0, 5) and "forbids this skip" in out
+
+
+def test_at_night_everything_runs(tmp_path: Path) -> None:
+    code, out = outcome(tmp_path, HARU_NIGHTLY="1")
+    assert code == 0 and "2 passed, 4 skipped, 1 xfailed" in out
+
+
+def test_reference_data_that_is_named_must_be_there(tmp_path: Path) -> None:
+    code, out = outcome(tmp_path, HARU_REFERENCE_DATA=str(tmp_path / "absent"))
+    assert code == 1 and "no such directory" in out
+
+
+@pytest.mark.parametrize("name", ["1.26.3", "1.32.4"])
+def test_an_old_kubectl_is_none(tmp_path: Path, name: str) -> None:
+    module = "def test_it(kubectl_binary): assert kubectl_binary\n"
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    fake = folder / "kubectl"
+    fake.write_text(f'#!/bin/sh\necho \'{{"clientVersion": {{"gitVersion": "v{name}"}}}}\'\n')
+    fake.chmod(0o755)
+    code, out = outcome(tmp_path, module=module, PATH=f"{folder}:/usr/bin:/bin")
+    assert code == 0 and ("1 passed" if name == "1.32.4" else f"kubectl is v{name}; 1.27 or newer is needed") in out
