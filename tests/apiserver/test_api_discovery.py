@@ -99,3 +99,17 @@ async def test_every_answer_forbids_caching_and_has_an_audit_id(api: Caller) -> 
     answer = await api("GET", PODS)
     assert answer.headers["cache-control"] == "no-cache, private"
     assert len(answer.headers["audit-id"]) == 32
+
+
+async def test_readiness_knows_of_a_disk_that_takes_nothing(api: Caller) -> None:
+    api.app.core.store.failing = True  # type: ignore[misc]
+    for path, status in (
+        ("/readyz", 503),
+        ("/healthz", 503),
+        ("/readyz/storage", 503),
+        ("/readyz/ping", 200),
+        ("/livez", 200),
+    ):
+        answer = await api("GET", path)
+        assert answer.status == status, path
+        assert (b"could not be made durable" in answer.body) == (status == 503)

@@ -17,7 +17,7 @@ import pytest
 from api_caller import ADMIN
 from kubectl_runner import Kubectl, require_kubectl
 
-from haru.apiserver import certificates
+from haru.apiserver import certificates, watching
 from haru.apiserver.serving import HttpServer
 from haru.kube import yaml
 
@@ -91,6 +91,30 @@ async def test_a_client_that_goes_away_frees_its_watch(served: Kubectl) -> None:
             break
         await asyncio.sleep(0.02)
     assert not served.app.core.watches
+
+
+async def test_a_client_that_does_not_read_is_cut_off(served: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SEND_SECONDS", 0.2)
+    server = HttpServer(served.app)
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+    path = "/api/v1/namespaces/default/configmaps?watch=1"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN}\r\n\r\n".encode())
+    assert b"200 OK" in await reader.readline()
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ADMIN}"}) as session:
+        for number in range(30):
+            body = {"metadata": {"name": f"m{number}"}, "data": {"k": "x" * 900_000}}
+            async with session.post(f"{server.url}/api/v1/namespaces/default/configmaps", json=body) as answer:
+                assert answer.status == 201
+    for _ in range(200):
+        if not served.app.metrics.watches:
+            break
+        await asyncio.sleep(0.02)
+    assert not served.app.metrics.watches
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await reader.readexactly(100_000_000)
+    writer.close()
+    await server.stop()
 
 
 async def test_an_idle_client_does_not_hold_up_the_end(served: Kubectl) -> None:

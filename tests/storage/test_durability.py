@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sqlite3
 import subprocess
@@ -114,6 +115,46 @@ async def test_a_failed_commit_is_reported_and_taken_back(tmp_path: Path, monkey
     (event,) = await store.transact(Put("k/a", b"4", 2))
     assert [e.revision for e in watch.pending()] == [event.revision]
     await store.stop()
+
+
+@pytest.mark.parametrize(
+    ("fault", "cure", "text"),
+    [
+        ("max_page_count = 1", "max_page_count = 100000", "database or disk is full"),
+        ("query_only = 1", "query_only = 0", "readonly database"),
+    ],
+)
+async def test_a_disk_that_takes_nothing(tmp_path: Path, fault: str, cure: str, text: str) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.start()
+    await store.transact(Put("k/a", b"1"))
+    assert store._writer is not None and not store.failing
+    connection = store._writer._connection
+    connection.execute(f"PRAGMA {fault}")
+    revision = store.revision
+    for _ in range(2):
+        with pytest.raises(StoreError, match=text):
+            await store.transact(Put("k/b", os.urandom(100_000)))
+    assert store.failing and store.revision == revision and await store.get("k/b") is None
+    connection.execute(f"PRAGMA {cure}")
+    await store.transact(Put("k/b", b"2"))
+    assert not store.failing
+    await store.stop()
+
+
+@pytest.mark.parametrize("where", [0.0, 0.3, 0.6, 0.97])
+async def test_a_broken_file_is_refused(tmp_path: Path, where: float) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    await store.start()
+    await asyncio.gather(*(store.transact(Put(f"k/{i}", b"x" * 300)) for i in range(300)))
+    await store.stop()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(int(size * where) // 4096 * 4096)
+        file.write(b"\x5a" * 4096)
+    with pytest.raises(StoreError, match=r"store\.db can not be (opened|read): .*; (restore it|is it a store)"):
+        await SqliteStore(path).start()
 
 
 async def test_a_loser_against_a_staged_write_learns_the_winner(tmp_path: Path) -> None:

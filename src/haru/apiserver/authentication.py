@@ -19,6 +19,8 @@ from haru.kube.errors import StatusError, bad_request_error, forbidden_error, un
 
 PEER = "haru.peer"
 """The ASGI extension in which the HTTP server reports the subject of a verified client certificate."""
+ABORT = "haru.abort"
+"""The ASGI extension by which the application cuts a connection whose client does not read."""
 _OPEN = (["healthz"], ["livez"], ["readyz"])
 
 

@@ -39,6 +39,8 @@ class Core:
         self.encoded_events: list[Event] = []
         """The events that carry their encoded lines, oldest first (kept by the watches)."""
         self.stopping = False
+        self.listening: tuple[str, int] | None = None
+        """The address and port that were last told to serve this server; the `kubernetes` Service leads there."""
 
     def follow(self, watch: Watch) -> Watch:
         """Remember a stream's watch, so that stopping ends the stream."""

@@ -22,6 +22,9 @@ from haru.kube.errors import StatusError, method_not_allowed_error
 KUBERNETES_VERSION = "v1.36.0"
 _HEALTH = ("healthz", "livez", "readyz")
 _CHECKS = ("ping", "storage", "rbac")
+_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+# Fields 1 (swagger) and 2 (info: title, version) of a Document, and no definitions.
+_NO_DEFINITIONS = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0"
 
 
 class Endpoints:
@@ -74,13 +77,22 @@ class Endpoints:
     async def _health(self, request: Request, name: str, rest: list[str]) -> Response:
         if rest and rest[0] not in _CHECKS:
             raise no_such_path()
-        failing = "shutdown" if self._core.stopping and name != "livez" else ""
+        failing = self._failing(name, rest)
         if failing:
-            return text_response(f"[-]{failing} failed: the server is stopping\n{name} check failed\n", 503)
+            return text_response(f"[-]{failing}\n{name} check failed\n", 503)
         if rest or "verbose" not in request.query:
             return text_response("ok")
         lines = [f"[+]{check} ok" for check in _CHECKS]
         return text_response("\n".join([*lines, f"{name} check passed", ""]))
+
+    def _failing(self, name: str, rest: list[str]) -> str:
+        if name == "livez":
+            return ""
+        if self._core.stopping:
+            return "shutdown failed: the server is stopping"
+        if self._core.store.failing and rest in ([], ["storage"]):
+            return "storage failed: the last change could not be made durable"
+        return ""
 
     # --- discovery
 
@@ -122,8 +134,16 @@ class Endpoints:
     # --- OpenAPI
 
     async def _openapi(self, request: Request, rest: list[str]) -> Response:
-        """Version 3 only: clients ask for version 2 in protobuf, and fall back rightly on a 404."""
+        """Version 3 describes everything. Version 2 says nothing, in the one encoding that kubectl asks for.
+
+        kubectl turns to it for kinds that version 3 lacks; without an answer it would not come to say that there is no
+        such kind.
+        """
         from haru.kube import openapi
+
+        if rest == ["v2"] and _OPENAPI_V2.encode() in request.headers.get(b"accept", b""):
+            # Asked for with an "@", which is no media type: it is answered with a ".".
+            return Response(200, _NO_DEFINITIONS, _OPENAPI_V2.replace("@", "."))
 
         served = self._core.served
         if rest == ["v3"]:

@@ -1,4 +1,8 @@
-"""Events are news: an hour after the last time one was written it is removed."""
+"""What has to be looked after once in a while.
+
+Events are news: an hour after the last time one was written it is removed. The Service `kubernetes` is made again when
+somebody has deleted it.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +13,27 @@ from typing import Any
 
 from haru.apiserver.core import Core
 from haru.apiserver.objects import note_of, shared
+from haru.apiserver.published import publish
+from haru.kube.errors import StatusError
 from haru.kube.names import parse_time
 from haru.storage import CompareFailed, Delete, StoreError
 
 Obj = dict[str, Any]
 
 EVENT_LIFE = timedelta(hours=1)
-PAUSE_SECONDS = 60.0
+PAUSE_SECONDS = 30.0
 _LOG = logging.getLogger("haru.apiserver")
 
 
-async def expire_events(core: Core) -> None:
-    """Look once a minute, for as long as the server runs."""
+async def keep_house(core: Core) -> None:
+    """Look twice a minute, for as long as the server runs."""
     while True:
         await asyncio.sleep(PAUSE_SECONDS)
         try:
             await expire_once(core)
-        except StoreError as error:
-            _LOG.warning("events could not be expired: %s", error)
+            await publish(core)
+        except (StoreError, StatusError) as error:
+            _LOG.warning("the regular look after events and the kubernetes service failed: %s", error)
 
 
 async def expire_once(core: Core) -> int:

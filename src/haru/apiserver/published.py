@@ -54,8 +54,11 @@ def _metadata(labels: dict[str, str]) -> Obj:
     return {"name": NAME, "namespace": "default", "labels": labels}
 
 
-async def publish(core: Core, address: str, port: int) -> None:
-    """Write where the server listens now."""
+async def publish(core: Core) -> None:
+    """Write where the server listens now, if it does."""
+    if core.listening is None:
+        return
+    address, port = core.listening
     if ipaddress.ip_address(address).is_unspecified:
         address = "127.0.0.1"
     for obj in objects(address, port):

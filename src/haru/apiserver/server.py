@@ -18,14 +18,14 @@ from collections.abc import Sequence
 import orjson
 
 from haru.apiserver import bootstrap
-from haru.apiserver.authentication import Authenticator
+from haru.apiserver.authentication import ABORT, Authenticator
 from haru.apiserver.authorization import MASTERS, Authorizer
 from haru.apiserver.call import Call
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.core import Core
 from haru.apiserver.endpoints import Endpoints
 from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
-from haru.apiserver.janitor import expire_events
+from haru.apiserver.janitor import keep_house
 from haru.apiserver.limits import InFlight
 from haru.apiserver.metrics import Metrics
 from haru.apiserver.rest import HANDLERS, Handler
@@ -66,7 +66,7 @@ class ApiServer:
         authorizer = Authorizer(self.core)
         await authorizer.start()
         self.core.authorizer = authorizer
-        self._janitor = asyncio.create_task(expire_events(self.core), name="haru apiserver: event expiry")
+        self._janitor = asyncio.create_task(keep_house(self.core), name="haru apiserver: janitor")
 
     async def stop(self) -> None:
         """End all streams and stop the server's own work. The store stays open: it is the caller's."""
@@ -162,6 +162,10 @@ class ApiServer:
         try:
             await response.stream(request)
             await request.send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            abort = (request.scope.get("extensions") or {}).get(ABORT)
+            if abort is not None:
+                abort()
         except OSError:
             pass  # the client went away while something was sent to it
         finally:

@@ -14,7 +14,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.apiserver.authentication import PEER
+from haru.apiserver.authentication import ABORT, PEER
 from haru.apiserver.published import publish
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class HttpServer:
                 self._task.result()
                 raise RuntimeError(f"the server on {self.url} ended before it had started")
             await asyncio.sleep(0.001)
-        await publish(self._app.core, self._socket.getsockname()[0], self.port)
+        self._app.core.listening = (self._socket.getsockname()[0], self.port)
+        await publish(self._app.core)
 
     async def _serve(self, server: Any, listener: socket.socket) -> None:
         # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
@@ -124,7 +125,7 @@ def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> uvicorn.
     config = uvicorn.Config(
         app,
         loop="none",  # the loop runs already
-        http=protocol_class() if client_ca else "httptools",
+        http=protocol_class(),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -145,19 +146,21 @@ def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> uvicorn.
 
 
 def protocol_class() -> Any:
-    """uvicorn's HTTP protocol, which also tells the application whose certificate the client showed."""
+    """uvicorn's HTTP protocol, which also tells whose certificate the client showed, and lets it be cut off."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class WithPeer(HttpToolsProtocol):
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            subject = ((self.transport.get_extra_info("peercert") or {}) if self.transport else {}).get("subject")
+            if self.transport is None:
+                return
+            extensions: dict[str, Any] = {**(self.scope.get("extensions") or {}), ABORT: self.transport.abort}
+            subject = (self.transport.get_extra_info("peercert") or {}).get("subject")
             if subject:
-                extensions: dict[str, Any] = dict(self.scope.get("extensions") or {})
                 extensions[PEER] = {
                     "names": [value for part in subject for key, value in part if key == "commonName"],
                     "organizations": [value for part in subject for key, value in part if key == "organizationName"],
                 }
-                self.scope["extensions"] = extensions
+            self.scope["extensions"] = extensions
 
     return WithPeer

@@ -135,7 +135,10 @@ class WatchStream:
     # --- the stream
 
     async def run(self, request: Request) -> None:
-        """Write lines until the time is over, the client is gone, the history is, or the server stops."""
+        """Write lines until the time is over, the client is gone, the history is, or the server stops.
+
+        TimeoutError for a client that does not read.
+        """
         loop = asyncio.get_running_loop()
         seconds = self._seconds or random.randrange(1800, 3600)
         deadline = loop.time() + seconds
@@ -158,8 +161,6 @@ class WatchStream:
         except Compacted as error:
             status = expired_error(str(error)).to_status()
             await _send_lines(request, [b'{"type":"ERROR","object":%b}\n' % orjson.dumps(status)])
-        except TimeoutError:
-            return  # the client does not read; the server closes the connection
         finally:
             self._watch.close()
             self._call.core.watches.discard(self._watch)

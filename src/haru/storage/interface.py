@@ -171,6 +171,10 @@ class Store(Protocol):
     def revision(self) -> int:
         """The newest visible revision."""
 
+    @property
+    def failing(self) -> bool:
+        """Whether the last change could not be made durable."""
+
     async def start(self) -> None:
         """Open, load; raises `StoreError`."""
 

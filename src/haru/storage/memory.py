@@ -24,6 +24,7 @@ class MemoryStore:
         self._compacted = 0
         self._staged: dict[str, Event] = {}
         self._watches: set[LogWatch] = set()
+        self.failing = False
 
     @property
     def revision(self) -> int:

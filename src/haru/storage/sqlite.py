@@ -114,6 +114,8 @@ class SqliteStore(MemoryStore):
             self._loop.call_soon_threadsafe(self._finished, group, error)
 
     def _finished(self, group: list[_Batch], error: Exception | None) -> None:
+        if not isinstance(error, _Superseded):
+            self.failing = error is not None
         if error is None:
             self._publish([event for batch in group for event in batch.events])
             for batch in group:
@@ -122,7 +124,10 @@ class SqliteStore(MemoryStore):
             return
         if not isinstance(error, _Superseded):
             self._failures += 1
-        failure = StoreError(f"store {self._path} could not make a change durable: {error}; is the disk full?")
+        failure = StoreError(
+            f"store {self._path} could not make a change durable: {error}; "
+            "see that the disk has room and that the file may be written"
+        )
         for batch in group:
             for event in batch.events:
                 self._unstage(event)
