@@ -45,8 +45,7 @@ def post(api: Api, obj: Obj, validation: str) -> tuple[int, str]:
 def test_each_finding_is_made_by_the_server(up: Up, api: Api, kubectl_binary: str, case: Obj) -> None:
     if case["stage"] in ("yaml", "kind"):
         # The client finds these, with what the server tells it.
-        flags = [] if case["stage"] == "yaml" else ["--validate=false"]
-        answer = up.kubectl(kubectl_binary, "apply", *flags, "-f", str(DATA / case["file"]))
+        answer = up.kubectl(kubectl_binary, "apply", "-f", str(DATA / case["file"]))
         assert (answer.returncode, case["message"] in answer.stderr) == (1, True), answer.stderr
         return
     kind, name = case["object"].split("/")
@@ -69,6 +68,13 @@ def test_every_manifest_is_refused_or_taken_whole(api: Api) -> None:
             code, message = post(api, obj, "Strict")
             key = (path.name, f"{obj['kind']}/{obj['metadata']['name']}")
             assert (code >= 400) == (key in refused), f"{key}: {code} {message}"
+
+
+def test_a_kind_that_is_gone_is_told_as_kubectl_tells_it(up: Up, kubectl_binary: str) -> None:
+    answer = up.kubectl(kubectl_binary, "apply", "-f", str(DATA / "a1-resourceclass.yaml"))
+    assert answer.returncode == 1
+    assert 'no matches for kind "ResourceClass" in version "resource.k8s.io/v1beta1"' in answer.stderr
+    assert "ensure CRDs are installed first" in answer.stderr
 
 
 def test_a_yaml_body_is_as_good_as_json(api: Api) -> None:
