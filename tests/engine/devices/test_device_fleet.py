@@ -1,0 +1,155 @@
+"""A fleet answers for each of its nodes what the node answers alone, however it got to where it is."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from device_objects import SHARE_ID, claim, class_, device, exact, first_of, request, slice_
+
+from haru.engine.devices import (
+    Allocated,
+    AllocatedState,
+    AllocationError,
+    DeviceId,
+    Features,
+    Fleet,
+    Inventory,
+    NodeView,
+    Question,
+    allocate,
+)
+
+Obj = dict[str, Any]
+
+NODES = [NodeView(f"node-{i}", {"zone": "ab"[i % 2]}) for i in range(8)]
+DRIVER = "gpu.example.com"
+CLAIMS = (
+    [claim("one", request("r"))],
+    [claim("two", request("r", 2), match="root")],
+    [claim("mix", first_of("r", exact(3), exact(2)), request("s"))],
+    [claim("all", request("r", None))],
+    [claim("root", request("r", 1, f"device.attributes['{DRIVER}'].root == 'r1'"))],
+    [claim("share", request("r", 1, capacity={"requests": {"memory": "2"}}))],
+)
+
+
+def alone(inventory: Inventory, state: AllocatedState, node: NodeView, claims: list[Obj]) -> object:
+    try:
+        answer = allocate(inventory.snapshot(), state, node, claims, Features(), new_share_id=lambda: SHARE_ID)
+    except AllocationError as error:
+        return str(error)
+    return answer.results if isinstance(answer, Allocated) else answer.reasons
+
+
+def together(fleet: Fleet, number: int, claims: list[Obj]) -> object:
+    answer = Question(fleet, claims, Features()).results(fleet, number, lambda: SHARE_ID)
+    if isinstance(answer, tuple):
+        return answer
+    return str(answer) if isinstance(answer, AllocationError) else getattr(answer, "reasons", answer)
+
+
+def node_slices(rng: random.Random, node: str) -> list[Obj]:
+    kind = rng.randrange(6)
+    named = rng.choice(("gpu", node))
+    if kind == 0:
+        return []
+    if kind == 1:
+        cards = [device(f"{named}-{i}", {"root": f"r{i % 2}"}, consumes={"card": {"mem": 1 + i % 2}}) for i in range(4)]
+        counters = {"card": {"mem": rng.choice((3, 5))}}
+        return [
+            slice_(f"{node}-a", cards, pool=node, node=node, count=2),
+            slice_(f"{node}-b", pool=node, node=node, count=2, counters=counters),
+        ]
+    if kind == 2:
+        shared = device("s", {"root": "r0"}, capacity={"memory": "4"}, allowMultipleAllocations=True)
+        return [slice_(f"{node}-a", [shared], pool=node, node=node)]
+    count = rng.choice((1, 1, 1, 2))  # sometimes the pool is incomplete
+    devices = [device(f"{named}-{i}", {"root": f"r{i % 2}"}) for i in range(kind)]
+    if rng.random() < 0.2:
+        devices[0]["taints"] = [{"key": "broken", "effect": "NoSchedule"}]
+    return [slice_(f"{node}-a", devices, pool=node, node=node, count=count)]
+
+
+def wide_slices(rng: random.Random) -> list[Obj]:
+    selector = {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [rng.choice("ab")]}]}]
+    }
+    devices = [device(f"net-{i}", {"root": "r1"}) for i in range(rng.randint(1, 2))]
+    placed = [
+        {**device("own-0", {"root": "r0"}), "nodeName": rng.choice(NODES).name},
+        {**device("own-1", {"root": "r1"}), "allNodes": True},
+    ]
+    return [
+        slice_("wide", devices, pool="wide", node=None, nodeSelector=selector),
+        slice_("placed", placed, pool="placed", node=None, perDeviceNodeSelection=True),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_fleet_answers_as_each_node_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    inventory, state = Inventory(), AllocatedState()
+    inventory.upsert_class(class_())
+    published: dict[str, list[Obj]] = {}
+
+    def publish(name: str, slices: list[Obj]) -> None:
+        for old in published.get(name, ()):
+            inventory.delete_slice(old["metadata"]["name"])
+        for new in slices:
+            inventory.upsert_slice(new)
+        published[name] = slices
+
+    for node in NODES:
+        publish(node.name, node_slices(rng, node.name))
+    if seed % 2:
+        publish("", wide_slices(rng))
+    fleet = Fleet(inventory.snapshot(), state, NODES)
+    questions = [Question(fleet, claims, Features()) for claims in CLAIMS]
+    for step in range(12):
+        change = rng.random()
+        if change < 0.2:
+            node = rng.choice(NODES)
+            publish(node.name, node_slices(rng, node.name))
+        elif change < 0.3 and seed % 2:
+            publish("", wide_slices(rng))
+        elif change < 0.8:
+            pools = [s for slices in published.values() for s in slices if s["spec"].get("devices")]
+            spec = rng.choice(pools)["spec"]
+            chosen = rng.choice(spec["devices"])
+            result = {"driver": DRIVER, "pool": spec["pool"]["name"], "device": chosen["name"]}
+            if chosen.get("allowMultipleAllocations"):
+                result |= {"shareID": f"share-{step}", "consumedCapacity": {"memory": "1"}}
+            state = state.with_allocation(f"c-{rng.randrange(4)}", {"devices": {"results": [result]}})
+        else:
+            state = state.without(f"c-{rng.randrange(4)}")
+        fleet.update(inventory.snapshot(), state)
+        fresh = Fleet(inventory.snapshot(), state, NODES)
+        for question, claims in zip(questions, CLAIMS, strict=True):
+            expected = [alone(inventory, state, node, claims) for node in NODES]
+            assert [together(fresh, number, claims) for number in range(len(NODES))] == expected
+            assert [together(fleet, number, claims) for number in range(len(NODES))] == expected
+            fitting = [number for number, answer in enumerate(expected) if answer and isinstance(answer, tuple)]
+            fitting = [n for n in fitting if isinstance(expected[n][0], dict)]  # type: ignore[index]
+            assert question.fits(fleet) == fitting
+
+
+def test_equal_nodes_are_decided_once_and_a_change_moves_one() -> None:
+    inventory = Inventory()
+    inventory.upsert_class(class_())
+    for node in NODES:
+        devices = [device(f"{node.name}-gpu-{i}") for i in range(4)]
+        inventory.upsert_slice(slice_(f"{node.name}-a", devices, pool=node.name, node=node.name))
+    state = AllocatedState()
+    fleet = Fleet(inventory.snapshot(), state, NODES)
+    assert len(fleet.peers) == 1
+    question = Question(fleet, [claim("c", request("r", 4))], Features())
+    assert question.fits(fleet) == list(range(8))
+    taken = {"devices": {"results": [{"driver": DRIVER, "pool": "node-3", "device": "node-3-gpu-1"}]}}
+    fleet.update(inventory.snapshot(), state.with_allocation("x", taken))
+    assert sorted(len(peers.nodes) for peers in fleet.peers.values()) == [1, 7]
+    assert question.fits(fleet) == [0, 1, 2, 4, 5, 6, 7]
+    released = fleet.allocated.without_device(DeviceId(DRIVER, "node-3", "node-3-gpu-1"))
+    fleet.update(inventory.snapshot(), released)
+    assert len(fleet.peers) == 1
