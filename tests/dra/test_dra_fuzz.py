@@ -1,0 +1,134 @@
+"""Random bytes, random YAML and random expressions through `haru allocate` and `haru cel`: an answer or a message with
+status 2, never a traceback, never a hang, memory bounded."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from device_objects import class_, exact, first_of
+from small_problems import SELECTORS, problem
+
+from haru.cli.main import main
+from haru.kube.yaml import dump_all
+
+Obj = dict[str, Any]
+
+SECONDS_EACH = 20.0
+MEMORY = 600 * 1024  # KiB on top of what the process has
+WORDS = (
+    *SELECTORS, "device", ".attributes", "['gpu.example.com']", ".model", "device.driver", "==", "!=", "&&", "||", "!",
+    "(", ")", "[", "]", "{", "}", "?", ":", "1", "-1", "9223372036854775807", "1.5e300", "1u", "'x'", '"', "'", "b'a'",
+    "true", "null", "in", "quantity('1Gi')", ".compareTo(", "semver('1.0.0')", ".matches('(a*)*b')", ".exists(x, x)",
+    ".map(x, x)", ".all(k, v, true)", "cel.bind(a, 1, a)", ".format([1])", "'%s'", "lists.range(99)", "//", "\n", "é",
+)  # fmt: skip
+
+
+def objects(rng: random.Random) -> list[Obj]:
+    given = problem(rng.randrange(2**32))
+    kinds = {"ResourceSlice": given["slices"], "DeviceClass": [class_(), class_("x", rng.choice(SELECTORS))]}
+    kinds["ResourceClaim"] = given["claims"]
+    template = {"metadata": {"name": "t"}, "spec": {"spec": {"devices": {"requests": [first_of("f", exact(1))]}}}}
+    found = [{"apiVersion": "resource.k8s.io/v1", "kind": kind, **obj} for kind, objs in kinds.items() for obj in objs]
+    found.append({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", **template})
+    return [*found, {"apiVersion": "v1", "kind": "Node", **given["node"]}]
+
+
+def mutated(rng: random.Random, value: Any) -> Any:
+    """The value with something in it exchanged, dropped, doubled or made senseless."""
+    if rng.random() < 0.03:
+        return rng.choice((None, True, -1, 2**70, 1.5, "", "x" * 70, "5Gi", [], {}, [value, value], {"a": value}))
+    if isinstance(value, dict):
+        kept = {k: mutated(rng, v) for k, v in value.items() if rng.random() > 0.01}
+        if kept and rng.random() < 0.02:
+            kept[rng.choice(list(kept)) + rng.choice(("", "s", "x"))] = rng.choice(list(kept.values()))
+        return kept
+    if isinstance(value, list):
+        kept_items = [mutated(rng, item) for item in value if rng.random() > 0.02]
+        return kept_items * 2 if rng.random() < 0.02 else kept_items
+    return value
+
+
+def garbled(rng: random.Random, text: bytes) -> bytes:
+    """The text with some bytes exchanged, or other bytes altogether."""
+    if rng.random() < 0.2:
+        return rng.randbytes(rng.randrange(400))
+    data = bytearray(text)
+    for _ in range(rng.randrange(1, 12)):
+        at = rng.randrange(len(data))
+        data[at : at + rng.randrange(3)] = rng.choice(
+            (rng.randbytes(2), b"\n", b"  ", b": ", b"- ", b"&a ", b"*a", b"{")
+        )
+    return bytes(data)
+
+
+def cases(rng: random.Random) -> bytes:
+    given = problem(rng.randrange(2**32))
+    case = {
+        "name": "x",
+        "features": {},
+        **{k: v for k, v in given.items() if k != "taken"},
+        "allocated": given["taken"],
+    }
+    if rng.random() < 0.3:
+        case["nodes"] = [case.pop("node")]
+    device = {"driver": "gpu.example.com", "attributes": {"model": {"string": "x"}}}
+    cel = {"name": "y", "features": {}, "newExpression": True, "expression": rng.choice(SELECTORS), "device": device}
+    return b"\n".join(json.dumps(mutated(rng, c)).encode() for c in (case, cel))
+
+
+def command(rng: random.Random, path: Path) -> list[str]:
+    """One command line, with what it reads written to the path."""
+    kind = rng.randrange(4)
+    if kind == 0:
+        path.write_bytes(cases(rng) if rng.random() < 0.7 else garbled(rng, cases(rng)))
+        return [rng.choice(("allocate", "cel")), "--cases", str(path)]
+    found = objects(rng)
+    text = dump_all([m for m in (mutated(rng, o) for o in found) if isinstance(m, dict)]).encode()
+    path.write_bytes(garbled(rng, text) if kind == 1 else text)
+    if kind == 2:
+        expression = " ".join(rng.choice(WORDS) for _ in range(rng.randrange(1, 12)))
+        return ["cel", f" {expression}", "-f", str(path), "-o", rng.choice(("text", "json", "yaml"))]
+    return ["allocate", "-f", str(path), "-o", rng.choice(("text", "json", "yaml"))]
+
+
+def fuzz(seconds: float, path: Path, capsys: pytest.CaptureFixture[str], first_seed: int) -> int:
+    """Runs commands for so long; returns how many."""
+    start, seed = time.monotonic(), first_seed
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    while time.monotonic() - start < seconds:
+        arguments = command(random.Random(seed), path)
+        begun = time.monotonic()
+        try:
+            status = main(arguments)
+        except SystemExit as exit_:
+            status = int(exit_.code or 0)
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {arguments[0]} {arguments[1:2]}: {error!r}") from error
+        captured = capsys.readouterr()
+        assert status in (0, 1, 2), seed
+        assert status < 2 or (captured.err.startswith("haru ") and "Traceback" not in captured.err), seed
+        assert time.monotonic() - begun < SECONDS_EACH, seed
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < MEMORY, seed
+        seed += 1
+    return seed - first_seed
+
+
+def test_a_few_seconds_of_nonsense(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("haru.cli.allocate_cases._ROUNDS", 1)
+    assert fuzz(5, tmp_path / "in", capsys, 1) > 50
+
+
+@pytest.mark.nightly
+def test_ten_minutes_of_nonsense(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("haru.cli.allocate_cases._ROUNDS", 1)
+    assert fuzz(600, tmp_path / "in", capsys, 1_000_000) > 5000
