@@ -42,6 +42,18 @@ class History:
         getattr(self, f"_{bucket}")(key, old, new, revision)
         self._check_groups(revision)
 
+    def take(self, objects: dict[str, dict[str, Obj]], revision: int) -> None:
+        """A whole state at once, as it was found."""
+        self.objects = {bucket: dict(objects.get(bucket) or {}) for bucket in BUCKETS}
+        self._members.clear()
+        for key, pod in self.objects["pods"].items():
+            if (group := _group(pod)) is not None:
+                self._members[group].add(key)
+        self._hit.clear()
+        for key, claim in self.objects["resourceclaims"].items():
+            self._resourceclaims(key, None, claim, revision)
+        self._check_groups(revision)
+
     # -- one kind each ------------------------------------------------------------------------------------------------
 
     def _pods(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:

@@ -67,7 +67,8 @@ def node_change(old: Obj | None, new: Obj) -> frozenset[str]:
 
 def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     """The plugins that a pod's change may satisfy: it left its node or its promised place, came to one, or shrank."""
-    before, after = _place(old), _place(new)
+    # The last that is heard of a pod may be its end: then it had its place until now, whatever its phase says.
+    before, after = _place(old), _place(new) if _lives(new) else ""
     if before and not after:
         return POD_GONE
     if new is None or old is None or not after:
@@ -81,10 +82,14 @@ def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
 
 
 def _place(pod: Obj | None) -> str:
-    if pod is None or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if pod is None:
         return ""
     node = (pod.get("spec") or {}).get("nodeName") or (pod.get("status") or {}).get("nominatedNodeName")
     return str(node or "")
+
+
+def _lives(pod: Obj | None) -> bool:
+    return pod is not None and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
 def _sizes(pod: Obj) -> list[Any]:

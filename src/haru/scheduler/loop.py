@@ -181,9 +181,20 @@ class Scheduler:
         else:
             self._admission.forget(path_of(pod))
             self.queue.take_out(self._unit_key(pod), path_of(pod))
+            self._sibling_changed(old, new)
         self.may_help(hints.pod_change(old, new))
         if new is not None and (new.get("spec") or {}).get("nodeName") and _group_of(new):
             self._settle_group(GroupKey(new["metadata"].get("namespace", ""), _group_of(new)))
+
+    def _sibling_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A member that is not (any more) ours to place counts for its group's quorum all the same."""
+        if new is None or not _group_of(new):
+            return
+        unit = self.queue.units.get(self._unit_key(new))
+        placed = bool((new.get("spec") or {}).get("nodeName"))
+        if unit is not None and (old is None or placed != bool((old.get("spec") or {}).get("nodeName"))):
+            self._admission.weigh_all(unit)
+            self._wake.set()
 
     def _pod_waits(self, old: Obj | None, new: Obj) -> None:
         path, unit_key = path_of(new), self._unit_key(new)

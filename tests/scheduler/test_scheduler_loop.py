@@ -1,0 +1,271 @@
+"""The live scheduler: holds, conditions, events, groups, recovery - on the real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from scheduler_bench import CLAIMS, EVENTS, GROUPS, NODES, NS, PODS, SLICES, Bench, play
+
+from haru.scheduler.claims import FINALIZER
+
+
+def test_a_gang_is_held_without_attempts_and_says_so_after_five_seconds() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node()
+        await bench.gang("g", 3)
+        for name in ("a", "b"):
+            await bench.pod(name, group="g")
+        await asyncio.sleep(4)
+        assert not await bench.condition(PODS, "a", "PodScheduled")
+        await asyncio.sleep(7)
+        held = await bench.condition(PODS, "a", "PodScheduled")
+        assert (held["status"], held["reason"]) == ("False", "NotReadyForScheduling")
+        assert held["message"] == "waiting for minCount pods from a gang to appear in scheduling queue"
+        assert bench.metric("scheduler_schedule_attempts_total") == 0
+        assert bench.metric('scheduler_pending_pods{queue="gated"}') == 2
+        assert not (await bench.api.list(EVENTS, NS))["items"]
+        await bench.pod("c", group="g")
+        await bench.eventually_bound("a", "b", "c", seconds=1)
+        assert bench.metric('scheduler_podgroup_schedule_attempts_total{profile="default-scheduler",r') == 1
+
+    play(scenario)
+
+
+def test_conditions_and_events_of_a_rejected_and_of_a_bound_pod() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=1)
+        await bench.pod("p", cpu="2")
+        await asyncio.sleep(2)
+        condition = await bench.condition(PODS, "p", "PodScheduled")
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert condition["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        await bench.size("n1", 4)
+        await bench.eventually_bound("p")
+        assert (await bench.condition(PODS, "p", "PodScheduled"))["status"] == "True"
+        await asyncio.sleep(2)
+        told = {(e["type"], e["reason"]): e for e in (await bench.api.list(EVENTS, NS))["items"]}
+        assert told["Warning", "FailedScheduling"]["message"] == condition["message"]
+        assert told["Normal", "Scheduled"]["message"] == "Successfully assigned default/p to n1"
+
+    play(scenario)
+
+
+def test_a_group_that_was_scheduled_stays_so() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=2)
+        await bench.gang("g", 2)
+        for name in ("a", "b"):
+            await bench.pod(name, group="g")
+        await bench.eventually_bound("a", "b")
+        await asyncio.sleep(1)
+        group = await bench.condition(GROUPS, "g", "PodGroupScheduled")
+        assert (group["status"], group["reason"]) == ("True", "Scheduled")
+        await bench.pod("extra", group="g")
+        await asyncio.sleep(15)
+        assert (await bench.condition(PODS, "extra", "PodScheduled"))["reason"] == "Unschedulable"
+        assert await bench.condition(GROUPS, "g", "PodGroupScheduled") == group
+
+    play(scenario)
+
+
+def test_a_gang_that_does_not_fit_leaves_the_room_to_others() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=2)
+        await bench.gang("g", 3)
+        for name in ("a", "b", "c"):
+            await bench.pod(name, group="g")
+        await asyncio.sleep(2)
+        group = await bench.condition(GROUPS, "g", "PodGroupScheduled")
+        assert (group["status"], group["reason"], group["message"]) == (
+            "False",
+            "Unschedulable",
+            "pod group is unschedulable",
+        )
+        await bench.pod("other", cpu="2")
+        await bench.eventually_bound("other", seconds=1)
+
+    play(scenario)
+
+
+def test_two_names_and_no_other() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node()
+        for name in ("one", "two", "three"):
+            await bench.pod(name, schedulerName=name)
+        await bench.eventually_bound("one", "two")
+        await asyncio.sleep(30)
+        assert not await bench.node_of("three")
+        await bench.gang("mixed", 2)
+        for name in ("one", "two"):
+            await bench.pod(f"m-{name}", group="mixed", schedulerName=name)
+        await asyncio.sleep(2)
+        told = await bench.condition(PODS, "m-one", "PodScheduled")
+        assert told["reason"] == "SchedulerError"
+        assert told["message"].startswith("all pods in a single pod group should have the same .spec.schedulerName set")
+
+    play(scenario, "one", "two")
+
+
+def test_a_gang_with_members_of_another_scheduler_says_why_it_waits() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node()
+        await bench.gang("g", 2)
+        await bench.pod("ours", group="g")
+        await bench.pod("theirs", group="g", schedulerName="somebody")
+        await asyncio.sleep(5)
+        told = await bench.condition(PODS, "ours", "PodScheduled")
+        assert told["message"] == "waiting for minCount pods from a gang to be scheduled"
+        assert not await bench.node_of("ours")
+
+    play(scenario)
+
+
+async def half_bound(bench: Bench) -> list[str]:
+    """A gang of three of which the scheduler was killed after one binding; its cpu is all there is."""
+    await bench.node("n1", cpu=3, gpus=3)
+    await bench.gang("g", 3)
+    sent = 0
+
+    def only_one(method: str, path: str) -> bool:
+        nonlocal sent
+        sent += path.endswith("/binding")
+        return path.endswith("/binding") and sent > 1
+
+    bench.faulty.rate, bench.faulty.only = 1.0, only_one
+    bench.faulty._rng.choice = lambda kinds: "lose"  # type: ignore[method-assign]
+    for name in ("a", "b", "c"):
+        await bench.claim(name)
+        await bench.pod(name, group="g", claim=name)
+    await asyncio.sleep(2)
+    await bench.kill()
+    bench.faulty.rate = 0.0
+    waiting = [name for name in ("a", "b", "c") if not await bench.node_of(name)]
+    assert len(waiting) == 2
+    return waiting
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+def test_the_next_scheduler_completes_a_half_bound_gang_before_all_others(urgent: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        waiting = await half_bound(bench)
+        for name in waiting:
+            assert (await bench.api.get(PODS, name, NS))["status"]["nominatedNodeName"] == "n1"
+            assert await bench.allocation(name)
+        spec: dict[str, Any] = {"priorityClassName": "system-cluster-critical"} if urgent else {}
+        await bench.pod("competitor", cpu="2", **spec)
+        await bench.start_scheduler()
+        await bench.eventually_bound(*waiting, seconds=1)
+        assert not await bench.node_of("competitor")
+        for name in waiting:
+            assert "nominatedNodeName" not in (await bench.api.get(PODS, name, NS))["status"]
+
+    play(scenario)
+
+
+def test_a_half_bound_gang_whose_node_goes_is_completed_elsewhere() -> None:
+    async def scenario(bench: Bench) -> None:
+        waiting = await half_bound(bench)
+        await bench.api.delete(NODES, "n1")
+        await bench.api.delete(SLICES, "slice-n1")
+        await bench.node("n2", cpu=3, gpus=3)
+        await bench.start_scheduler()
+        await bench.eventually_bound(*waiting, seconds=15)
+        assert [await bench.node_of(name) for name in waiting] == ["n2", "n2"]
+
+    play(scenario)
+
+
+def test_what_a_rejected_pod_cannot_use_is_freed() -> None:
+    """A claim that is allocated on a node that went away, and a nomination to it."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.node("n1", gpus=1)
+        await bench.claim("mine")
+        await bench.pod("p", claim="mine")
+        await bench.eventually_bound("p")
+        await bench.delete("p")
+        await bench.kill()
+        await bench.pod("p", claim="mine")
+        await bench.api.patch(PODS, "p", {"status": {"nominatedNodeName": "n1"}}, NS, "merge", "status")
+        await bench.api.delete(NODES, "n1")
+        claim = await bench.api.get(CLAIMS, "mine", NS)
+        claim["status"]["reservedFor"] = []
+        await bench.api.update_status(CLAIMS, claim)
+        assert await bench.allocation("mine")
+        await bench.start_scheduler()
+        await asyncio.sleep(2)
+        assert not await bench.allocation("mine")
+        freed = await bench.api.get(CLAIMS, "mine", NS)
+        assert FINALIZER not in (freed["metadata"].get("finalizers") or ())
+        assert "nominatedNodeName" not in (await bench.api.get(PODS, "p", NS))["status"]
+        await bench.node("n2", gpus=1)
+        await bench.eventually_bound("p")
+
+    play(scenario)
+
+
+def test_an_allocation_that_was_not_finished_ends_at_the_next_start() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.kill()
+        await bench.claim("left")
+        await bench.api.patch(CLAIMS, "left", {"metadata": {"finalizers": [FINALIZER]}}, NS)
+        await bench.start_scheduler()
+        await asyncio.sleep(1)
+        assert not (await bench.api.get(CLAIMS, "left", NS))["metadata"].get("finalizers")
+
+    play(scenario)
+
+
+def test_too_few_reserved_means_nobody_bound_and_nothing_kept() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(gpus=2)
+        await bench.gang("g", 2)
+        refused = "/resourceclaims/b/status"
+        bench.faulty.rate, bench.faulty.only = 1.0, lambda method, path: method == "PUT" and path.endswith(refused)
+        bench.faulty._rng.choice = lambda kinds: "refuse 500"  # type: ignore[method-assign]
+        for name in ("a", "b"):
+            await bench.claim(name)
+            await bench.pod(name, group="g", claim=name)
+        await asyncio.sleep(4.0)
+        bench.faulty.only = lambda method, path: path.endswith((refused, "/binding"))
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            assert not await bench.node_of("a") and not await bench.node_of("b")
+            if (await bench.condition(PODS, "a", "PodScheduled")).get("reason") == "SchedulerError":
+                break
+        told = await bench.condition(PODS, "a", "PodScheduled")
+        assert told["reason"] == "SchedulerError" and "a sibling could not be reserved" in told["message"]
+        bench.faulty.rate = 0.0
+        await bench.eventually_bound("a", "b")
+
+    play(scenario)
+
+
+def test_metrics_are_named_as_kubernetes_names_them() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node()
+        await bench.pod("p")
+        await bench.eventually_bound("p")
+        text = bench.scheduler.metrics.text().decode()
+        for name in (
+            'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1.0',
+            "scheduler_scheduling_algorithm_duration_seconds_count 1.0",
+            "scheduler_scheduling_attempt_duration_seconds_count",
+            'scheduler_pending_pods{queue="unschedulable"} 0.0',
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds_count 0.0",
+        ):
+            assert name in text
+
+    play(scenario)
+
+
+def test_nothing_goes_on_after_the_end() -> None:
+    async def scenario(bench: Bench) -> None:
+        await half_bound(bench)
+        running = {str(task.get_coro()) for task in asyncio.all_tasks()}
+        assert not [name for name in running if "Scheduler" in name or "Carrier" in name or "Reporter" in name]
+        await bench.start_scheduler()
+
+    play(scenario)

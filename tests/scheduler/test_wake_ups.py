@@ -1,0 +1,132 @@
+"""Every kind of change that can help a waiting pod wakes it, without waiting for the flush after five minutes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from scheduler_bench import CLAIMS, CLASSES, NODES, NS, PODS, Bench, play
+
+Step = Callable[[Bench], Awaitable[Any]]
+
+
+async def nothing(_: Bench) -> None:
+    return None
+
+
+async def full(bench: Bench) -> None:
+    await bench.node(cpu=1)
+    await bench.pod("other")
+    await bench.eventually_bound("other")
+
+
+async def taken(bench: Bench) -> None:
+    """The only card is held by a claim without consumers."""
+    await bench.node(gpus=1)
+    await bench.claim("other")
+    await bench.pod("user", claim="other")
+    await bench.eventually_bound("user")
+    await bench.delete("user")
+    await bench.claim("mine")
+
+
+async def free_claim(bench: Bench) -> None:
+    await bench.api.patch(CLAIMS, "other", {"status": {"allocation": None, "reservedFor": None}}, NS, "merge", "status")
+
+
+async def finish_other(bench: Bench) -> None:
+    await bench.api.patch(PODS, "other", {"status": {"phase": "Succeeded"}}, NS, "merge", "status")
+
+
+async def tolerate(bench: Bench) -> None:
+    pod = await bench.api.get(PODS, "p", NS)
+    pod["spec"].setdefault("tolerations", []).append({"key": "busy", "operator": "Exists"})
+    await bench.api.update(PODS, pod)
+
+
+def patch_node(patch: dict[str, Any]) -> Step:
+    return lambda bench: bench.api.patch(NODES, "n1", patch)
+
+
+BUSY = [{"key": "busy", "effect": "NoSchedule"}]
+CASES: dict[str, tuple[Step, dict[str, Any], Step]] = {
+    "a node is added": (nothing, {}, lambda b: b.node()),
+    "a node is uncordoned": (lambda b: b.node(unschedulable=True), {}, patch_node({"spec": {"unschedulable": None}})),
+    "a node is labelled": (
+        lambda b: b.node(),
+        {"nodeSelector": {"zone": "a"}},
+        patch_node({"metadata": {"labels": {"zone": "a"}}}),
+    ),
+    "a taint goes": (lambda b: b.node(taints=BUSY), {}, patch_node({"spec": {"taints": None}})),
+    "a node grows": (lambda b: b.node(cpu=1), {"cpu": "2"}, lambda b: b.size("n1", 4)),
+    "a pod is deleted": (full, {}, lambda b: b.delete("other")),
+    "a pod has finished": (full, {}, finish_other),
+    "a claim is freed": (taken, {"claim": "mine"}, free_claim),
+    "devices are added": (
+        lambda b: asyncio.gather(b.node(), b.claim("mine")),
+        {"claim": "mine"},
+        lambda b: b.devices("n1", 1),
+    ),
+    "a device class is added": (
+        lambda b: asyncio.gather(b.node(gpus=1), b.claim("mine", "late")),
+        {"claim": "mine"},
+        lambda b: b.create(CLASSES, {"metadata": {"name": "late"}, "spec": {}}),
+    ),
+    "a claim is created": (lambda b: b.node(gpus=1), {"claim": "mine"}, lambda b: b.claim("mine")),
+    "a PodGroup is created": (lambda b: b.node(), {"group": "g"}, lambda b: b.gang("g", 1)),
+    "the pod tolerates more": (lambda b: b.node(taints=BUSY), {}, tolerate),
+    "the pod's gate goes": (
+        lambda b: b.node(),
+        {"schedulingGates": [{"name": "g"}]},
+        lambda b: b.api.patch(PODS, "p", {"spec": {"schedulingGates": None}}, NS),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wakes(case: str) -> None:
+    before, pod, change = CASES[case]
+
+    async def scenario(bench: Bench) -> None:
+        await before(bench)
+        await bench.pod("p", **pod)
+        await asyncio.sleep(31)  # no backoff runs any more, and the unit was looked at
+        assert not await bench.node_of("p")
+        attempts = bench.metric("scheduler_schedule_attempts_total")
+        await asyncio.sleep(40)
+        assert bench.metric("scheduler_schedule_attempts_total") == attempts, "it is tried without a reason"
+        await change(bench)
+        await bench.eventually_bound("p", seconds=3.0)  # a node comes in several writes: the first may wake in vain
+
+    play(scenario)
+
+
+def test_a_promise_that_ends_wakes() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=1)
+        await bench.pod("other", schedulerName="somebody")
+        await bench.api.patch(PODS, "other", {"status": {"nominatedNodeName": "n1"}}, NS, "merge", "status")
+        await bench.pod("p")
+        await asyncio.sleep(31)
+        assert not await bench.node_of("p")
+        await bench.delete("other")
+        await bench.eventually_bound("p", seconds=1.0)
+
+    play(scenario)
+
+
+def test_what_cannot_help_wakes_nobody() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=1)
+        await bench.pod("p", cpu="2")
+        await asyncio.sleep(31)
+        attempts = bench.metric("scheduler_schedule_attempts_total")
+        ready = {"type": "Ready", "status": "True"}
+        await bench.api.patch(NODES, "n1", {"status": {"conditions": [ready]}}, "", "merge", "status")
+        await bench.claim("unrelated")
+        await asyncio.sleep(31)
+        assert bench.metric("scheduler_schedule_attempts_total") == attempts
+
+    play(scenario)
