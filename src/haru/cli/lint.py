@@ -28,7 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru lint`."""
     parser.add_argument("files", nargs="*", metavar="FILE", help="manifests; a directory stands for those in it")
     parser.add_argument(
-        "-f", "--filename", action="append", default=[], metavar="FILE", help="as FILE (- is standard input)"
+        "-f",
+        "--filename",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="the same (- is standard input)",
     )
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the report")
     parser.add_argument("--fix", action="store_true", help="mend the files in place, as far as that is certain")

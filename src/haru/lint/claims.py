@@ -205,7 +205,9 @@ def _too_many(
         least[base] = min(least.get(base, MAX_RESULTS), _count(request))
     count = sum(least.values())
     gpus = all({("driver", NVIDIA), ("is", NVIDIA, "type", "gpu")} <= facts[request.name] for request in of)
-    most = inventory.most_equal(domain, name)
+    drivers = {fact[1] for request in of for fact in facts[request.name] if fact[0] == "driver"}
+    one_driver = len(drivers) == 1 and all(any(f[0] == "driver" for f in facts[request.name]) for request in of)
+    most = inventory.most_equal(next(iter(drivers)), domain, name) if one_driver else None
     where = "in the slices at hand"
     if most is None and (gpus or domain == NVIDIA):
         usual = {"numaNode": _PER_SOCKET, "pcieRoot": _PER_ROOT, "pciBusID": 1, "uuid": 1}

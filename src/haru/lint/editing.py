@@ -17,7 +17,6 @@ from haru.lint.findings import Edit, Insert, Remove, Rename, Replace, Wrap
 from haru.lint.objects import edited
 from haru.lint.paths import Keys
 
-
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 
 

@@ -123,14 +123,10 @@ class Inventory:
         found = [seen.capacity[domain, name] for seen in self.seen.values() if (domain, name) in seen.capacity]
         return max(found, default=None)
 
-    def most_equal(self, domain: str, name: str) -> int | None:
-        """How many devices of one node have the same value of an attribute, at most; None without such slices."""
-        counts = [
-            count
-            for seen in self.seen.values()
-            for by_value in seen.values.get((domain, name), {}).values()
-            for count in by_value.values()
-        ]
+    def most_equal(self, driver: str, domain: str, name: str) -> int | None:
+        """How many of a driver's devices on one node have the same value, at most; None without such slices."""
+        by_node = self.seen[driver].values.get((domain, name), {}) if driver in self.seen else {}
+        counts = [count for by_value in by_node.values() for count in by_value.values()]
         return max(counts, default=None)
 
 

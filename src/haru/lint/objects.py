@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from haru.lint.findings import Edit, Insert, Remove, Rename, Replace, Wrap
+from haru.lint.findings import Edit, Insert, Remove, Rename, Replace, Unwrap, Wrap
 from haru.lint.paths import Keys, resolve
 
 Obj = dict[str, Any]
@@ -52,14 +52,16 @@ def _changed_list(value: list[Any], edit: Edit, keys: Keys) -> list[Any]:
 
 
 def _changed_mapping(value: Any, edit: Edit, keys: Keys) -> Any:
+    if value is not None and not isinstance(value, dict):
+        raise TypeError(edit.path)
+    if value is None:
+        if not isinstance(edit, Insert):
+            raise TypeError(edit.path)
+        return {edit.key: edit.value} if edit.key else [edit.value]
     if isinstance(edit, Insert):
-        if not edit.key:
-            if value is not None:
-                raise TypeError(edit.path)
-            return [edit.value]
-        if edit.key in (value or {}):
+        if not edit.key or edit.key in value:
             raise KeyError(edit.key)
-        return {**(value or {}), edit.key: edit.value}
+        return {**value, edit.key: edit.value}
     if isinstance(edit, Wrap):
         moved = {name: value[name] for name in edit.keys}
         if edit.key in value:
@@ -71,7 +73,9 @@ def _changed_mapping(value: Any, edit: Edit, keys: Keys) -> Any:
         return {**value, name: edit.value}
     if isinstance(edit, Remove):
         return rest
-    added = {edit.key: value[name]} if isinstance(edit, Rename) else dict(value[name] or {})
+    if isinstance(edit, Unwrap) and not isinstance(value[name], dict | None):
+        raise TypeError(edit.path)
+    added = {edit.key: value[name]} if isinstance(edit, Rename) else (value[name] or {})
     if any(key in rest for key in added):
         raise KeyError(name)
     return {**rest, **added}
