@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-import virtual_time
-from faulty_api import FaultyApi
 from gang_history import BUCKETS, History
 
+import virtual_time
+from faulty_api import FaultyApi
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
@@ -129,11 +129,7 @@ class World:
         self.admin = ApiClient.in_process(self.server, "admin", rng=random.Random(self.seed))
         await self._furnish()
         self._watches = {name: self.store.watch(f"{_bucket(name)}/", 1) for name in BUCKETS}
-        manager = ControllerManager(
-            self.admin, self.gates, CONTROLLERS, now=virtual_time.now, rng=random.Random(self.seed)
-        )
-        self._tasks["controllers"] = asyncio.create_task(manager.run())
-        await manager.wait_started()
+        await self.start_controllers()
         await self.start_scheduler()
 
     async def stop(self) -> None:
@@ -142,6 +138,12 @@ class World:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self.server.stop()
+
+    async def start_controllers(self) -> None:
+        """Those of claims and garbage, over the same bad line."""
+        client = ApiClient.in_process(self.faulty, "admin", rng=random.Random(self.seed))
+        manager = ControllerManager(client, self.gates, CONTROLLERS, now=virtual_time.now, rng=random.Random(self.seed))
+        self._tasks["controllers"] = asyncio.create_task(manager.run())
 
     async def start_scheduler(self) -> None:
         """A new one with an empty memory, which talks to the API over a bad line."""
@@ -153,7 +155,10 @@ class World:
         self._tasks["scheduler"] = asyncio.create_task(self._scheduler.run())
 
     async def kill_scheduler(self) -> None:
-        task = self._tasks.pop("scheduler")
+        await self._kill("scheduler")
+
+    async def _kill(self, name: str) -> None:
+        task = self._tasks.pop(name)
         if task.done():
             task.result()
         task.cancel()
@@ -163,6 +168,12 @@ class World:
         """Kill it wherever it is."""
         await self.kill_scheduler()
         await self.start_scheduler()
+        self.restarts += 1
+
+    async def restart_controllers(self) -> None:
+        """The same for the controllers."""
+        await self._kill("controllers")
+        await self.start_controllers()
         self.restarts += 1
 
     def record(self) -> None:
@@ -284,10 +295,17 @@ class World:
                 await self.add_node()
             self.faulty.rate = self.fault_rate
             deeds = [self.add_gang] * 6 + [self.add_single] * 3 + [self.restart] * 4
-            deeds += [self.add_node, self.lose_node, self.delete_pod, self.delete_pod, self.delete_gang]
+            deeds += [
+                self.restart_controllers,
+                self.add_node,
+                self.lose_node,
+                self.delete_pod,
+                self.delete_pod,
+                self.delete_gang,
+            ]
             for _ in range(steps):
                 deed = self.rng.choice(deeds)
-                if deed == self.restart or self.rng.random() < 0.5:
+                if deed in (self.restart, self.restart_controllers) or self.rng.random() < 0.5:
                     await deed()
                 else:  # beside whatever follows
                     task = asyncio.create_task(deed())
