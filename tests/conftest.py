@@ -70,7 +70,7 @@ def reference_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def kubectl_binary() -> str:
+def kubectl() -> str:
     """The real kubectl, new enough for strict field validation by the server."""
     binary = shutil.which("kubectl")
     if binary is None:

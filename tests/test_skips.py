@@ -89,7 +89,7 @@ def test_reference_data_that_is_named_must_be_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["1.26.3", "1.32.4"])
 def test_an_old_kubectl_is_none(tmp_path: Path, name: str) -> None:
-    module = "def test_it(kubectl_binary): assert kubectl_binary\n"
+    module = "def test_it(kubectl): assert kubectl\n"
     folder = tmp_path / "bin"
     folder.mkdir()
     fake = folder / "kubectl"

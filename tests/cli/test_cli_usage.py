@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,3 +170,23 @@ def test_completion_knows_every_command_and_flag(capsys: pytest.CaptureFixture[s
     for command, flags in flags_of(build_parser()).items():
         assert command in script
         assert all(flag.removeprefix("--") in script for flag in flags)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["haru", "exp"], ["explain"]),
+        (["haru", "up", "--prof"], ["--profile"]),
+        (["haru", "scheduler", "--leader"], ["--leader-elect-namespace"]),
+    ],
+)
+def test_the_completion_of_bash_completes(
+    capsys: pytest.CaptureFixture[str], home: Path, words: list[str], offered: list[str]
+) -> None:
+    assert main(["completion", "bash"]) == 0
+    (home / "completion").write_text(capsys.readouterr().out)
+    script = f"source ./completion; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _haru; "
+    answer = subprocess.run(
+        ["bash", "-c", script + 'echo "${COMPREPLY[@]}"'], cwd=home, capture_output=True, text=True, check=True
+    )
+    assert (answer.stdout.split(), answer.stderr) == (offered, "")

@@ -28,12 +28,12 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 @pytest.fixture
-def clean(up: Up, kubectl_binary: str) -> Iterator[Up]:
+def clean(up: Up, kubectl: str) -> Iterator[Up]:
     """Nothing in the default namespace, before and after."""
     yield up
     kinds = "deployments,jobs,pods,podgroups,resourceclaims,resourceclaimtemplates"
-    up.kubectl(kubectl_binary, "delete", kinds, "--all", "--grace-period=1", "--wait=false")
-    up.kubectl(kubectl_binary, "delete", "devicetaintrules", "--all")
+    up.kubectl(kubectl, "delete", kinds, "--all", "--grace-period=1", "--wait=false")
+    up.kubectl(kubectl, "delete", "devicetaintrules", "--all")
     until(
         "nothing is left", lambda: not up.api.list("pods", "default") and not up.api.list("resourceclaims", "default")
     )
@@ -65,8 +65,8 @@ def held(up: Up) -> dict[str, list[tuple[str, str]]]:
     return {c["metadata"]["name"]: devices_of(c) for c in up.api.list("resourceclaims", "default")}
 
 
-def test_gang(clean: Up, kubectl_binary: str) -> None:
-    apply(clean, kubectl_binary, "gang.yaml")
+def test_gang(clean: Up, kubectl: str) -> None:
+    apply(clean, kubectl, "gang.yaml")
     running(clean, 4, "finetune-")
     groups = [sorted(devices) for devices in held(clean).values()]
     assert [len(g) for g in groups] == [4, 4, 4]
@@ -74,8 +74,8 @@ def test_gang(clean: Up, kubectl_binary: str) -> None:
     assert all({d for _, d in g} in ({f"gpu-{i}" for i in range(4)}, {f"gpu-{i}" for i in range(4, 8)}) for g in groups)
 
 
-def test_mig(clean: Up, kubectl_binary: str) -> None:
-    apply(clean, kubectl_binary, "mig.yaml")
+def test_mig(clean: Up, kubectl: str) -> None:
+    apply(clean, kubectl, "mig.yaml")
     running(clean, 2, "rag-")
     for devices in held(clean).values():
         large, small = (name for _, name in devices)
@@ -83,8 +83,8 @@ def test_mig(clean: Up, kubectl_binary: str) -> None:
         assert large.split("-mig-")[0] == small.split("-mig-")[0]
 
 
-def test_shared_memory(clean: Up, kubectl_binary: str) -> None:
-    apply(clean, kubectl_binary, "shared-memory.yaml")
+def test_shared_memory(clean: Up, kubectl: str) -> None:
+    apply(clean, kubectl, "shared-memory.yaml")
     running(clean, 3, "assistants-")
     claims = clean.api.list("resourceclaims", "default")
     results = [r for c in claims for r in c["status"]["allocation"]["devices"]["results"]]
@@ -93,19 +93,19 @@ def test_shared_memory(clean: Up, kubectl_binary: str) -> None:
     assert len({r["shareID"] for r in results}) == 3
 
 
-def test_maintenance(clean: Up, kubectl_binary: str) -> None:
+def test_maintenance(clean: Up, kubectl: str) -> None:
     card = ("dgx-h100-0", "gpu-3")
-    apply(clean, kubectl_binary, "maintenance.yaml")
+    apply(clean, kubectl, "maintenance.yaml")
     running(clean, 1, "diagnosis")
     assert held(clean) == {"card-to-test": [card]}
     # Others are kept away from it, also once the diagnosis is over, until the rule is gone.
-    clean.kubectl(kubectl_binary, "delete", "pod", "diagnosis")
-    apply(clean, kubectl_binary, "demo/10-notebooks.yaml")
-    clean.kubectl(kubectl_binary, "scale", "deployment", "notebooks", "--replicas=16")
+    clean.kubectl(kubectl, "delete", "pod", "diagnosis")
+    apply(clean, kubectl, "demo/10-notebooks.yaml")
+    clean.kubectl(kubectl, "scale", "deployment", "notebooks", "--replicas=16")
     running(clean, 15, "notebooks-")
     taken = {device for devices in held(clean).values() for device in devices}
     assert card not in taken and len(taken) == 15
-    clean.kubectl(kubectl_binary, "delete", "devicetaintrule", "gpu-3-maintenance")
+    clean.kubectl(kubectl, "delete", "devicetaintrule", "gpu-3-maintenance")
     running(clean, 16, "notebooks-")
 
 
@@ -113,9 +113,9 @@ MANIFESTS = sorted(file for file in EXAMPLES.rglob("*.yaml") if "UpConfiguration
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: str(file.relative_to(EXAMPLES)))
-def test_every_manifest_is_accepted_by_both_ways_of_applying(up: Up, kubectl_binary: str, file: Path) -> None:
+def test_every_manifest_is_accepted_by_both_ways_of_applying(up: Up, kubectl: str, file: Path) -> None:
     for flags in (("--dry-run=server",), ("--server-side", "--dry-run=server")):
-        answer = up.kubectl(kubectl_binary, "apply", "--validate=strict", *flags, "-f", str(file))
+        answer = up.kubectl(kubectl, "apply", "--validate=strict", *flags, "-f", str(file))
         assert (answer.returncode, answer.stderr) == (0, ""), answer.stderr
 
 

@@ -16,11 +16,11 @@ PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_work(page: Path, tmp_path: Path, kubectl_binary: str) -> None:
+def test_the_commands_work(page: Path, tmp_path: Path, kubectl: str) -> None:
     text = page.read_text()
     script = "set -eu -o pipefail\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
     start = re.search(r"^\$ haru up (--profile \S+)", text, re.M)
-    env = environment(tmp_path, PATH=f"{_commands(tmp_path, kubectl_binary)}:/usr/bin:/bin")
+    env = environment(tmp_path, PATH=f"{_commands(tmp_path, kubectl)}:/usr/bin:/bin")
     up = Up(tmp_path / "up", "--ephemeral", *start[1].split()) if start else None
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "examples").symlink_to(ROOT / "examples")

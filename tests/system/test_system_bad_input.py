@@ -42,10 +42,10 @@ def post(api: Api, obj: Obj, validation: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("case", EXPECTED, ids=lambda c: f"{c['file']}-{c.get('path', '')}")
-def test_each_finding_is_made_by_the_server(up: Up, api: Api, kubectl_binary: str, case: Obj) -> None:
+def test_each_finding_is_made_by_the_server(up: Up, api: Api, kubectl: str, case: Obj) -> None:
     if case["stage"] in ("yaml", "kind"):
         # The client finds these, with what the server tells it.
-        answer = up.kubectl(kubectl_binary, "apply", "-f", str(DATA / case["file"]))
+        answer = up.kubectl(kubectl, "apply", "-f", str(DATA / case["file"]))
         assert (answer.returncode, case["message"] in answer.stderr) == (1, True), answer.stderr
         return
     kind, name = case["object"].split("/")
@@ -70,8 +70,8 @@ def test_every_manifest_is_refused_or_taken_whole(api: Api) -> None:
             assert (code >= 400) == (key in refused), f"{key}: {code} {message}"
 
 
-def test_a_kind_that_is_gone_is_told_as_kubectl_tells_it(up: Up, kubectl_binary: str) -> None:
-    answer = up.kubectl(kubectl_binary, "apply", "-f", str(DATA / "a1-resourceclass.yaml"))
+def test_a_kind_that_is_gone_is_told_as_kubectl_tells_it(up: Up, kubectl: str) -> None:
+    answer = up.kubectl(kubectl, "apply", "-f", str(DATA / "a1-resourceclass.yaml"))
     assert answer.returncode == 1
     assert 'no matches for kind "ResourceClass" in version "resource.k8s.io/v1beta1"' in answer.stderr
     assert "ensure CRDs are installed first" in answer.stderr
@@ -145,10 +145,10 @@ def malformed(lines: int, broken: int) -> str:
     return "\n".join(body) + "\n"
 
 
-def test_a_long_malformed_manifest_names_its_line(up: Up, kubectl_binary: str, tmp_path: Path) -> None:
+def test_a_long_malformed_manifest_names_its_line(up: Up, kubectl: str, tmp_path: Path) -> None:
     file = tmp_path / "long.yaml"
     file.write_text(malformed(100, 66))
-    answer = up.kubectl(kubectl_binary, "apply", "-f", str(file))
+    answer = up.kubectl(kubectl, "apply", "-f", str(file))
     assert answer.returncode == 1
     expected = "error converting YAML to JSON: yaml: line 66: did not find expected ',' or ']'"
     assert answer.stderr == f"error: error parsing {file}: {expected}\n"
@@ -157,18 +157,18 @@ def test_a_long_malformed_manifest_names_its_line(up: Up, kubectl_binary: str, t
     assert "yaml: line 6" in status["message"] and "did not find expected ',' or ']'" in status["message"]
 
 
-def test_an_unknown_field_through_kubectl(up: Up, kubectl_binary: str) -> None:
+def test_an_unknown_field_through_kubectl(up: Up, kubectl: str) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: u\ndatas: {}\n"
-    answer = up.kubectl(kubectl_binary, "apply", "-f", "-", stdin=text)
+    answer = up.kubectl(kubectl, "apply", "-f", "-", stdin=text)
     assert (answer.returncode, answer.stderr) == (
         1,
         'Error from server (BadRequest): error when creating "STDIN": ConfigMap in version "v1" cannot be handled as '
         'a ConfigMap: strict decoding error: unknown field "datas"\n',
     )
-    warned = up.kubectl(kubectl_binary, "apply", "--validate=warn", "-f", "-", stdin=text)
+    warned = up.kubectl(kubectl, "apply", "--validate=warn", "-f", "-", stdin=text)
     assert (warned.returncode, warned.stdout) == (0, "configmap/u created\n")
     assert 'Warning: unknown field "datas"' in warned.stderr
-    silent = up.kubectl(kubectl_binary, "apply", "--validate=false", "-f", "-", stdin=text)
+    silent = up.kubectl(kubectl, "apply", "--validate=false", "-f", "-", stdin=text)
     assert (silent.returncode, silent.stderr) == (0, "")
 
 
