@@ -39,19 +39,37 @@ def objects(rng: random.Random) -> list[Obj]:
     return [*found, {"apiVersion": "v1", "kind": "Node", **given["node"]}]
 
 
+def places(value: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of everything in a value."""
+    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [place for key in keys for place in ((*prefix, key), *places(value[key], (*prefix, key)))]
+
+
 def mutated(rng: random.Random, value: Any) -> Any:
-    """The value with something in it exchanged, dropped, doubled or made senseless."""
-    if rng.random() < 0.03:
-        return rng.choice((None, True, -1, 2**70, 1.5, "", "x" * 70, "5Gi", [], {}, [value, value], {"a": value}))
-    if isinstance(value, dict):
-        kept = {k: mutated(rng, v) for k, v in value.items() if rng.random() > 0.01}
-        if kept and rng.random() < 0.02:
-            kept[rng.choice(list(kept)) + rng.choice(("", "s", "x"))] = rng.choice(list(kept.values()))
-        return kept
-    if isinstance(value, list):
-        kept_items = [mutated(rng, item) for item in value if rng.random() > 0.02]
-        return kept_items * 2 if rng.random() < 0.02 else kept_items
-    return value
+    """A copy in which up to three things are exchanged, dropped, doubled or renamed."""
+    found = json.loads(json.dumps(value))
+    for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
+        paths = places(found)
+        if not paths:
+            break
+        *path, key = rng.choice(paths)
+        holder = found
+        for step in path:
+            holder = holder[step]
+        old, kind = holder[key], rng.random()
+        if kind < 0.3:
+            del holder[key]
+        elif kind < 0.4 and isinstance(holder, dict):
+            holder[str(key) + rng.choice(("s", "x", "/y"))] = holder.pop(key)
+        elif kind < 0.5 and isinstance(holder, list):
+            holder.insert(key, old)
+        elif kind < 0.7 and isinstance(old, str):
+            holder[key] = rng.choice((old + "x", old[:-1], "", "x" * 70, "5Gi", "-1", "*", "é"))
+        elif kind < 0.7 and isinstance(old, int):
+            holder[key] = rng.choice((0, -1, old + 1, 33, 2**31, 2**63, 2**70))
+        else:
+            holder[key] = rng.choice((None, True, -1, 1.5, "", "5Gi", [], {}, [old, old], {"a": old}))
+    return found
 
 
 def garbled(rng: random.Random, text: bytes) -> bytes:
@@ -67,32 +85,40 @@ def garbled(rng: random.Random, text: bytes) -> bytes:
     return bytes(data)
 
 
-def cases(rng: random.Random) -> bytes:
+def case_of(rng: random.Random, of: str) -> Obj:
+    """A case for `haru allocate` or `haru cel`."""
+    if of == "cel":
+        device = {
+            "driver": "gpu.example.com",
+            "attributes": {"model": {"string": "x"}},
+            "capacity": {"m": {"value": "1"}},
+        }
+        expression = nonsense(rng) if rng.random() < 0.5 else rng.choice(SELECTORS)
+        return {"name": "y", "features": {}, "newExpression": True, "expression": expression, "device": device}
     given = problem(rng.randrange(2**32))
-    case = {
-        "name": "x",
-        "features": {},
-        **{k: v for k, v in given.items() if k != "taken"},
-        "allocated": given["taken"],
-    }
+    case: Obj = {"name": "x", "features": {"DeviceTaints": True}, "allocated": given.pop("taken"), **given}
     if rng.random() < 0.3:
         case["nodes"] = [case.pop("node")]
-    device = {"driver": "gpu.example.com", "attributes": {"model": {"string": "x"}}}
-    cel = {"name": "y", "features": {}, "newExpression": True, "expression": rng.choice(SELECTORS), "device": device}
-    return b"\n".join(json.dumps(mutated(rng, c)).encode() for c in (case, cel))
+    return case
+
+
+def nonsense(rng: random.Random) -> str:
+    return " ".join(rng.choice(WORDS) for _ in range(rng.randrange(1, 12)))
 
 
 def command(rng: random.Random, path: Path) -> list[str]:
     """One command line, with what it reads written to the path."""
     kind = rng.randrange(4)
     if kind == 0:
-        path.write_bytes(cases(rng) if rng.random() < 0.7 else garbled(rng, cases(rng)))
-        return [rng.choice(("allocate", "cel")), "--cases", str(path)]
-    found = objects(rng)
-    text = dump_all([m for m in (mutated(rng, o) for o in found) if isinstance(m, dict)]).encode()
-    path.write_bytes(garbled(rng, text) if kind == 1 else text)
-    if kind == 2:
-        expression = " ".join(rng.choice(WORDS) for _ in range(rng.randrange(1, 12)))
+        of = rng.choice(("allocate", "cel"))
+        lines = b"\n".join(json.dumps(mutated(rng, case_of(rng, of))).encode() for _ in range(3))
+        path.write_bytes(lines if rng.random() < 0.8 else garbled(rng, lines))
+        return [of, "--cases", str(path)]
+    found, spoiled = objects(rng), rng.random()
+    text = dump_all([mutated(rng, o) if rng.random() < 0.15 else o for o in found]).encode()
+    path.write_bytes(garbled(rng, text) if spoiled < 0.3 else text)
+    if kind == 1:
+        expression = nonsense(rng) if rng.random() < 0.7 else rng.choice(SELECTORS)
         return ["cel", f" {expression}", "-f", str(path), "-o", rng.choice(("text", "json", "yaml"))]
     return ["allocate", "-f", str(path), "-o", rng.choice(("text", "json", "yaml"))]
 

@@ -100,7 +100,7 @@ class DeviceView:
             _file(attributes, name, self.driver, value)
         for name, entry in self.capacity.items():
             try:
-                amount = parse_quantity(entry["value"])
+                amount = parse_quantity(entry.get("value", "0"))
             except ValueError as error:
                 raise EvaluationError(f"capacity {name}: {error}") from None
             _file(capacity, name, self.driver, amount)
