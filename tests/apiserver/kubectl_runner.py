@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,8 +50,11 @@ class Kubectl:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.home = directory
+        self.namespace = "default"
         self.server: HttpServer
         self.app: ApiServer
+        self.authority: certificates.Pair
 
     async def start(self) -> None:
         now = datetime.now(UTC)
@@ -75,13 +79,26 @@ class Kubectl:
         await self.app.start()
         self.server = HttpServer(self.app, cert_file=cert, key_file=key, client_ca_file=ca)
         await self.server.start()
-        config = certificates.kubeconfig(self.server.url, authority.certificate, ADMIN)
-        certificates.write_private(self.directory / "config", config)
-        config = certificates.kubeconfig(self.server.url, authority.certificate, USER)
-        certificates.write_private(self.directory / "jane", config)
+        self.authority = authority
+        self._write_configs()
         client = certificates.client_pair(authority, "cert-admin", ["system:masters"], now)
         certificates.write_private(self.directory / "client.crt", client.certificate)
         certificates.write_private(self.directory / "client.key", client.key)
+
+    def _write_configs(self) -> None:
+        for name, token in (("config", ADMIN), ("jane", USER)):
+            config = certificates.kubeconfig(
+                self.server.url, self.authority.certificate, token, namespace=self.namespace
+            )
+            certificates.write_private(self.directory / name, config)
+
+    async def in_namespace(self, directory: Path, namespace: str) -> Kubectl:
+        """The same server and home, in a new namespace."""
+        other = copy(self)
+        other.directory, other.namespace = directory, namespace
+        other._write_configs()
+        await other.ok("create", "namespace", namespace)
+        return other
 
     async def stop(self) -> None:
         await self.server.stop()
@@ -89,7 +106,7 @@ class Kubectl:
         await self.store.stop()
 
     async def spawn(self, *args: str, config: str = "config") -> asyncio.subprocess.Process:
-        environment = {"HOME": str(self.directory), "KUBECONFIG": str(self.directory / config), "PATH": "/usr/bin:/bin"}
+        environment = {"HOME": str(self.home), "KUBECONFIG": str(self.directory / config), "PATH": "/usr/bin:/bin"}
         environment["KUBE_EDITOR"] = "true"
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(

@@ -295,6 +295,16 @@ async def test_resize_changes_cpu_and_memory_only(api: Caller) -> None:
     assert (await resize({"requests": {"nvidia.com/gpu": "2"}})).status == 422
 
 
+async def test_a_signing_request_stays_as_it_was_made(api: Caller) -> None:
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    spec = {"request": "eA==", "signerName": "example.com/s", "usages": ["client auth"]}
+    made = await api.create(path, {"metadata": {"name": "r"}, "spec": spec})
+    forged = {**made, "spec": {**made["spec"], "username": "system:admin", "groups": ["system:masters"]}}
+    assert (await api("PUT", f"{path}/r", forged)).json["spec"] == made["spec"]
+    patched = await api("PATCH", f"{path}/r", {"spec": {"username": "x"}}, type=MERGE)
+    assert patched.json["spec"] == made["spec"]
+
+
 async def test_signing_requests_carry_their_requester_and_are_approved_apart(api: Caller) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     spec = {"request": "Zm9v", "signerName": "a.example/b", "usages": ["client auth"], "username": "forged"}

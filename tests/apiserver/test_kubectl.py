@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from kubectl_runner import Kubectl, require_kubectl
 
 DEPLOYMENT = """
@@ -32,13 +34,23 @@ def config_map(value: str) -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: cm}}\ndata: {{k: '{value}'}}\n"
 
 
-@pytest.fixture
-async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+_numbers = itertools.count()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kubectl]:
     require_kubectl()
-    running = Kubectl(tmp_path)
+    running = Kubectl(tmp_path_factory.mktemp("kubectl"))
     await running.start()
     yield running
     await running.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def kubectl(server: Kubectl, tmp_path: Path) -> Kubectl:
+    """One server for all, a namespace for each."""
+    return await server.in_namespace(tmp_path, f"test-{next(_numbers)}")
 
 
 async def test_version_and_discovery(kubectl: Kubectl) -> None:
@@ -92,36 +104,38 @@ async def test_mistakes_are_named(kubectl: Kubectl) -> None:
     assert invalid.code == 1 and "selector" in invalid.err
 
 
-@pytest.mark.parametrize(
-    ("command", "resource"),
-    [
-        ("deployment d --image=nginx --replicas=2", "deploy/d"),
-        ("configmap c --from-literal=a=b", "cm/c"),
-        ("namespace n", "ns/n"),
-        ("secret generic s --from-literal=a=b", "secret/s"),
-        ("secret docker-registry s --docker-server=r --docker-username=u --docker-password=p", "secret/s"),
-        ("serviceaccount a", "sa/a"),
-        ("job j --image=busybox", "job/j"),
-        ("cronjob c --image=busybox --schedule=@daily", "cronjob/c"),
-        ("role r --verb=get --resource=pods", "role/r"),
-        ("rolebinding b --role=r --user=jane", "rolebinding/b"),
-        ("clusterrole cr --verb=get --resource=pods", "clusterrole/cr"),
-        ("clusterrolebinding b --clusterrole=view --user=jane", "clusterrolebinding/b"),
-        ("quota q --hard=pods=3", "quota/q"),
-        ("ingress i --rule=a.b/c=svc:80", "ingress/i"),
-        ("pdb p --selector=app=x --min-available=1", "pdb/p"),
-        ("priorityclass pc --value=1000", "pc/pc"),
-        ("service clusterip s --tcp=80", "svc/s"),
-        ("service nodeport s --tcp=80", "svc/s"),
-        ("service loadbalancer s --tcp=80", "svc/s"),
-        ("service externalname s --external-name=a.example", "svc/s"),
-    ],
-)
-async def test_create_in_protobuf(kubectl: Kubectl, command: str, resource: str) -> None:
-    assert "created" in await kubectl.ok("create", *command.split())
-    assert await kubectl.ok("get", resource, "-o", "name")
-    # Nobody empties a deleted namespace here: its controller does not run.
-    assert "deleted" in await kubectl.ok("delete", resource, "--wait=false")
+CREATED = {
+    "deployment d --image=nginx --replicas=2": "deploy/d",
+    "configmap c --from-literal=a=b": "cm/c",
+    "namespace made": "ns/made",
+    "secret generic s --from-literal=a=b": "secret/s",
+    "secret docker-registry sd --docker-server=r --docker-username=u --docker-password=p": "secret/sd",
+    "serviceaccount a": "sa/a",
+    "job j --image=busybox": "job/j",
+    "cronjob c --image=busybox --schedule=@daily": "cronjob/c",
+    "role r --verb=get --resource=pods": "role/r",
+    "rolebinding b --role=r --user=jane": "rolebinding/b",
+    "clusterrole cr --verb=get --resource=pods": "clusterrole/cr",
+    "clusterrolebinding b --clusterrole=view --group=nobody": "clusterrolebinding/b",
+    "clusterrole agg --aggregation-rule=a=b": "clusterrole/agg",
+    "quota q --hard=pods=3": "quota/q",
+    "ingress i --rule=a.b/c=svc:80": "ingress/i",
+    "pdb p --selector=app=x --min-available=1": "pdb/p",
+    "priorityclass pc --value=1000": "pc/pc",
+    "service clusterip s --tcp=80": "svc/s",
+    "service nodeport sn --tcp=80": "svc/sn",
+    "service loadbalancer sl --tcp=80": "svc/sl",
+    "service externalname se --external-name=a.example": "svc/se",
+}
+
+
+async def test_create_in_protobuf(kubectl: Kubectl) -> None:
+    outputs = await asyncio.gather(*(kubectl.ok("create", *command.split()) for command in CREATED))
+    assert [command for command, output in zip(CREATED, outputs, strict=True) if "created" not in output] == []
+    names = (await kubectl.ok("get", *CREATED.values(), "-o", "name")).split()
+    assert len(names) == len(CREATED)
+    spread = [name for name in CREATED.values() if name.startswith(("cluster", "pc/", "ns/"))]
+    assert (await kubectl.ok("delete", "--wait=false", *spread)).count("deleted") == len(spread)
 
 
 async def test_tables_and_outputs(kubectl: Kubectl) -> None:
@@ -133,7 +147,7 @@ async def test_tables_and_outputs(kubectl: Kubectl) -> None:
     assert "kind: Pod" in await kubectl.ok("get", "pod", "p", "-o", "yaml")
     assert await kubectl.ok("get", "pods", "-l", "app=x", "-o", "name") == "pod/p\n"
     assert (await kubectl.run("get", "pods", "-l", "app=y")).err.startswith("No resources found")
-    assert "default" in await kubectl.ok("get", "pods", "-A")
+    assert kubectl.namespace in await kubectl.ok("get", "pods", "-A")
     assert await kubectl.ok("get", "pods", "--field-selector=status.phase=Pending", "-o", "name")
     assert "kube-system" in await kubectl.ok("get", "ns", "--sort-by=.metadata.name", "--chunk-size=1")
     columns = await kubectl.ok("get", "pods", "-o", "custom-columns=N:.metadata.name")
@@ -211,7 +225,7 @@ async def test_tokens(kubectl: Kubectl) -> None:
     plain = (kubectl.directory / "config").read_text().splitlines()
     (kubectl.directory / "robot").write_text("\n".join([*plain[:-1], f"    token: {token}"]) + "\n")
     who = await kubectl.ok("auth", "whoami", config="robot")
-    assert "system:serviceaccount:default:robot" in who
+    assert f"system:serviceaccount:{kubectl.namespace}:robot" in who
 
 
 async def test_nodes(kubectl: Kubectl) -> None:
@@ -259,3 +273,63 @@ spec:
     )
     refused = await kubectl.run("apply", "-f", "-", input=bad)
     assert refused.code == 1 and "compilation failed" in refused.err
+
+
+TEMPLATE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: t}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+"""
+
+
+async def test_applying_twice_is_applying_once(kubectl: Kubectl) -> None:
+    """In every order of the two ways to apply, with defaults in lists and with what the server adds."""
+    job = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: busybox}]}}}
+"""
+    both = f"{TEMPLATE}---{job}"
+    version = ("get", "job/j", "resourceclaimtemplate/t", "-o", "jsonpath={.items[*].metadata.resourceVersion}")
+    await kubectl.ok("apply", "--server-side", "-f", "-", input=both)
+    first = await kubectl.ok(*version)
+    await asyncio.sleep(1.1)  # a later second: times of owners must not move
+    await kubectl.ok("apply", "--server-side", "-f", "-", input=both)
+    assert await kubectl.ok(*version) == first
+    assert (await kubectl.run("diff", "--server-side", "-f", "-", input=both)).code == 0
+    await kubectl.ok("delete", "job/j", "--cascade=orphan", "--wait=false")
+    await kubectl.ok("apply", "-f", "-", input=job.replace("name: j}", "name: k}"))
+    assert "unchanged" in await kubectl.ok("apply", "-f", "-", input=job.replace("name: j}", "name: k}"))
+    moved = await kubectl.ok("apply", "--server-side", "-f", "-", input=job.replace("name: j}", "name: k}"))
+    assert "serverside-applied" in moved
+
+
+async def test_warnings_reach_the_user(kubectl: Kubectl) -> None:
+    old = TEMPLATE.replace("/v1\n", "/v1beta1\n").replace("exactly: {deviceClassName: gpu}", "deviceClassName: gpu")
+    applied = await kubectl.run("apply", "-f", "-", input=old)
+    assert (
+        applied.code == 0
+        and "Warning: resource.k8s.io/v1beta1 ResourceClaimTemplate is deprecated in v1.35+" in applied.err
+    )
+    typo = config_map("1").replace("\ndata:", "\ndta:")
+    warned = await kubectl.run("create", "--validate=warn", "-f", "-", input=typo)
+    assert warned.code == 0 and 'Warning: unknown field "dta"' in warned.err
+    silent = await kubectl.run("replace", "--validate=false", "-f", "-", input=typo)
+    assert (silent.code, silent.err) == (0, "")
+
+
+async def test_describing_everything(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", input=DEPLOYMENT)
+    await kubectl.ok("expose", "deploy", "web", "--port=80")
+    described = await kubectl.ok("describe", "deploy,svc,resourceclaims,podgroups,jobs,secrets,ingresses,hpa,pdb,quota")
+    for text in ("StrategyType:", "Endpoints:"):
+        assert text in described
+
+
+async def test_debugging_adds_a_container(kubectl: Kubectl) -> None:
+    await kubectl.ok("run", "p", "--image=busybox")
+    await kubectl.ok("debug", "p", "--image=busybox", "--container=look", "--profile=general", "--", "sh")
+    names = "jsonpath={.spec.ephemeralContainers[*].name}"
+    assert await kubectl.ok("get", "pod", "p", "-o", names) == "look"

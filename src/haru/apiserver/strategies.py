@@ -133,6 +133,11 @@ async def _create_signing_request(call: Call, request: Obj) -> None:
         spec["extra"] = {k: list(v) for k, v in user.extra.items()}
 
 
+async def _update_signing_request(call: Call, new: Obj, old: Obj) -> None:
+    """What was asked for, and by whom, is settled when the request is made."""
+    new["spec"] = old["spec"]
+
+
 async def _create_secret(call: Call, secret: Obj) -> None:
     write_string_data(secret)
 
@@ -155,7 +160,7 @@ _STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("", "pods"): Strategy(complete_update=_update_pod, returns_deleted=True),
     ("", "services"): Strategy(_create_service, _update_service, returns_deleted=True),
     ("", "secrets"): Strategy(_create_secret, _update_secret),
-    ("certificates.k8s.io", "certificatesigningrequests"): Strategy(_create_signing_request),
+    ("certificates.k8s.io", "certificatesigningrequests"): Strategy(_create_signing_request, _update_signing_request),
 }
 _PLAIN = Strategy()
 

@@ -235,7 +235,9 @@ def _generated_job(job: Obj) -> Obj:
     wanted = {**(selector.get("matchLabels") or {}), "batch.kubernetes.io/controller-uid": uid}
     new_template = {**template, "metadata": {**template_metadata, "labels": labels}}
     new_spec = {**spec, "selector": {**selector, "matchLabels": wanted}, "template": new_template}
-    return {**job, "spec": new_spec}
+    if not metadata.get("labels"):  # as defaulting has it for every job that is read or written from now on
+        metadata = {**metadata, "labels": dict(labels)}
+    return {**job, "metadata": metadata, "spec": new_spec}
 
 
 def _taint_time(new: Obj, old: Obj, now: str) -> Obj:

@@ -1,0 +1,53 @@
+"""Whoever says the same again changes nothing: for most kinds, by every kind of write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from api_caller import Caller
+from sample_objects import SAMPLES, path_of
+
+from haru.kube.kinds import by_kind
+
+Obj = dict[str, Any]
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+# What stands in an atomic list gets a time or a neighbour from the server when it is written, as in 1.36.
+LISTS_OF_THE_SERVER = {"Node", "ResourceSlice"}
+# A PUT that leaves out what the server filled in wants it gone, which is refused (Job) or gives a new time (rule).
+FILLED_IN = {"Job", "DeviceTaintRule"}
+
+
+def samples() -> list[Any]:
+    found = []
+    for obj in SAMPLES:
+        kind = by_kind(obj["apiVersion"], obj["kind"])
+        if kind is not None and not kind.virtual and kind.kind not in LISTS_OF_THE_SERVER | {"PodGroup"}:
+            found.append(pytest.param(obj, id=str(kind)))
+    return found
+
+
+@pytest.mark.parametrize("obj", samples())
+async def test_saying_it_again(api: Caller, obj: Obj) -> None:
+    obj = json.loads(json.dumps(obj))
+    obj.pop("status", None)
+    url = f"{path_of(obj)}/{obj['metadata']['name']}?fieldManager=m"
+    first = await api("PATCH", url, obj, type=APPLY)
+    assert first.status == 201, first.body
+    api.clock.advance(minutes=1)
+    for _ in range(2):
+        again = await api("PATCH", url, obj, type=APPLY)
+        assert (again.status, again.json) == (200, first.json)
+    for type in (MERGE, STRATEGIC):
+        patched = await api("PATCH", url, obj, type=type)
+        assert (patched.status, patched.json) == (200, first.json), type
+    same = await api("PUT", url, first.json)
+    assert (same.status, same.json) == (200, first.json)
+    if obj["kind"] not in FILLED_IN:
+        put = await api("PUT", url, obj)
+        assert put.status == 200, put.body
+        assert {**put.json, "metadata": None} == {**first.json, "metadata": None}
