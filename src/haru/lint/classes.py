@@ -54,7 +54,7 @@ def _unguarded(selector: Selector) -> Iterator[Draft]:
     told: set[str] = set()
     for read in selector.analysis.reads:
         asked = any(fact[0] == "driver" for fact in read.facts | selector.before)
-        if asked or read.guarded() or read.domain in told or read.domain == STANDARD_DOMAIN:
+        if asked or read.guarded() or read.domain in told or read.domain == STANDARD_DOMAIN or "." not in read.domain:
             continue
         told.add(read.domain)
         new = rewriting.guarded(selector.expression, read.domain)

@@ -62,9 +62,9 @@ def check_config(
     if not (isinstance(api_version, str) and api_version and isinstance(kind, str) and kind):
         yield _kindless(place, driver, parameters, profile, edits)
     elif profile is not None:
-        message = f"{place} asks for a partition ({profile[0]})"
+        message = f"{profile[0]} asks for a partition"
         reason = "configuration says how a device is used, never which one is chosen"
-        yield Draft("config-partition", f"{place}.{profile[0]}", message, reason, _partition_advice(profile[1]), edits)
+        yield Draft("config-partition", place, message, reason, _partition_advice(profile[1]), edits)
     elif driver in (NVIDIA, COMPUTE_DOMAIN):
         yield from _known_kind(place, parameters, api_version, kind, types)
 

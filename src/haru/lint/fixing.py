@@ -7,8 +7,8 @@ traded for another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from haru.lint import documents
 from haru.lint.editing import EditError, apply_edit
@@ -16,9 +16,9 @@ from haru.lint.findings import Finding, Report
 from haru.lint.paths import Keys
 from haru.lint.run import lint_texts
 
-MAX_ROUNDS = 200
 MAX_CHAIN = 40
 Identity = tuple[str, str, int, str, str]
+Step = tuple[dict[str, str], Report, list[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,44 +47,66 @@ class Fixed:
 
 def fix_texts(texts: Mapping[str, str]) -> tuple[dict[str, str], list[Fixed], Report]:
     """The mended files, what was mended, and the report on what is left."""
-    current, fixed = dict(texts), list[Fixed]()
-    report = lint_texts(current)
-    refused: set[Identity] = set()
-    for _ in range(MAX_ROUNDS):
-        step = _step(current, report, refused)
+    state = _State(dict(texts), lint_texts(texts))
+    # Ends: every round makes the report's weight less or refuses a finding, and weights are well-ordered.
+    while batch := state.next_batch():
+        state.mend(batch)
+    return state.texts, [Fixed(finding) for finding in state.fixed], state.report
+
+
+@dataclass(slots=True)
+class _State:
+    """The texts as far as they are mended."""
+
+    texts: dict[str, str]
+    report: Report
+    fixed: list[Finding] = field(default_factory=list)
+    refused: set[Identity] = field(default_factory=set)
+
+    def next_batch(self) -> list[Finding]:
+        """The first finding of each document that can be mended: findings of different documents do not interfere."""
+        first: dict[tuple[str, int], Finding] = {}
+        for finding in (*self.report.findings, *self.report.notices):
+            if finding.fixable and _identity(finding) not in self.refused:
+                first.setdefault((finding.place.file, finding.place.document), finding)
+        return list(first.values())
+
+    def mend(self, batch: Sequence[Finding]) -> None:
+        """Mends all at once if that is better; otherwise the halves, down to single findings, which may be refused."""
+        if self._accept(_attempt(self.texts, self.report, batch, self.refused)):
+            return
+        if len(batch) == 1:
+            self.refused.add(_identity(batch[0]))
+            return
+        middle = len(batch) // 2
+        self.mend(batch[:middle])
+        self.mend(batch[middle:])
+
+    def _accept(self, step: Step | None) -> bool:
         if step is None:
-            break
-        current, report, mended = step
-        fixed += [Fixed(finding) for finding in mended]
-    return current, fixed, report
+            return False
+        self.texts, self.report, done = step
+        self.fixed += done
+        return True
 
 
 def _identity(finding: Finding) -> Identity:
     return (finding.check, finding.place.file, finding.place.document, finding.path, finding.message)
 
 
-def _step(
-    texts: dict[str, str], report: Report, refused: set[Identity]
-) -> tuple[dict[str, str], Report, list[Finding]] | None:
-    for finding in (*report.findings, *report.notices):
-        identity = _identity(finding)
-        if not finding.fixable or identity in refused:
-            continue
-        try:
-            changed = {**texts, finding.place.file: _edited(texts[finding.place.file], finding)}
-        except EditError:
-            refused.add(identity)
-            continue
-        step = _complete(changed, report, [finding], refused)
-        if step is not None:
-            return step
-        refused.add(identity)
-    return None
+def _attempt(texts: dict[str, str], report: Report, batch: Sequence[Finding], refused: set[Identity]) -> Step | None:
+    changed = dict(texts)
+    try:
+        for finding in batch:
+            changed[finding.place.file] = _edited(changed[finding.place.file], finding)
+    except EditError:
+        return None
+    return _complete(changed, report, list(batch), refused, len(batch) + MAX_CHAIN)
 
 
 def _complete(
-    changed: dict[str, str], before: Report, done: list[Finding], refused: set[Identity]
-) -> tuple[dict[str, str], Report, list[Finding]] | None:
+    changed: dict[str, str], before: Report, done: list[Finding], refused: set[Identity], limit: int
+) -> Step | None:
     """Goes on with what an edit brought to light until the report is better, or nothing can be done about it."""
     after = lint_texts(changed)
     known = {_identity(one) for one in (*before.findings, *before.notices, *done)}
@@ -93,7 +115,7 @@ def _complete(
         return None
     if _weight(after) < _weight(before):
         return changed, after, done
-    if len(done) == MAX_CHAIN:
+    if len(done) >= limit:
         return None
     for finding in after.findings:
         identity = _identity(finding)
@@ -103,7 +125,7 @@ def _complete(
             further = {**changed, finding.place.file: _edited(changed[finding.place.file], finding)}
         except EditError:
             continue
-        return _complete(further, before, [*done, finding], refused)
+        return _complete(further, before, [*done, finding], refused, limit)
     return None
 
 

@@ -42,8 +42,9 @@ def _changed(value: Any, at: Keys, edit: Edit, keys: Keys) -> Any:
 def _changed_list(value: list[Any], edit: Edit, keys: Keys) -> list[Any]:
     if isinstance(edit, Insert) and not edit.key:
         return [*value, edit.value]
-    index = keys[-1]
-    assert isinstance(index, int)
+    index = keys[-1] if keys else None
+    if not isinstance(index, int):
+        raise TypeError(edit.path)
     if isinstance(edit, Replace):
         return [*value[:index], edit.value, *value[index + 1 :]]
     if isinstance(edit, Remove):

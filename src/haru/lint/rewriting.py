@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from haru.cel.device import CompileError, compile_device_selector
 from haru.kube.quantity import parse_quantity
-from haru.lint.published import DRIVERS, MEMORY_WORDS, NVIDIA, plain
+from haru.lint.published import DRIVERS, MEMORY_WORDS, NVIDIA, STANDARD, STANDARD_DOMAIN, plain
 
 Part = tuple[str, str]
 """A piece of an expression, and what replaces it."""
@@ -24,6 +24,10 @@ _OPERATOR = r"(?P<op>>=|<=|==|!=|<|>)"
 _RIGHT = r"""(?P<right>(?:quantity|semver)\(\s*(?:"[^"]*"|'[^']*')\s*\)|"[^"]*"|'[^']*'|-?[0-9]+(?:\.[0-9]+)?)"""
 _FORWARD = re.compile(rf"(?P<access>{_ACCESS})\s*{_OPERATOR}\s*{_RIGHT}(?!\s*[.\w])")
 _BACKWARD = re.compile(rf"(?<![\w.)\"']){_RIGHT}\s*{_OPERATOR}\s*(?P<access>{_ACCESS})(?!\s*[.\w(\[])")
+_METHOD = re.compile(
+    rf"(?P<access>{_ACCESS})\s*\.\s*(?P<method>compareTo|isGreaterThan|isLessThan)"
+    r"""\(\s*(?P<right>"[^"]*"|'[^']*'|[0-9]+(?:\.[0-9]+)?)\s*\)"""
+)
 _MIRROR = {">=": "<=", "<=": ">=", "<": ">", ">": "<"}
 _LITERAL = re.compile(r"""["']([^"']*)["']""")
 _GIGA_NAMES = re.compile(r"gi?b$|gigs$|gibibytes$|gigabytes$")
@@ -53,8 +57,13 @@ def usable(expression: str, parts: tuple[Part, ...]) -> bool:
 
 
 def operators(expression: str) -> tuple[Part, ...]:
-    """Comparisons of capacities and versions by operators, as compareTo."""
-    return _comparisons(expression, _compared)
+    """Comparisons of capacities and versions by operators, as compareTo; bare texts as quantities and versions."""
+    parts = dict(_comparisons(expression, _compared))
+    for match in _METHOD.finditer(expression):
+        wrapped = _wrapped(match)
+        if wrapped is not None:
+            parts.setdefault(match[0], f"{match['access']}.{match['method']}({wrapped})")
+    return tuple(parts.items())
 
 
 def _comparisons(expression: str, change: Callable[[re.Match[str], str], str | None]) -> tuple[Part, ...]:
@@ -66,6 +75,13 @@ def _comparisons(expression: str, change: Callable[[re.Match[str], str], str | N
             if new is not None and new != match[0]:
                 parts.setdefault(match[0], new)
     return tuple(parts.items())
+
+
+def _wrapped(match: re.Match[str]) -> str | None:
+    name = match["name"] or match["key"]
+    if match["table"] == "capacity":
+        return _as_quantity(match["right"], name)
+    return _as_version(match["right"]) if _attribute_type(match["domain"], name) == "version" else None
 
 
 def _compared(match: re.Match[str], operator: str) -> str | None:
@@ -155,6 +171,26 @@ def moved(expression: str, table: str, domain: str, name: str, to: tuple[str, st
             if (match["table"], match["domain"], match["name"] or match["key"]) == (table, domain, name)
         }.items()
     )
+
+
+_JOINED = re.compile(r"""device\.(attributes|capacity)\[(["'])([^"'/\]]+)/([A-Za-z_]\w*)\2\]""")
+_HYPHEN = re.compile(_ACCESS + r"(?P<rest>(?:-[A-Za-z]\w*)+)")
+_UNQUOTED = re.compile(r"device\.(attributes|capacity)\.((?:[a-z0-9-]+\.)+[a-z]+)\.([A-Za-z_]\w*)")
+
+
+def domains(expression: str) -> tuple[Part, ...]:
+    """Accesses as they must be: `attributes["domain/name"]`, `attributes.domain.name`, `….numa-node`."""
+    parts = {m[0]: f'device.{m[1]}["{m[3]}"].{m[4]}' for m in _JOINED.finditer(expression)}
+    for m in _UNQUOTED.finditer(expression):
+        if m[2] in DRIVERS or m[2] == STANDARD_DOMAIN:
+            parts[m[0]] = f'device.{m[1]}["{m[2]}"].{m[3]}'
+    for m in _HYPHEN.finditer(expression):
+        name = plain(f"{m['name'] or ''}{m['rest']}")
+        for domain, names in ((STANDARD_DOMAIN, STANDARD), *((d.name, d.attributes) for d in DRIVERS.values())):
+            known = next((one for one in names if plain(one) == name), "")
+            if m["name"] and known and domain in (STANDARD_DOMAIN, m["domain"]):
+                parts.setdefault(m[0], f'device.attributes["{domain}"].{known}')
+    return tuple(parts.items())
 
 
 def guarded(expression: str, driver: str) -> str:

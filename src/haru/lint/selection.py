@@ -86,6 +86,11 @@ class Selector:
         if read.name in names:
             yield from self._of_type(read)
             return
+        if "." not in read.domain and any(driver.startswith(f"{read.domain}.") for driver in DRIVERS):
+            parts = rewriting.domains(self.expression)
+            reason = "a domain has dots, so it is written as a key: in brackets and quotes"
+            yield self.draft("attribute-domain", f"{read} is not published", reason, parts)
+            return
         if read.table == "attributes" and read.domain != STANDARD_DOMAIN:
             standard = (
                 read.name if read.name in STANDARD else self.inventory.meant("attributes", STANDARD_DOMAIN, read.name)
@@ -172,9 +177,10 @@ class Selector:
             reason = "no device has it, so the selector never sees it"
         memory = next((c for c in ("memory", "hbm") if c in self.inventory.names("capacity", domain)), "")
         if memory and _means_memory(name):
-            parts = (
-                rewriting.memory_attribute(self.expression, domain, name, memory) if read.table == "attributes" else ()
-            )
+            if read.table == "attributes":
+                parts = rewriting.memory_attribute(self.expression, domain, name, memory)
+            else:
+                parts = rewriting.moved(self.expression, "capacity", domain, name, ("capacity", domain, memory))
             advice = f'memory is a capacity: device.capacity["{domain}"].{memory}.compareTo(quantity("20Gi")) >= 0'
             return self.draft("attribute-unpublished", message, reason, parts, advice, weak=not sure)
         meant = self.inventory.meant(read.table, domain, name)

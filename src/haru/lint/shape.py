@@ -14,6 +14,7 @@ from haru.lint import old
 from haru.lint.documents import written
 from haru.lint.findings import Draft, Edit, Insert, Remove, Rename, Replace, Unwrap, Wrap
 from haru.lint.paths import get, last_name, parent
+from haru.lint.rewriting import mended_quantity
 from haru.lint.world import RESOURCE, Item
 
 Obj = dict[str, Any]
@@ -187,6 +188,8 @@ def _mismatched(item: Item, fault: Fault) -> Draft:
     elif wanted in ("int32", "int64") and isinstance(value, str):
         if value.isascii() and value.isdigit() and len(value) < 10:
             suggestion, edits = f"write {value}, without quotes", (Replace(fault.path, int(value)),)
+    elif wanted == "quantity" and isinstance(value, str) and (better := mended_quantity(value)):
+        suggestion, edits = f"write {better}", (Replace(fault.path, better),)
     elif wanted.startswith("[]") and isinstance(value, dict):
         suggestion = "write a list: each item begins with a dash"
     return Draft(
@@ -240,9 +243,11 @@ def _other_version(item: Item, kind: Kind, fault: Fault, message: str) -> Draft 
         return Draft("field-version", fault.path, message, reason, f"{above}.exactly.{fault.name}", edits)
     if kind.version == "v1beta1":
         if fault.name == "exactly" and owner == "DeviceRequest":
-            reason, suggestion = "v1beta1 has no exactly", "apiVersion: resource.k8s.io/v1, which has"
+            reason = "v1beta1 has the fields of a request inline, beside its name"
+            suggestion = "apiVersion: resource.k8s.io/v1, which has exactly (or, in v1beta1, its content inline)"
         elif owner == "Device" and fault.name in message_type("io.k8s.api.resource.v1.Device").fields:
-            reason, suggestion = "v1beta1 has a device's fields in basic", "apiVersion: resource.k8s.io/v1, as written"
+            reason = "v1beta1 has a device's fields in basic"
+            suggestion = "apiVersion: resource.k8s.io/v1, which has them here (or, in v1beta1, below basic)"
         else:
             return None
         newer = by_kind(f"{RESOURCE}/v1", kind.kind)
@@ -255,18 +260,34 @@ def _gone(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:
     gone = old.field(kind.kind, old.without_indexes(fault.path))
     if gone is None:
         return None
-    edits: tuple[Edit, ...] = ()
     value, holder = get(item.raw, fault.path), get(item.raw, parent(fault.path))
-    if fault.name == "source" and isinstance(value, dict) and isinstance(holder, dict):
-        edits = (Unwrap(fault.path),)
-    elif fault.name == "resourceClassName" and isinstance(value, str) and "devices" not in holder:
-        request = {"name": "device", "exactly": {"deviceClassName": value}}
-        edits = (Insert(parent(fault.path), "devices", {"requests": [request]}), Remove(fault.path))
-    elif fault.name == "allocationMode" and value in ("Immediate", "WaitForFirstConsumer"):
-        edits = (Remove(fault.path),)
-    elif gone.remedy in fault.owner.fields and gone.remedy not in holder:
-        edits = (Rename(fault.path, gone.remedy),)
+    edits = _moved(fault, gone, value, holder if isinstance(holder, dict) else {})
     return Draft("field-removed", fault.path, message, gone.reason, gone.remedy, edits)
+
+
+def _moved(fault: Fault, gone: old.Gone, value: Any, holder: Obj) -> tuple[Edit, ...]:
+    """The edits that bring a field of an old model to its new place."""
+    above = parent(fault.path)
+    target = gone.remedy.removeprefix(f"{above}.")
+    if fault.name in ("source", "spec") and isinstance(value, dict):
+        return (Unwrap(fault.path),)
+    if fault.name in ("gang", "basic") and "schedulingPolicy" not in holder:
+        return (Wrap(above, (fault.name,), "schedulingPolicy"),)
+    if fault.name in ("requests", "constraints", "config") and "devices" not in holder:
+        return (Wrap(above, tuple(key for key in holder if key in ("requests", "constraints", "config")), "devices"),)
+    if fault.name == "devices" and gone.remedy == "spec.spec.devices" and "spec" not in holder:
+        return (Wrap(above, ("devices",), "spec"),)
+    is_size = fault.name in ("minMember", "minAvailable", "minCount") and isinstance(value, int)
+    if is_size and "schedulingPolicy" not in holder:
+        return (Insert(above, "schedulingPolicy", {"gang": {"minCount": value}}), Remove(fault.path))
+    if fault.name == "resourceClassName" and isinstance(value, str) and "devices" not in holder:
+        request = {"name": "device", "exactly": {"deviceClassName": value}}
+        return (Insert(above, "devices", {"requests": [request]}), Remove(fault.path))
+    if fault.name == "allocationMode" and value in ("Immediate", "WaitForFirstConsumer"):
+        return (Remove(fault.path),)
+    if target in fault.owner.fields and target not in holder:
+        return (Rename(fault.path, target),)
+    return ()
 
 
 def _near(item: Item, kind: Kind, fault: Fault, message: str) -> Draft | None:

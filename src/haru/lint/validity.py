@@ -17,12 +17,15 @@ from haru.kube.validation import validate_create
 from haru.lint import rewriting
 from haru.lint.findings import Draft, Edit, Remove, Replace
 from haru.lint.paths import get, last_name
-from haru.lint.published import STANDARD, STANDARD_DOMAIN, SYNONYMS, plain
+from haru.lint.published import CLASSES, STANDARD, STANDARD_DOMAIN, SYNONYMS, plain
 from haru.lint.world import Item
 
 Obj = dict[str, Any]
 _GATES = FeatureGates.accelerator_defaults()
 _EPOCH = "1970-01-01T00:00:00Z"
+_BACKQUOTED = re.compile(r"`(\w+)`")
+_RENAMED = {"Single": "Pod", "All": "PodGroup"}
+"""Names of a later release -> those of 1.36."""
 _QUOTED = re.compile(r'"([^"]*)"')
 
 
@@ -52,6 +55,8 @@ def check_validity(item: Item, schema: Sequence[Draft]) -> list[Draft]:
         path = error.field
         if any(_concerns(path, other) for other in followed):
             continue
+        if ".resources.requests[" in path and get(item.raw, path) is None:
+            continue  # requests that defaulting made of the limits, which are told already
         if error.type == "FieldValueRequired" and last_name(path) in meant:
             continue
         drafts.append(_draft(item, error))
@@ -82,6 +87,9 @@ def _generic(item: Item, error: FieldError) -> tuple[str, tuple[Edit, ...]]:
         close = suggest(str(error.value), listed)
         if close:
             return f'did you mean "{close}"?', (Replace(error.field, close),)
+        renamed = _RENAMED.get(str(error.value), "")
+        if renamed in listed:
+            return f"{renamed}, as 1.36 calls it", (Replace(error.field, renamed),)
         return (f"one of {', '.join(listed)}" if listed else ""), ()
     if name == "count" and "allocationMode" in error.detail:
         return "leave count out: All takes every device", (Remove(error.field),)
@@ -91,11 +99,17 @@ def _generic(item: Item, error: FieldError) -> tuple[str, tuple[Edit, ...]]:
         return _REQUIRED.get(name, f"add {name}"), ()
     if error.type == "FieldValueDuplicate":
         return "give each entry another name", ()
+    if name in _ADVICE_BY_NAME:
+        return _ADVICE_BY_NAME[name], ()
     for pattern, advice in _WORDED:
         if pattern in error.detail:
             return advice, ()
-    if name in _ADVICE_BY_NAME:
-        return _ADVICE_BY_NAME[name], ()
+    members = _BACKQUOTED.findall(error.detail)
+    if members and "one of" in error.detail:
+        word = "keep" if "at most one" in error.detail or "multiple" in error.detail else "write"
+        return f"{word} one of {', '.join(members)}", ()
+    if "standard resource" in error.detail and str(error.value) in CLASSES:
+        return "devices of a class are asked for through a ResourceClaim (or an extended resource: nvidia.com/gpu)", ()
     if isinstance(error.value, str) and "RFC 1123" in error.detail:
         mended = re.sub(r"[^a-z0-9.-]+", "-", error.value.lower()).strip("-.")
         return (f"for example {mended}" if mended and mended != error.value else ""), ()
@@ -124,8 +138,7 @@ _WORDED = (
     ("the name of a request in the claim", "name one of the claim's requests, or REQUEST/ALTERNATIVE"),
     ("exactly one of `exactly` or `firstAvailable`", "keep either exactly or firstAvailable"),
     ("field is immutable", "create another object instead"),
-    ("must specify one of", "add resourceClaimName or resourceClaimTemplateName"),
-    ("at most one of", "keep one of resourceClaimName and resourceClaimTemplateName"),
+    ("must be a valid JSON object", "write a mapping, with apiVersion and kind"),
 )
 
 
@@ -145,6 +158,12 @@ def _selector(item: Item, error: FieldError) -> Draft | None:
     if "no matching overload" in error.detail and "Quantity" in error.detail:
         advice = 'compare quantities with x.compareTo(quantity("16Gi")) >= 0'
         return Draft("selector-operator", error.field, error.body(), "a Quantity has no operators", advice)
+    parts = rewriting.domains(expression)
+    if rewriting.usable(expression, parts):
+        new = rewriting.replaced(expression, parts)
+        reason = "attributes and capacity are maps by domain, of maps by name; a name has no hyphen"
+        edit = Replace(error.field, new, parts)
+        return Draft("selector-invalid", error.field, error.body(), reason, f"write {new}", (edit,))
     return Draft("selector-invalid", error.field, error.body(), "", _compile_advice(error.detail))
 
 
