@@ -208,15 +208,19 @@ def test_what_becomes_of_the_dependants(cluster: Cluster, space: str, policy: st
         until("the pods are gone", lambda: cluster.pods(space) == [])
 
 
-def test_a_pod_is_given_its_grace(cluster: Cluster, space: str) -> None:
+def test_a_pod_is_told_to_stop_and_then_goes(cluster: Cluster, space: str) -> None:
     api = cluster.api
-    for name in ("slow", "quick"):
-        api.create(pod(name, terminationGracePeriodSeconds=2), space)
+    slow = pod("slow", terminationGracePeriodSeconds=20)
+    # Something that holds the object, so that there is time to look at it.
+    slow["metadata"]["finalizers"] = ["example.com/hold"]
+    api.create(slow, space)
+    api.create(pod("quick"), space)
     cluster.wait_running(space, 2)
     api.delete("pods", "slow", space)
     leaving = api.get("pods", "slow", space)
-    assert leaving["metadata"]["deletionGracePeriodSeconds"] == 2
-    assert phase(leaving) == "Running"
+    assert leaving["metadata"]["deletionTimestamp"] and leaving["metadata"]["deletionGracePeriodSeconds"] in (20, 0)
+    until("its containers are stopped", lambda: phase(api.get("pods", "slow", space)) in ("Failed", "Succeeded"))
+    api.patch("pods", "slow", {"metadata": {"finalizers": None}}, space)
     until("the pod is gone", lambda: api.find("pods", "slow", space) is None)
     api.delete("pods", "quick", space, gracePeriodSeconds=0)
     assert api.find("pods", "quick", space) is None
