@@ -7,7 +7,7 @@ Nothing is validated here beyond what is needed to compute: the API server has d
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -48,12 +48,15 @@ class Interner:
     those are found again as a whole, by their text.
     """
 
-    __slots__ = ("_asked", "_by_text", "_devices", "_known", "_made")
+    __slots__ = ("_asked", "_by_text", "_devices", "_known", "_made", "_parts")
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
         self._made: dict[Hashable, Any] = {}
         self._devices: dict[tuple[str, bool], dict[bytes, Device]] = {}
+        self._parts: dict[int, dict[bytes, Any]] = {
+            what: {} for what in (_ATTRIBUTES, _CAPACITY, _COUNTERS, _CONSUMPTION)
+        }
         self._asked = 0
         self._by_text = True
 
@@ -76,9 +79,7 @@ class Interner:
         if len(known) > _MAX_DEVICES:
             known.clear()
         if not self._by_text:
-            # Partitions of one card often differ in their place only, which no attribute tells.
-            alike: dict[bytes, Attributes] = {}
-            return tuple([_device(entry, driver, per_device, self, alike) for entry in raw])
+            return tuple([_device(entry, driver, per_device, self) for entry in raw])
         found = []
         for entry in raw:
             try:
@@ -104,14 +105,22 @@ class Interner:
             self._made[identity] = shape
         return shape
 
-    def attributes(self, raw: Mapping[str, Any], alike: dict[bytes, Attributes] | None = None) -> Attributes:
-        """The attributes of a device, by name; `alike` remembers those of its neighbours by their text."""
-        if alike is not None:
-            text = orjson.dumps(raw, default=repr)
-            known = alike.get(text)
-            if known is None:
-                known = alike[text] = self.attributes(raw)
-            return known
+    def part(self, what: int, raw: Any, make: Callable[[Any], T]) -> T:
+        """What `make` makes of a part of a device, found again by the part's text."""
+        known = self._parts[what]
+        try:
+            text = orjson.dumps(raw)
+        except TypeError:  # no JSON: somebody made the object up
+            return make(raw)
+        found: T | None = known.get(text)
+        if found is None:
+            if len(known) > _MAX_DEVICES:
+                known.clear()
+            found = known[text] = make(raw)
+        return found
+
+    def attributes(self, raw: Mapping[str, Any]) -> Attributes:
+        """The attributes of a device, by name."""
         made, pairs = self._made, []
         for name in self._sorted(raw):
             value = raw[name] or {}
@@ -134,41 +143,26 @@ class Interner:
 
     def consumption(self, raw: Sequence[Mapping[str, Any]]) -> tuple[Consumption, ...]:
         """What a device takes from counter sets."""
-        key: tuple[Any, ...] = ()
-        if len(raw) == 1:
-            counters = _amounts_key(_COUNTERS, raw[0].get("counters") or {})
-            key = (_CONSUMPTION, raw[0].get("counterSet"), *counters) if counters else ()
-        found: tuple[Consumption, ...] | None = self._made.get(key)
-        if found is None:
-            listed = [
-                self.value(Consumption(entry.get("counterSet") or "", self.counters(entry.get("counters") or {})))
-                for entry in raw
-            ]
-            found = self.value(tuple(listed))
-            if key:
-                self._made[key] = found
-        return found
+        listed = [
+            self.value(
+                Consumption(entry.get("counterSet") or "", self.part(_COUNTERS, entry.get("counters"), self.counters))
+            )
+            for entry in raw
+        ]
+        return self.value(tuple(listed))
 
     def capacity(self, raw: Mapping[str, Any]) -> tuple[tuple[str, Capacity], ...]:
         """The capacities of a device, by name."""
-        key = _amounts_key(_CAPACITY, raw)
-        found: tuple[tuple[str, Capacity], ...] | None = self._made.get(key)
-        if found is None:
-            pairs = [self.value((name, self.value(_capacity(raw[name] or {})))) for name in sorted(raw)]
-            found = self.value(tuple(pairs))
-            if key:
-                self._made[key] = found
-        return found
+        return self.value(tuple([self.value((name, self.value(_capacity(raw[name] or {})))) for name in sorted(raw)]))
 
-    def counters(self, raw: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    def counters(self, raw: Mapping[str, Any] | None) -> tuple[tuple[str, int], ...]:
         """Counters or what is taken of them, by name."""
-        key = _amounts_key(_COUNTERS, raw)
-        found: tuple[tuple[str, int], ...] | None = self._made.get(key)
-        if found is None:
-            found = self.value(_counters(raw))
-            if key:
-                self._made[key] = found
-        return found
+        return self.value(_counters(raw or {}))
+
+    def counter_set(self, raw: Mapping[str, Any]) -> CounterSet:
+        """Counters that devices share."""
+        counters = self.part(_COUNTERS, raw.get("counters"), self.counters)
+        return self.value(CounterSet(raw.get("name") or "", counters))
 
     def _sorted(self, raw: Mapping[str, Any]) -> Sequence[str]:
         names = (_NAMES, *raw)
@@ -201,17 +195,6 @@ class Interner:
             found = self._known[key] = Placement(name, every, selector)
         placement: Placement = found
         return placement
-
-
-def _amounts_key(what: int, raw: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells such amounts apart; nothing if they are more than plain values."""
-    texts = []
-    for amounts in raw.values():
-        text = amounts.get("value") if amounts and len(amounts) == 1 else None
-        if not isinstance(text, str):
-            return ()
-        texts.append(text)
-    return (what, *raw, *texts)
 
 
 def _attribute(raw: Mapping[str, Any]) -> Attribute:
@@ -262,11 +245,11 @@ def _device(
     driver: str,
     per_device: bool,
     interner: Interner,
-    alike: dict[bytes, Attributes] | None = None,
 ) -> Device:
-    attributes = interner.attributes(raw.get("attributes") or {}, alike)
-    capacity = interner.capacity(raw.get("capacity") or {})
-    consumes = interner.consumption(raw.get("consumesCounters") or ())
+    given, amounts, consumed = raw.get("attributes"), raw.get("capacity"), raw.get("consumesCounters")
+    attributes = interner.part(_ATTRIBUTES, given, interner.attributes) if given else ()
+    capacity = interner.part(_CAPACITY, amounts, interner.capacity) if amounts else ()
+    consumes = interner.part(_CONSUMPTION, consumed, interner.consumption) if consumed else ()
     conditions = tuple(raw.get("bindingConditions") or ())
     failures = tuple(raw.get("bindingFailureConditions") or ())
     binding = None
@@ -300,7 +283,9 @@ def decode_slice(obj: Obj, interner: Interner | None = None) -> Slice:
         per_device=per_device,
         devices=interner.devices(spec.get("devices") or (), driver, per_device),
         counter_sets=tuple(
-            interner.value(CounterSet(s.get("name") or "", interner.counters(s.get("counters") or {})))
+            interner.value(
+                CounterSet(s.get("name") or "", interner.part(_COUNTERS, s.get("counters"), interner.counters))
+            )
             for s in spec.get("sharedCounters") or ()
         ),
     )
