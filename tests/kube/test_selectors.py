@@ -110,7 +110,7 @@ def test_field_selectors(text: str, matches: bool) -> None:
 def test_field_selector_faults() -> None:
     kind = kinds.lookup("", "v1", "pods")
     assert kind is not None
-    with pytest.raises(StatusError, match="field label not supported: spec.image"):
+    with pytest.raises(StatusError, match=r"field label not supported: spec\.image"):
         selectors.field_value(kind, POD, "spec.image")
     with pytest.raises(StatusError, match="invalid selector: 'a'; can't understand 'a'"):
         selectors.parse_field_selector("a")
