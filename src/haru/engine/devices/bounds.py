@@ -5,7 +5,8 @@ For the current request from its place on, and for the requests after it:
     enough free devices, group by group as far as counters let a group give them out
     enough for all of them at once, where they compete
     of one value, where devices must match; of enough values, where they must differ
-    counters of one name, summed over all groups, suffice for the least that all requests take together
+    counters of one name, or of names that differ in a number only, summed over all groups as far as devices in question
+    draw on them, suffice for the least that all requests take together
 
 A request that may end the attempt with an error (a faulty selector, all devices under a constraint) must be reached
 if the walk reaches it, so nothing is said about it or about what follows it.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import product
 
 from haru.engine.devices.board import MAX_RESULTS, Board
@@ -62,6 +64,7 @@ class Bounds:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._values: dict[tuple[int, str], Values | None] = {}
+        self._taken: dict[int, dict[str, int]] = {}
         self._rest, barriers = _rests(board)
         self._costs = [
             [_size(plans) + sum(_size(later) for _, later in rest) for plans, rest in zip(claim, rests, strict=True)]
@@ -84,6 +87,7 @@ class Bounds:
         demands += [(c, later, 0, 0) for c, later in self._rest[claim][request]]
         least: Counter[str] = Counter()
         common = Common()
+        usable: set[int] = set()
         wanted: list[tuple[int, list[int]]] = []
         for number, alternatives, have, begin in demands:
             offers = [self._free_of(ledger, number, p, have, begin) for p in alternatives]
@@ -99,7 +103,9 @@ class Bounds:
                 wanted.append((needed, list(dict.fromkeys(p for free in offers for p in free))))
             for name in set.intersection(*(set(option) for option in found)):
                 least[name] += min(option[name] for option in found)
-        if (least and not self._counters_suffice(ledger, least)) or common.contradictory():
+            for free in offers:
+                usable.update(free)
+        if (least and not self._counters_suffice(ledger, least, usable)) or common.contradictory():
             return True
         # Within a request the check above suffices; where a request begins, it is looked at who else wants the same.
         return done == 0 and len(wanted) > 1 and not self._rivals_agree(ledger, wanted)
@@ -225,19 +231,26 @@ class Bounds:
         return total
 
     def _by_name(self, position: int) -> dict[str, int]:
-        names = self._board.views[self._board.view_of[position]].counter_names
-        taken: dict[str, int] = {}
-        for counter, amount in self._board.charge(position):
-            name = names[counter][1]
-            taken[name] = taken.get(name, 0) + amount
+        """What a device takes of counters of one name, and of all whose names differ in their number only."""
+        taken = self._taken.get(position)
+        if taken is None:
+            names = self._board.views[self._board.view_of[position]].counter_names
+            taken = self._taken[position] = {}
+            for counter, amount in self._board.charge(position):
+                for name in _spellings(names[counter][1]):
+                    taken[name] = taken.get(name, 0) + amount
         return taken
 
-    def _counters_suffice(self, ledger: Ledger, least: Counter[str]) -> bool:
+    def _counters_suffice(self, ledger: Ledger, least: Counter[str], usable: Iterable[int]) -> bool:
+        """Whether the counters that any of these devices draws on have enough left together."""
+        board = self._board
         total: Counter[str] = Counter()
-        for view, left in zip(self._board.views, ledger.left, strict=True):
-            for (_, name), amount in zip(view.counter_names, left, strict=True):
-                if name in least:
-                    total[name] += max(amount, 0)
+        counters = {(board.view_of[p], counter) for p in usable for counter, _ in board.charge(p)}
+        for view, counter in counters:
+            left = ledger.left[view][counter]
+            if left > 0:
+                for name in _spellings(board.views[view].counter_names[counter][1]):
+                    total[name] += left
         return all(total[name] >= amount for name, amount in least.items())
 
     def _all_values(self, positions: Iterable[int], attribute: str) -> Iterator[Value]:
@@ -250,6 +263,13 @@ class Bounds:
             self._values[key] = self._board.constraint_values(position, attribute)
         values = self._values[key]
         return [(values[0], value) for value in values[1]] if values is not None else []
+
+
+@lru_cache(maxsize=1024)
+def _spellings(name: str) -> tuple[str, ...]:
+    """A counter's name, and that of its family: memory-slice-3 is one of memory-slice-*."""
+    family = name.rstrip("0123456789")
+    return (name,) if family == name else (name, f"{family}*")
 
 
 def _size(plans: Sequence[Plan]) -> int:
