@@ -1,7 +1,8 @@
-"""Every complete choice of devices in the order of preference, each judged as a whole: the first that holds wins.
+"""Every choice of devices in the order of preference, each judged as a whole: the first complete one that holds wins.
 
-Nothing is shared with the engine and nothing is done step by step: a choice is a list of picks, and `holds` checks all
-conditions of the API on it. Good for up to seven devices.
+Nothing is shared with the engine, and no state is kept: a choice is a list of picks, and `holds` checks all conditions
+of the API on it. Choices are left out only where the picks of their first requests do not hold already. Good for up to
+seven devices.
 """
 
 from __future__ import annotations
@@ -90,23 +91,23 @@ class World:
 def first(problem: Obj) -> list[list[tuple[str, str, str]]] | None:
     """The first choice that holds: per claim the (request, pool, device) of every pick."""
     world = World(problem)
-    for picks in _choices(world, 0, 0):
-        if holds(world, picks):
-            found: list[list[tuple[str, str, str]]] = [[] for _ in world.claims]
-            for pick in picks:
-                found[pick.claim].append((pick.name, world.pools[pick.device], world.devices[pick.device]["name"]))
-            return found
-    return None
+    picks = next(_choices(world, 0, 0, []), None)
+    if picks is None:
+        return None
+    found: list[list[tuple[str, str, str]]] = [[] for _ in world.claims]
+    for pick in picks:
+        found[pick.claim].append((pick.name, world.pools[pick.device], world.devices[pick.device]["name"]))
+    return found
 
 
-def _choices(world: World, claim: int, request: int) -> Iterator[list[Pick]]:
-    """All complete choices from a request on, those of earlier preferences first."""
+def _choices(world: World, claim: int, request: int, before: list[Pick]) -> Iterator[list[Pick]]:
+    """All complete choices that hold and begin with these picks, those of earlier preferences first."""
     if claim == len(world.claims):
-        yield []
+        yield before
         return
     requests = world.claims[claim]["spec"]["devices"]["requests"]
     if request == len(requests):
-        yield from _choices(world, claim + 1, 0)
+        yield from _choices(world, claim + 1, 0, before)
         return
     raw = requests[request]
     asks = (
@@ -125,8 +126,8 @@ def _choices(world: World, claim: int, request: int) -> Iterator[list[Pick]]:
             chosen = list(combinations(able, ask["count"]))
         for devices in chosen:
             own = [Pick(claim, raw["name"], name, ask, device) for device in devices]
-            for rest in _choices(world, claim, request + 1):
-                yield own + rest
+            if holds(world, [*before, *own]):
+                yield from _choices(world, claim, request + 1, [*before, *own])
 
 
 def _able(world: World, index: int, ask: Obj) -> bool:
