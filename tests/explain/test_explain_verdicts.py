@@ -70,6 +70,10 @@ def owned(obj: Obj, owner: Obj) -> Obj:
     return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [{**reference, "controller": True}]}}
 
 
+def with_finalizer(obj: Obj) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "finalizers": ["example.com/keep"]}}
+
+
 TAINTED = {"name": "gpu-0", "taints": [{"key": "bad", "value": "x", "effect": "NoSchedule"}]}
 NODE_TAINT = {"key": "maintenance", "value": "x", "effect": "NoExecute"}
 TEMPLATE = {
@@ -97,6 +101,8 @@ CASES = [
     Case("starting", "pod", [node("a"), with_status(pod("p", node="a"), phase="Pending")], "Starting", ["Starting"]),
     Case("completed", "pod", [node("a"), with_status(pod("p", node="a"), phase="Succeeded")], "Runs", ["Completed"]),
     Case("failed", "pod", [node("a"), with_status(pod("p", node="a"), phase="Failed")], "Runs", ["Failed"]),
+    Case("failed, deleted, kept", "pod", [node("a"), with_finalizer(deleting(with_status(pod("p", node="a"),
+         phase="Failed")))], "Runs", ["Failed", "Terminating"]),
     Case("terminating on its node", "pod", [node("a"), deleting(pod("p", node="a"))], "Runs", ["Terminating"]),
     Case("deleted before it was placed", "pod", [node("a"), deleting(pod("p"))], "NeverFits", ["Terminating"]),
     Case("bound to nowhere", "pod", [with_status(pod("p", node="gone"), phase="Pending")], "FitsIf",

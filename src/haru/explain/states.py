@@ -22,10 +22,10 @@ def pod_state(snapshot: Snapshot, pod: PodInfo) -> State | None:
     """The answer for a pod that does not wait for a place."""
     phase = pod.status.get("phase")
     if phase == "Succeeded":
-        return "Runs", (Reason("Completed", "it has run to its end", {"node": pod.node}),)
+        return "Runs", (Reason("Completed", "it has run to its end", {"node": pod.node}), *_kept(pod))
     if phase == "Failed":
         message = pod.status.get("message") or pod.status.get("reason") or "a container ended with an error"
-        return "Runs", (Reason("Failed", f"it has run and failed: {message}", {"node": pod.node}),)
+        return "Runs", (Reason("Failed", f"it has run and failed: {message}", {"node": pod.node}), *_kept(pod))
     if pod.deleting:
         return _deleting(pod)
     if not pod.node:
@@ -38,6 +38,15 @@ def pod_state(snapshot: Snapshot, pod: PodInfo) -> State | None:
     detail = _container_detail(pod)
     message = f"it has its place on node {pod.node} and is being started{detail}"
     return "Starting", (Reason("Starting", message, {"node": pod.node}),)
+
+
+def _kept(pod: PodInfo) -> tuple[Reason, ...]:
+    """Why a pod that has ended and is deleted is still there."""
+    finalizers = pod.obj["metadata"].get("finalizers") or []
+    if not pod.deleting or not finalizers:
+        return ()
+    message = f"it is being deleted, and kept by its finalizers {', '.join(finalizers)}"
+    return (Reason("Terminating", message, {"finalizers": finalizers}),)
 
 
 def _deleting(pod: PodInfo) -> State:
