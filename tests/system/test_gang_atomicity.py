@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 
 import pytest
-import virtual_time
 from gang_world import World
+
+import virtual_time
 
 FEW, MANY = 12, 400
 SEED = os.environ.get("HARU_SEED")
