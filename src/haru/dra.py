@@ -255,7 +255,8 @@ def _state(given: AllocatedState) -> State:
     shared = (
         (_identity(s), str(s["shareID"])) if isinstance(s, Mapping) else (DeviceId(*s[:3]), s[3]) for s in given.shared
     )
-    return State.of(map(_identity, given.devices), shared, {DeviceId(*device): used for device, used in pairs})
+    whole = [(d["driver"], d["pool"], d["device"]) if isinstance(d, Mapping) else d for d in given.devices]
+    return State.of(whole, shared, {DeviceId(*device): used for device, used in pairs})
 
 
 def _identity(device: Mapping[str, Any] | tuple[str, str, str]) -> DeviceId:

@@ -238,12 +238,12 @@ class DeviceSelector:
     An evaluation that costs more than 1,000,000 fails. Costs are only counted where `max_cost` does not exclude that.
     """
 
-    __slots__ = ("_metered", "_program", "_root", "environment", "expression", "list_attributes", "max_cost")
+    __slots__ = ("_metered", "_program", "environment", "expression", "list_attributes", "max_cost", "root")
 
     def __init__(self, expression: str, root: Node, declared: Environment, list_attributes: bool) -> None:
         self.expression = expression
         self.max_cost = estimate(root, _size_of, ESTIMATES, _OVERLOAD_ESTIMATES).high
-        self._root = root
+        self.root = root
         self.environment = declared
         self.list_attributes = list_attributes
         self._metered: MeteredProgram | None = None
@@ -267,7 +267,7 @@ class DeviceSelector:
 
     def _measured(self, value: Obj) -> Outcome:
         if self._metered is None:
-            self._metered = MeteredProgram(self._root, self.environment, ("device",))
+            self._metered = MeteredProgram(self.root, self.environment, ("device",))
         result, error, cost = self._metered.measure(COST_LIMIT, value)
         if error is None and result.__class__ is not bool:
             error = EvaluationError(_not_bool(result))

@@ -70,6 +70,8 @@ def share(shape: Shape, wanted: Wanted) -> tuple[tuple[int, str], ...] | None:
 
 def fits(shape: Shape, wanted: Wanted, used: Sequence[int] | None) -> bool:
     """Whether a share fits beside what is used of each capacity (None: nothing)."""
+    if used is None and not wanted and not shape.policies:
+        return True
     taken = share(shape, wanted)
     if taken is None:
         return False

@@ -87,11 +87,12 @@ class Capacity(NamedTuple):
 class Shape:
     """What selectors and constraints see of a device. Interned: equal devices have the same one. Never changed.
 
-    `by_name` has the attributes as published, `amounts` the capacities. `faulty` are the attributes that may fail any
+    `by_name` has the attributes as published, `amounts` the capacities; `policies` says whether some capacity has a
+    policy for how much of it is given out. `faulty` are the attributes that may fail any
     expression: versions, lists, and what no version knows.
     """
 
-    __slots__ = ("amounts", "attributes", "by_name", "capacity", "driver", "faulty", "shareable")
+    __slots__ = ("amounts", "attributes", "by_name", "capacity", "driver", "faulty", "policies", "shareable")
 
     def __init__(
         self,
@@ -106,7 +107,8 @@ class Shape:
         self.shareable = shareable
         self.by_name = dict(attributes)
         self.amounts = dict(capacity)
-        self.faulty = tuple(pair for pair in attributes if pair[1].kind not in PLAIN_KINDS)
+        self.policies = any(amount.policy for _, amount in capacity)
+        self.faulty = tuple([pair for pair in attributes if pair[1].kind not in PLAIN_KINDS])
 
     def attribute(self, name: str) -> Attribute | None:
         """An attribute by its fully qualified name; one published without domain belongs to the driver's."""

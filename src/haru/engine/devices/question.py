@@ -13,6 +13,7 @@ from haru.engine.devices.board import Board
 from haru.engine.devices.claims import Claim
 from haru.engine.devices.errors import AllocationError, GaveUp
 from haru.engine.devices.fleet import Fleet, Peers
+from haru.engine.devices.inventory import DeviceSnapshot
 from haru.engine.devices.model import Features, Obj
 from haru.engine.devices.site import Site
 
@@ -40,6 +41,8 @@ class Question:
         self._step_budget = step_budget
         self._expired = expired
         self._answers: dict[Hashable, Answer] = {}
+        self._board: Board | None = None
+        self._asked: tuple[DeviceSnapshot, int] | None = None  # what the board is of
 
     def fits(self, fleet: Fleet) -> list[int]:
         """The numbers of the nodes that can serve the claims, ascending."""
@@ -69,11 +72,16 @@ class Question:
             found = self._ask(fleet, number)  # the text may name the node's own devices
         if not isinstance(found, Solution):
             return found
-        views = gather(fleet.snapshot, fleet.nodes[number], self._features)
         try:
-            return found.results(Site(views, fleet.nodes[number], self._features), new_share_id)
+            return found.results(self._site(fleet, number), new_share_id)
         except AllocationError as error:
             return error
+
+    def _site(self, fleet: Fleet, number: int) -> Site:
+        node = fleet.nodes[number]
+        if self._asked == (fleet.snapshot, number) and self._board is not None:
+            return self._board
+        return Site(gather(fleet.snapshot, node, self._features), node, self._features)
 
     def _ask(self, fleet: Fleet, number: int) -> Answer:
         node = fleet.nodes[number]
@@ -82,6 +90,7 @@ class Question:
         try:
             views = gather(fleet.snapshot, node, self._features)
             board = Board(views, fleet.allocated, node, self.claims, self._features)
+            self._board, self._asked = board, (fleet.snapshot, number)
             found = solve(board, self._step_budget, self._expired)
             if isinstance(found, Solution) and not all(view.confined for view in board.views):
                 found.results(board, str)  # a node selector that cannot be made up is an error

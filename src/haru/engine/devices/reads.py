@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from haru.cel.ast import Call, Ident, Literal, Node, Select
-from haru.cel.device import CompileError, environment
-from haru.cel.program import parse_and_check
+from haru.cel.device import CompileError, compile_device_selector
 from haru.engine.devices.model import PLAIN_KINDS, Attribute, Capacity, Shape
 
 _INDEX = ("_[_]", "_[?_]", "_?._")
@@ -77,7 +76,9 @@ class _Everything(Exception):
 def names_read(expression: str, lists: bool, consumable: bool) -> Names | None:
     """The names that an expression reads; None when it may see everything (or does not compile)."""
     try:
-        root = parse_and_check(expression, environment(consumable, lists, False))
+        root = compile_device_selector(
+            expression, consumable_capacity=consumable, list_attributes=lists, new=False
+        ).root
     except CompileError:
         return None
     found: dict[str, set[tuple[str, str]]] = {"attributes": set(), "capacity": set()}

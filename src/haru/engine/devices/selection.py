@@ -255,10 +255,12 @@ def forget() -> None:
 
 
 def compile_selectors(classes: Iterable[Obj], claims: Iterable[Obj], features: Features) -> None:
-    """Compile what classes and claims select with, ahead of the first question; faulty selectors fail only there."""
-    objects = [obj.get("spec") or {} for obj in classes]
+    """Compile what these claims select with, ahead of the first question; faulty selectors fail only there."""
+    asks: list[Obj] = []
     for claim in claims:
         for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
-            objects += [request.get("exactly") or {}, *(request.get("firstAvailable") or ())]
-    for expression in {e for obj in objects for e in expressions(obj.get("selectors")) if e is not None}:
+            asks += [request.get("exactly") or {}, *(request.get("firstAvailable") or ())]
+    named = {ask.get("deviceClassName") for ask in asks}
+    asks += [c.get("spec") or {} for c in classes if (c.get("metadata") or {}).get("name") in named]
+    for expression in {e for ask in asks for e in expressions(ask.get("selectors")) if e is not None}:
         reader_of(expression, features.ListTypeAttributes, features.ConsumableCapacity).compile()

@@ -191,7 +191,7 @@ class AllocatedState:
     @classmethod
     def of(
         cls,
-        devices: Iterable[DeviceId] = (),
+        devices: Iterable[tuple[str, str, str]] = (),
         shared: Iterable[tuple[DeviceId, str]] = (),
         capacity: Mapping[DeviceId, Mapping[str, Any]] | None = None,
     ) -> AllocatedState:
