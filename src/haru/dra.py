@@ -87,7 +87,7 @@ def allocate(
     node: Obj,
     slices: Iterable[Obj],
     classes: Iterable[Obj],
-    allocated: AllocatedState | Iterable[Obj] = (),
+    allocated: AllocatedState | State | Iterable[Obj] = (),
     features: Features | Mapping[str, bool] | None = None,
     timeout: float | None = None,
     new_share_id: Callable[[], str] | None = None,
@@ -98,7 +98,8 @@ def allocate(
     `node`        the Node: its name and labels count
     `slices`      every ResourceSlice of the cluster, those of other nodes too
     `classes`     the DeviceClasses
-    `allocated`   what is taken: an `AllocatedState`, or ResourceClaims of which those with `status.allocation` count
+    `allocated`   what is taken: an `AllocatedState` (this module's or the engine's), or ResourceClaims, of which those
+                  with `status.allocation` count
     `features`    which optional behaviours are on, by name (the fields of `Features`); the others are as in 1.36
     `timeout`     seconds after which to give up; without it the search is bounded in steps, the same on every machine
     `new_share_id` makes the IDs of shares (random UUIDs)
@@ -117,7 +118,7 @@ def allocate_many(
     nodes: Iterable[Obj],
     slices: Iterable[Obj],
     classes: Iterable[Obj],
-    allocated: AllocatedState | Iterable[Obj] = (),
+    allocated: AllocatedState | State | Iterable[Obj] = (),
     features: Features | Mapping[str, bool] | None = None,
     timeout: float | None = None,
     new_share_id: Callable[[], str] | None = None,
@@ -144,15 +145,18 @@ class Problem:
         classes: Iterable[Obj],
         nodes: Iterable[Obj],
         *,
-        allocated: AllocatedState | Iterable[Obj] = (),
+        allocated: AllocatedState | State | Iterable[Obj] = (),
         features: Features | Mapping[str, bool] | None = None,
     ) -> None:
         self.features = _features(features)
         given = {"ResourceSlice": list(slices), "DeviceClass": list(classes), "Node": list(nodes)}
-        taken: list[Obj] = [] if isinstance(allocated, AllocatedState) else list(allocated)
+        taken: list[Obj] = [] if isinstance(allocated, AllocatedState | State) else list(allocated)
         try:
             snapshot = DeviceSnapshot.of(_v1(given["ResourceSlice"]), _v1(given["DeviceClass"]))
-            state = _state(allocated) if isinstance(allocated, AllocatedState) else State.from_claims(_v1(taken))
+            if isinstance(allocated, State):
+                state = allocated
+            else:
+                state = _state(allocated) if isinstance(allocated, AllocatedState) else State.from_claims(_v1(taken))
             views = [_node(node) for node in given["Node"]]
             self.fleet = Fleet(snapshot, state, views, partitionable=self.features.PartitionableDevices)
             for view in views:

@@ -104,9 +104,9 @@ def gather(snapshot: DeviceSnapshot, node: NodeView, features: Features) -> list
 
 def solve(board: Board, step_budget: int, expired: Callable[[], bool] | None = None) -> Solution | DoesNotFit:
     """The first solution on a board."""
-    search = Search(board, step_budget, expired)
-    picks = search.solve()
-    if picks is None:
+    search = None if board.hopeless else Search(board, step_budget, expired)
+    picks = None if search is None else search.solve()
+    if search is None or picks is None:
         invalid = tuple(str(view.key) for view in board.all_views if view.status == "invalid")
         if invalid:
             return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": invalid}),))

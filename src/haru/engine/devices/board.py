@@ -16,7 +16,7 @@ from haru.engine.devices.claims import ALL, Ask, Claim
 from haru.engine.devices.constraints import Values, attribute_values
 from haru.engine.devices.errors import AllocationError
 from haru.engine.devices.model import Features, NodeView
-from haru.engine.devices.offers import Plan, offer_of
+from haru.engine.devices.offers import Offer, Plan, offer_of
 from haru.engine.devices.placement import matches_node
 from haru.engine.devices.pools import PoolView
 from haru.engine.devices.selection import SelectionError
@@ -45,8 +45,21 @@ class Board(Site):
         self.uses: list[PoolUse] = [allocated.use(v.key) for v in self.views]
         self.plans: list[list[list[Plan]]] = []
         self._count = 1
+        self._ready = True
         for claim in claims:
             self.plans.append(self._plan_claim(claim))
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether it is known already that some request has fewer candidates than it needs."""
+        return self._ready and self.too_few()
+
+    def too_few(self) -> bool:
+        """Whether some request has fewer candidates than it needs, and no error can come before that is found out."""
+        plans = [asks for claim in self.plans for asks in claim]
+        if any(plan.faulty or (plan.takes_all and plan.constraints) for asks in plans for plan in asks):
+            return False
+        return any(all(len(plan.candidates) < max(plan.needed, plan.takes_all) for plan in asks) for asks in plans)
 
     def charge(self, position: int) -> tuple[tuple[int, int], ...]:
         """What the device at a position takes of its view's counters."""
@@ -161,8 +174,13 @@ class Board(Site):
         self._count += 1
         if ask.mode == ALL:
             return Plan(number, ask, constraints, self._all_candidates(claim, ask), None, {})
+        offers = [offer_of(view.table, ask, self.features) for view in self.views]
         errors: dict[int, str] = {}
-        return Plan(number, ask, constraints, [], self._exact_candidates(claim, ask, errors), errors)
+        found = self._exact_candidates(claim, ask, offers, errors)
+        if all(offer.complete for offer in offers):
+            return Plan(number, ask, constraints, list(found), None, errors)
+        self._ready = False
+        return Plan(number, ask, constraints, [], found, errors)
 
     def _all_candidates(self, claim: Claim, ask: Ask) -> list[int]:
         found = []
@@ -183,9 +201,10 @@ class Board(Site):
                     found.append(position)
         return found
 
-    def _exact_candidates(self, claim: Claim, ask: Ask, errors: dict[int, str]) -> Iterator[int]:
-        for number, (view, offset) in enumerate(zip(self.views, self.offsets, strict=True)):
-            offer = offer_of(view.table, ask, self.features)
+    def _exact_candidates(
+        self, claim: Claim, ask: Ask, offers: Sequence[Offer], errors: dict[int, str]
+    ) -> Iterator[int]:
+        for number, (view, offset, offer) in enumerate(zip(self.views, self.offsets, offers, strict=True)):
             use, placed = self.uses[number], view.table.placed
             taken = () if ask.admin else use.devices
             overdrawn = self.features.PartitionableDevices and view.totals and number in self.overdrawn

@@ -28,10 +28,12 @@ class Offer:
     An error counts when the search reaches it, whatever else speaks against the device.
     """
 
-    __slots__ = ("_rest", "errors", "found")
+    __slots__ = ("_rest", "complete", "errors", "found")
 
     def __init__(self, table: Table, ask: Ask, features: Features) -> None:
         self.found: list[int] = []
+        self.complete = False
+        """Whether the whole table was looked through."""
         self.errors: dict[int, SelectionError] = {}
         self._rest = self._scan(table, ask, features)
 
@@ -62,6 +64,7 @@ class Offer:
                 continue
             found.append(index)
             yield index
+        self.complete = True
 
 
 def offer_of(table: Table, ask: Ask, features: Features) -> Offer:

@@ -99,19 +99,12 @@ class Search:
         self._failures += 1
         self._credit += _CREDIT
         if self._failures == 1:
-            return self._too_few()
+            return self._board.too_few()
         if self._bounds is not None or self._failures < _EASY:
             return False
         self._bounds = Bounds(self._board)
         first = next(claim for claim, plans in enumerate(self._board.plans) if plans)
         return self._bounds.hopeless(Ledger(self._board), first, 0, None)
-
-    def _too_few(self) -> bool:
-        """Whether some request has fewer candidates than it needs, and no error can come before that is found out."""
-        plans = [asks for claim in self._board.plans for asks in claim]
-        if any(plan.faulty or (plan.takes_all and plan.constraints) for asks in plans for plan in asks):
-            return False
-        return any(all(len(plan.candidates) < max(plan.needed, plan.takes_all) for plan in asks) for asks in plans)
 
     def _enter(self, claim: int, request: int, plan: Plan | None, done: int, start: int) -> Signal:
         """Open the next place of the walk, if it can be opened."""
