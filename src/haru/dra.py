@@ -212,14 +212,26 @@ def _answer(found: tuple[Obj, ...] | Refusal) -> list[Obj] | AllocationError | G
         return None
     if isinstance(found, AllocationError | GaveUp):
         return found
-    return [_fresh(result) for result in found]
+    return [_own(result) for result in found]
 
 
-def _fresh(value: Any) -> Any:
-    """A copy all the way down: results carry configuration and tolerations of the claims that were passed in."""
+def _own(allocation: Obj) -> Obj:
+    """The allocation without anything that it shares with the objects that were passed in."""
+    devices = allocation["devices"]
+    for entry in devices["results"]:
+        if "tolerations" in entry:
+            entry["tolerations"] = _copy(entry["tolerations"])
+    if "config" in devices:
+        devices["config"] = _copy(devices["config"])
+    if "nodeSelector" in allocation:
+        allocation["nodeSelector"] = _copy(allocation["nodeSelector"])
+    return allocation
+
+
+def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _fresh(item) for key, item in value.items()}
-    return [_fresh(item) for item in value] if isinstance(value, list) else value
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _raised(answer: list[Obj] | AllocationError | GaveUp | None) -> list[Obj] | None:

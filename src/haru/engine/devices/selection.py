@@ -110,29 +110,30 @@ class Judge:
         return True
 
 
+Sort = tuple[Spelled, Spelled, dict[Hashable, bool | str]]
+
+
 class Reader:
     """One expression, and what it says of what it reads of a device."""
 
-    __slots__ = ("_consumable", "_expression", "_keys", "_known", "_lists", "_names")
+    __slots__ = ("_consumable", "_expression", "_lists", "_names", "_sorts")
 
     def __init__(self, expression: str | None, lists: bool, consumable: bool) -> None:
         self._expression = expression
         self._lists = lists
         self._consumable = consumable
         self._names = None if expression is None else names_read(expression, lists, consumable)
-        self._keys: dict[str, tuple[Spelled, Spelled]] = {}
-        self._known: dict[Hashable, dict[Hashable, bool | str]] = {}
+        self._sorts: dict[Hashable, Sort] = {}
 
     def verdict(self, shape: Shape) -> bool | str:
         """True, false, or the text of an error."""
         if self._names is None:
             return self._evaluate(shape)
-        attributes, amounts = self._published(shape.driver)
+        attributes, amounts, known = self._sort_of(shape)
         by_name, by_amount = shape.by_name.get, shape.amounts.get
         key: tuple[Hashable, ...] = tuple([by_name(name) or by_name(full) for name, full in attributes])
         if amounts:
             key += tuple([(c := by_amount(name) or by_amount(full)) and c.text for name, full in amounts])
-        known = self._results(shape)
         found = known.get(key)
         if found is None:
             found = known[key] = self._evaluate(shape)
@@ -142,11 +143,10 @@ class Reader:
         """The verdicts on shapes of one sort (see `Table.uniform`)."""
         if self._names is None or not shapes:
             return [self._evaluate(shape) for shape in shapes]
-        attributes, amounts = self._published(shapes[0].driver)
+        attributes, amounts, known = self._sort_of(shapes[0])
         by_name, by_amount = [shape.by_name for shape in shapes], [shape.amounts for shape in shapes]
         columns = [_column(by_name, *spellings) for spellings in attributes]
         columns += [[c and c.text for c in _column(by_amount, *spellings)] for spellings in amounts]
-        known = self._results(shapes[0])
         if not columns:
             return [self.verdict(shapes[0])] * len(shapes)
         keys = list(zip(*columns, strict=True))
@@ -155,19 +155,14 @@ class Reader:
                 known[key] = self._evaluate(shape)
         return list(map(known.__getitem__, keys))
 
-    def _published(self, driver: str) -> tuple[Spelled, Spelled]:
-        """What the expression reads, as a driver publishes it: attributes and capacities."""
-        found = self._keys.get(driver)
-        if found is None:
+    def _sort_of(self, shape: Shape) -> Sort:
+        """For shapes of one sort: the names to look at, and what is known."""
+        sort = (shape.driver, shape.shareable, shape.faulty)
+        found = self._sorts.get(sort)
+        if found is None or len(found[2]) >= _MAX_RESULTS:
             assert self._names is not None
-            found = self._keys[driver] = self._names.published(driver)
+            found = self._sorts[sort] = (*self._names.published(shape.driver), {})
         return found
-
-    def _results(self, shape: Shape) -> dict[Hashable, bool | str]:
-        known = self._known.setdefault((shape.driver, shape.shareable, shape.faulty), {})
-        if len(known) >= _MAX_RESULTS:
-            known.clear()
-        return known
 
     def compile(self) -> DeviceSelector | str:
         """The compiled expression, or why it is none."""
@@ -194,7 +189,7 @@ class Reader:
         """What the expression sees of a shape. Where a driver publishes a name in both spellings, the short one."""
         attributes, capacity = shape.attributes, shape.capacity
         if self._names is not None:
-            read, amounts = self._published(shape.driver)
+            read, amounts, _ = self._sort_of(shape)
             found = _present(shape.by_name, read)
             attributes = tuple(sorted({*found, *shape.faulty})) if shape.faulty else found
             capacity = _present(shape.amounts, amounts)
