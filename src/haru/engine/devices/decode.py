@@ -15,6 +15,7 @@ import orjson
 from haru.engine.devices.amounts import amount
 from haru.engine.devices.model import (
     LIST_KINDS,
+    PLAIN_KINDS,
     SCALAR_KINDS,
     UNSUPPORTED,
     Attribute,
@@ -35,7 +36,7 @@ from haru.engine.devices.model import (
 
 T = TypeVar("T")
 Attributes = tuple[tuple[str, Attribute], ...]
-_ATTRIBUTE, _NAMES, _CAPACITY, _COUNTERS, _ATTRIBUTES, _CONSUMPTION, _SHAPE = range(7)
+_NAMES, _CAPACITY, _COUNTERS, _ATTRIBUTES, _CONSUMPTION, _SHAPE = range(6)
 _MAX_DEVICES = 8192
 _TRIAL = 1024
 
@@ -48,7 +49,7 @@ class Interner:
     those are found again as a whole, by their text.
     """
 
-    __slots__ = ("_asked", "_by_text", "_devices", "_known", "_made", "_parts")
+    __slots__ = ("_asked", "_by_text", "_devices", "_known", "_made", "_names", "_parts")
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Any] = {}
@@ -57,6 +58,7 @@ class Interner:
         self._parts: dict[int, dict[bytes, Any]] = {
             what: {} for what in (_ATTRIBUTES, _CAPACITY, _COUNTERS, _CONSUMPTION)
         }
+        self._names: dict[str, str] = {}
         self._asked = 0
         self._by_text = True
 
@@ -67,6 +69,10 @@ class Interner:
         """The first object that was equal to this one."""
         found: T = self._known.setdefault((type(value), value), value)
         return found
+
+    def name(self, name: str) -> str:
+        """The first text that was equal to this one."""
+        return self._names.setdefault(name, name)
 
     def devices(self, raw: Sequence[Mapping[str, Any]], driver: str, per_device: bool) -> tuple[Device, ...]:
         """The devices of a slice."""
@@ -94,15 +100,11 @@ class Interner:
         return tuple(found)
 
     def shape(self, driver: str, attributes: Any, capacity: Any, shareable: bool) -> Shape:
-        """The shape with these contents, which are interned here."""
+        """The shape with these contents, which are interned here: their numbers stand for them."""
         identity = (_SHAPE, driver, id(attributes), id(capacity), shareable)
         shape: Shape | None = self._made.get(identity)
         if shape is None:
-            key = (driver, attributes, capacity, shareable)
-            shape = self._known.get(key)
-            if shape is None:
-                shape = self._known[key] = Shape(driver, attributes, capacity, shareable)
-            self._made[identity] = shape
+            shape = self._made[identity] = Shape(driver, attributes, capacity, shareable)
         return shape
 
     def part(self, what: int, raw: Any, make: Callable[[Any], T]) -> T:
@@ -124,21 +126,30 @@ class Interner:
         made, pairs = self._made, []
         for name in self._sorted(raw):
             value = raw[name] or {}
-            key = (_ATTRIBUTE, name, *value.items()) if len(value) == 1 else ()
             try:
+                ((kind, content),) = value.items()
+                key = (name, kind, content)
                 pair = made.get(key)
-            except TypeError:  # a list
-                pair, key = None, ()
-            if pair is None:
-                pair = self.value((name, self.value(_attribute(value))))
-                if key:
-                    made[key] = pair
+                if pair is None:
+                    pair = made[key] = self._pair(name, value)
+            except (TypeError, ValueError):  # a list, or more or less than one value
+                pair = self._pair(name, value)
             pairs.append(pair)
         # Interned parts are equal only if they are the same object, and their numbers are quickly hashed.
         identity = (_ATTRIBUTES, *map(id, pairs))
         found: Attributes | None = made.get(identity)
         if found is None:
-            found = made[identity] = self.value(tuple(pairs))
+            found = made[identity] = tuple(pairs)
+        return found
+
+    def _pair(self, name: str, value: Mapping[str, Any]) -> tuple[str, Attribute]:
+        return self.value((name, _attribute(value)))
+
+    def _sorted(self, raw: Mapping[str, Any]) -> Sequence[str]:
+        names = (_NAMES, *raw)
+        found: Sequence[str] | None = self._made.get(names)
+        if found is None:
+            found = self._made[names] = sorted(raw)
         return found
 
     def consumption(self, raw: Sequence[Mapping[str, Any]]) -> tuple[Consumption, ...]:
@@ -164,24 +175,19 @@ class Interner:
         counters = self.part(_COUNTERS, raw.get("counters"), self.counters)
         return self.value(CounterSet(raw.get("name") or "", counters))
 
-    def _sorted(self, raw: Mapping[str, Any]) -> Sequence[str]:
-        names = (_NAMES, *raw)
-        found: Sequence[str] | None = self._made.get(names)
-        if found is None:
-            found = self._made[names] = sorted(raw)
-        return found
-
     def adopt(self, item: Slice) -> None:
         """Take over what a decoded slice holds, as if it had been decoded here."""
         self.value(item.pool)
         for device in item.devices:
             shape = device.shape
-            self._known.setdefault((shape.driver, shape.attributes, shape.capacity, shape.shareable), shape)
-            for held in (shape.attributes, shape.capacity, device.consumes, device.taints, device.name):
-                self.value(held)
             for pair in (*shape.attributes, *shape.capacity):
                 self.value(pair)
-                self.value(pair[1])
+            self._made.setdefault((_ATTRIBUTES, *map(id, shape.attributes)), shape.attributes)
+            own = (_SHAPE, shape.driver, id(shape.attributes), id(shape.capacity), shape.shareable)
+            self._made.setdefault(own, shape)
+            self.name(device.name)
+            for held in (shape.capacity, device.consumes, device.taints):
+                self.value(held)
             for consumption in device.consumes:
                 self.value(consumption)
                 self.value(consumption.amounts)
@@ -198,6 +204,10 @@ class Interner:
 
 
 def _attribute(raw: Mapping[str, Any]) -> Attribute:
+    if len(raw) == 1:
+        ((kind, value),) = raw.items()
+        if kind in PLAIN_KINDS and value is not None:
+            return Attribute(kind, value)
     given = [(kind, value) for kind, value in raw.items() if value is not None]
     if len(given) == 1:
         kind, value = given[0]
@@ -256,7 +266,7 @@ def _device(
     if conditions or failures or raw.get("bindsToNode"):
         binding = interner.value(Binding(conditions, failures, bool(raw.get("bindsToNode"))))
     return Device(
-        name=interner.value(str(raw.get("name") or "")),
+        name=interner.name(raw.get("name") or ""),
         shape=interner.shape(driver, attributes, capacity, bool(raw.get("allowMultipleAllocations"))),
         consumes=consumes,
         taints=interner.value(tuple(interner.value(decode_taint(t)) for t in raw["taints"]))

@@ -40,8 +40,7 @@ class DeviceSnapshot:
         inventory = Inventory()
         for rule in taint_rules:
             inventory.upsert_taint_rule(rule)
-        for number, item in enumerate(slices):
-            inventory._put_slice(f"{number}", item)
+        inventory._put_slices((f"{number}", item) for number, item in enumerate(slices))
         for device_class in classes:
             inventory.upsert_class(device_class)
         return inventory.snapshot()
@@ -84,7 +83,7 @@ class Inventory:
 
     def upsert_slice(self, obj: Obj) -> None:
         """Take in a new or changed ResourceSlice."""
-        self._put_slice(str((obj.get("metadata") or {}).get("name") or ""), obj)
+        self._put_slices([(str((obj.get("metadata") or {}).get("name") or ""), obj)])
 
     def delete_slice(self, name: str) -> None:
         """Forget a ResourceSlice."""
@@ -132,17 +131,22 @@ class Inventory:
         self._version += 1
         self._snapshot = None
 
-    def _put_slice(self, name: str, obj: Obj) -> None:
-        new = decode_slice(obj, self._interner)
-        old = self._published.get(name)
-        if old is not None and old.pool != new.pool:
-            self._drop(name, old)
-        self._published[name] = new
-        self._members.setdefault(str(new.pool), {})[name] = self._tainted(new)
-        self._rebuild_pool(new.pool)
+    def _put_slices(self, named: Iterable[tuple[str, Obj]]) -> None:
+        """Take in slices by name; every pool of theirs is looked at once."""
+        touched: dict[PoolKey, None] = {}
+        for name, obj in named:
+            new = decode_slice(obj, self._interner)
+            old = self._published.get(name)
+            if old is not None:
+                self._interner_is_stale = True
+                if old.pool != new.pool:
+                    self._drop(name, old)
+            self._published[name] = new
+            self._members.setdefault(str(new.pool), {})[name] = self._tainted(new)
+            touched[new.pool] = None
+        for pool in touched:
+            self._rebuild_pool(pool)
         self._changed()
-        if old is not None:
-            self._interner_is_stale = True
         if self._interner_is_stale and len(self._interner) > 2 * self._interned_at_rebuild + _FOREVER:
             self._renew_interner()
 

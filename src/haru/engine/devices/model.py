@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 Obj = dict[str, Any]
 
-PLAIN_KINDS = ("int", "bool", "string")
+PLAIN_KINDS = frozenset(("int", "bool", "string"))
 SCALAR_KINDS = ("int", "bool", "string", "version")
 LIST_KINDS = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
 UNSUPPORTED = "?"
@@ -107,8 +107,8 @@ class Shape:
         self.shareable = shareable
         self.by_name = dict(attributes)
         self.amounts = dict(capacity)
-        self.policies = any(amount.policy for _, amount in capacity)
-        self.faulty = tuple([pair for pair in attributes if pair[1].kind not in PLAIN_KINDS])
+        self.policies = bool([name for name, amount in capacity if amount.policy])
+        self.faulty = tuple([pair for pair in attributes if pair[1][0] not in PLAIN_KINDS])
 
     def attribute(self, name: str) -> Attribute | None:
         """An attribute by its fully qualified name; one published without domain belongs to the driver's."""
