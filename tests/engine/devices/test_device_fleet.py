@@ -66,7 +66,7 @@ def node_slices(rng: random.Random, node: str) -> list[Obj]:
         shared = device("s", {"root": "r0"}, capacity={"memory": "4"}, allowMultipleAllocations=True)
         return [slice_(f"{node}-a", [shared], pool=node, node=node)]
     count = rng.choice((1, 1, 1, 2))  # sometimes the pool is incomplete
-    devices = [device(f"{named}-{i}", {"root": f"r{i % 2}"}) for i in range(kind)]
+    devices = [device(f"{named}-{i}", {"root": f"r{i % 2}", "uuid": f"{rng.random()}"}) for i in range(kind)]
     if rng.random() < 0.2:
         devices[0]["taints"] = [{"key": "broken", "effect": "NoSchedule"}]
     return [slice_(f"{node}-a", devices, pool=node, node=node, count=count)]
@@ -87,8 +87,12 @@ def wide_slices(rng: random.Random) -> list[Obj]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_fleet_answers_as_each_node_alone(seed: int) -> None:
+@pytest.mark.parametrize("looking", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fleet_answers_as_each_node_alone(seed: int, looking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`looking`: nodes that only look alike to the claims share answers as well."""
+    monkeypatch.setattr("haru.engine.devices.question._FEW_PEERS", 0 if looking else 10**6)
+    monkeypatch.setattr("haru.engine.devices.question._USES", 10**6)
     rng = random.Random(seed)
     inventory, state = Inventory(), AllocatedState()
     inventory.upsert_class(class_())
@@ -153,3 +157,25 @@ def test_equal_nodes_are_decided_once_and_a_change_moves_one() -> None:
     released = fleet.allocated.without_device(DeviceId(DRIVER, "node-3", "node-3-gpu-1"))
     fleet.update(inventory.snapshot(), released)
     assert len(fleet.peers) == 1
+
+
+def test_what_nobody_asks_for_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices with identities of their own: all nodes look alike, and one is asked."""
+    inventory, nodes = Inventory(), [NodeView(f"node-{i}", {}) for i in range(20)]
+    inventory.upsert_class(class_())
+    for node in nodes:
+        devices = [device(f"gpu-{i}", {"uuid": f"{node.name}/{i}", "root": f"r{i}"}) for i in range(4)]
+        inventory.upsert_slice(slice_(f"{node.name}-a", devices, pool=node.name, node=node.name))
+    fleet = Fleet(inventory.snapshot(), AllocatedState(), nodes)
+    assert len(fleet.peers) == fleet.inventories == 20
+    asked: list[int] = []
+    ask = Question._ask
+    monkeypatch.setattr(Question, "_ask", lambda self, fleet, n: asked.append(n) or ask(self, fleet, n))
+    question = Question(fleet, [claim("c", request("r", 2), distinct="root")], Features())
+    assert question.fits(fleet) == list(range(20))
+    assert asked == [0]
+    answer = question.results(fleet, 7, lambda: SHARE_ID)
+    assert isinstance(answer, tuple)
+    assert [r["pool"] for r in answer[0]["devices"]["results"]] == ["node-7"] * 2
+    own = f"device.attributes['{DRIVER}'].uuid == 'node-3/0'"
+    assert Question(fleet, [claim("c", request("r", 1, own))], Features()).fits(fleet) == [3]

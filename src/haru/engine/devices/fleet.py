@@ -88,6 +88,8 @@ class Fleet:
     def _reset(self) -> None:
         self.peers.clear()
         self._numbers: dict[Hashable, int] = {}
+        self.inventories = 0
+        """How many different pools there are, whatever their devices are called."""
         self._place: list[Peers] = [Peers(None)] * len(self.nodes)
         for number in range(len(self.nodes)):
             self._join(number)
@@ -121,14 +123,7 @@ class Fleet:
             if view.table.placed:
                 pattern = tuple([d.placement is None or matches_node(d.placement, node) for d in view.devices])
             return (view, self._stamps.get(str(view.key), 0), pattern)
-        use, places = self.allocated.use(view.key), view.table.places
-        taken, shares = 0, []
-        for name in use.devices:
-            if name in places:
-                taken |= 1 << places[name]
-        if use.shares:
-            shares = sorted((places[n], *sorted(use.consumed(n).items())) for n in use.shares if n in places)
-        return (view.key.driver, self._number(view), taken, tuple(shares))
+        return (view.key.driver, self._number(view), *view.occupation(self.allocated.use(view.key)))
 
     def _number(self, view: PoolView) -> int:
         """Equal for views that differ in names only."""
@@ -136,8 +131,9 @@ class Fleet:
         number = self._numbers.get(known)
         if number is None:
             content = tuple([(d.shape, d.consumes, d.taints, d.binding) for d in view.devices])
-            number = self._numbers.setdefault((content, view.counter_names, view.totals), len(self._numbers))
+            number = self._numbers.setdefault((content, view.counter_names, view.totals), self.inventories)
             self._numbers[known] = number
+            self.inventories = max(self.inventories, number + 1)
         return number
 
 

@@ -8,7 +8,7 @@ Source: KEP-4381 (generations, completeness), KEP-4815 (counters); the order is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal
 
 from haru.engine.devices.model import Consumption, Device, DeviceId, NodeView, PoolKey, Slice
@@ -67,6 +67,15 @@ class PoolView:
     def device_id(self, index: int) -> DeviceId:
         """The identity of a device of this view."""
         return DeviceId(self.key.driver, self.key.pool, self.devices[index].name)
+
+    def occupation(self, use: PoolUse) -> tuple[int, tuple[Hashable, ...]]:
+        """Which devices are taken whole, as bits, and what shares consume; devices are named by their places."""
+        places, taken = self.table.places, 0
+        for name in use.devices:
+            if name in places:
+                taken |= 1 << places[name]
+        shares = sorted((places[n], *sorted(use.consumed(n).items())) for n in use.shares if n in places)
+        return taken, tuple(shares)
 
     def counters_left(self, use: PoolUse) -> tuple[int, ...]:
         """What is left of each counter after the devices in use; negative when the pool is overdrawn."""

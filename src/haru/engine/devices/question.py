@@ -1,7 +1,7 @@
 """Claims asked of a whole fleet: which nodes can serve them, and how.
 
-Every kind of node is decided once. A `Question` keeps the answers, so that asking again after something changed costs
-what changed; it stays valid while the device classes are the same.
+Nodes that are alike, or look alike to the claims, are decided once. A `Question` keeps the answers, so that asking
+again after something changed costs what changed; it stays valid while the device classes are the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from haru.engine.devices.errors import AllocationError, GaveUp
 from haru.engine.devices.fleet import Fleet, Peers
 from haru.engine.devices.inventory import DeviceSnapshot
 from haru.engine.devices.model import Features, Obj
+from haru.engine.devices.sight import Sight
 from haru.engine.devices.site import Site
 
 Refusal = DoesNotFit | AllocationError | GaveUp
@@ -22,6 +23,10 @@ Answer = Solution | Refusal
 """What the nodes of one kind answer; an error is an answer like any other."""
 
 _SPARE = 4096
+_FEW_PEERS = 8
+"""So many kinds of nodes are rather asked than looked at."""
+_USES = 2
+"""Nodes of which every inventory is used in more ways than this differ in their use: looks would not tell more."""
 
 
 class Question:
@@ -40,7 +45,9 @@ class Question:
         self._features = features
         self._step_budget = step_budget
         self._expired = expired
+        self._sight = Sight(self.claims, features)
         self._answers: dict[Hashable, Answer] = {}
+        self._seen: dict[Hashable, Answer] = {}
         self._board: Board | None = None
         self._asked: tuple[DeviceSnapshot, int] | None = None  # what the board is of
 
@@ -59,7 +66,8 @@ class Question:
         if found is None:
             if len(self._answers) > 2 * len(fleet.peers) + _SPARE:
                 self._answers.clear()
-            found = self._ask(fleet, next(iter(peers.nodes)))
+                self._seen.clear()
+            found = self._look(fleet, next(iter(peers.nodes)))
             if not isinstance(found, GaveUp):
                 self._answers[peers.key] = found
         return found
@@ -82,6 +90,22 @@ class Question:
         if self._asked == (fleet.snapshot, number) and self._board is not None:
             return self._board
         return Site(gather(fleet.snapshot, node, self._features), node, self._features)
+
+    def _look(self, fleet: Fleet, number: int) -> Answer:
+        """What a node answers: the same as one that looks like it, if some is known."""
+        if len(fleet.peers) < _FEW_PEERS or fleet.inventories * _USES < len(fleet.peers):
+            return self._ask(fleet, number)
+        try:
+            views = fleet.snapshot.views(fleet.nodes[number], self._features.PartitionableDevices)
+        except AllocationError:
+            return self._ask(fleet, number)
+        sight = self._sight.of(views, fleet.allocated)
+        found = self._seen.get(sight) if sight is not None else None
+        if found is None:
+            found = self._ask(fleet, number)
+            if sight is not None and isinstance(found, Solution | DoesNotFit):
+                self._seen[sight] = found
+        return found
 
     def _ask(self, fleet: Fleet, number: int) -> Answer:
         node = fleet.nodes[number]

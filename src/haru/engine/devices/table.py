@@ -34,6 +34,10 @@ class Table:
         sorts = {(shape.driver, shape.shareable) for shape in self.shapes}
         self.uniform = not faulty and len(sorts) == 1
         """Whether the devices are of one sort: only plain attributes and capacities tell them apart."""
+        taints = any(device.taints for device in devices)
+        shared = any(shape.shareable or shape.policies for shape in self.shapes)
+        self.plain = not (taints or shared or self.conditional or self.consuming or bindings - {None})
+        """Whether there is nothing about the devices but attributes and capacities that are taken whole."""
         self.columns: dict[Hashable, Any] = {}
         self.offers: dict[Hashable, Any] = {}
 
