@@ -71,7 +71,7 @@ class Carrier:
         self._sender = sender
         self._silence = silence
         self._workload_claims = workload_claims
-        self._uncertain: set[str] = set()
+        self._uncertain: set[PodKey] = set()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def assume(self, errand: Errand) -> None:
@@ -83,7 +83,7 @@ class Carrier:
             if info is not None and info.nominated_node == member.node:
                 nominated.add(member.pod)
             self._cluster.assume_pod(member.pod, member.node or "")
-            self._uncertain.add(member.pod.path)
+            self._uncertain.add(member.pod)
             self._silence(member.pod.path)
         errand.nominated_before = frozenset(nominated)
         for write in claim_writes(errand.members).values():
@@ -91,10 +91,6 @@ class Carrier:
             if claim is not None and write.allocation is not None:
                 errand.claims[write.path] = reserved_claim(claim, write, None)
                 self._cluster.assume_claim(errand.claims[write.path])
-
-    def is_uncertain(self, pod_path: str) -> bool:
-        """Whether a pod that counts as placed may still lose its place."""
-        return pod_path in self._uncertain
 
     async def carry_out(self, errand: Errand) -> None:
         """Ends when every member is bound or has been given back."""
@@ -121,7 +117,7 @@ class Carrier:
             text = "; ".join(sorted({str(e) for e in failures.values()})) or "siblings have lost their places"
             failures.update({m.pod: HeldBackError(f"a sibling could not be reserved: {text}") for m in ready})
             ready = []
-        self._uncertain.difference_update(m.pod.path for m in ready)
+        self._uncertain.difference_update(m.pod for m in ready)
         await self._take_back(errand, failures)
         return ready
 
@@ -129,7 +125,8 @@ class Carrier:
         """The group's members that are bound, or reserved beyond recall."""
         if errand.group is None:
             return frozenset()
-        return self._cluster.snapshot().group_state(errand.group).scheduled - self._uncertain
+        placed = self._cluster.snapshot().group_state(errand.group).scheduled
+        return placed - {pod.path for pod in self._uncertain}
 
     def _is_half_placed(self, errand: Errand) -> bool:
         return errand.is_gang and 0 < len(self._certain(errand)) < errand.minimum
@@ -184,7 +181,7 @@ class Carrier:
                 self._cluster.forget_claim(path, errand.claims[path])
         for member in failed:
             self._cluster.forget_pod(member.pod)
-            self._uncertain.discard(member.pod.path)
+            self._uncertain.discard(member.pod)
         self._sender.members_returned(errand, failures)
 
     def _kept_consumers(self, errand: Errand, failed: Iterable[MemberDecision]) -> frozenset[str]:
