@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 Obj = dict[str, Any]
 
-Status = Literal["scheduled", "unschedulable", "error"]
+Status = Literal["scheduled", "nominated", "unschedulable", "error"]
+"""`nominated`: nobody is bound now; the places are free once the evictions of the decision are done."""
 
 ReasonType = Literal[
     # Held before any attempt
@@ -161,6 +162,7 @@ class MemberDecision:
 
     `allocations` are the claims that this member's placement allocates; `reservations` those that it joins. `plugins`
     names who rejected it, as kube-scheduler names its plugins, so that the queue knows which events may help.
+    Of a nominated member node, allocations and reservations are those it is to have once the victims are gone.
     """
 
     pod: PodKey
@@ -174,10 +176,19 @@ class MemberDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class Eviction:
+    """A running pod that has to go. `unit` names its PodGroup where that goes as a whole (disruptionMode PodGroup)."""
+
+    pod: PodKey
+    node: str
+    unit: GroupKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What becomes of a group, or of a single pod (`group` is None): nothing is bound unless `status` is scheduled.
 
-    `version` is the snapshot's, so that a decision can be replayed on the state it was made from.
+    `evictions` are not empty only where `status` is nominated, and then all of them are needed (KEP-5710). `version` is the snapshot's, so that a decision can be replayed on the state it was made from.
     """
 
     group: GroupKey | None
@@ -186,6 +197,12 @@ class Decision:
     members: tuple[MemberDecision, ...] = ()
     reasons: tuple[Reason, ...] = ()
     version: int = 0
+    evictions: tuple[Eviction, ...] = ()
+
+    @property
+    def nominated(self) -> tuple[MemberDecision, ...]:
+        """The members whose places will be free once the evicted are gone."""
+        return tuple(m for m in self.members if m.status == "nominated")
 
     @property
     def placed(self) -> tuple[MemberDecision, ...]:
