@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE ?=
 
 .PHONY: demo test lint nightly bench setup clean
@@ -16,7 +17,7 @@ demo: setup
 	$(BIN)/python examples/demo/demo.py
 
 test: setup lint
-	$(BIN)/python -m pytest -m "not nightly"
+	$(BIN)/python -m pytest -m "not nightly" -n $(WORKERS) --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .
