@@ -42,8 +42,9 @@ def answer_case(case: Obj, timeout: float | None = None) -> Obj:
     many = "nodes" in case
     outcome: Obj = {}
     times: list[_Times] = []
+    gc.collect()
     begun = time.perf_counter()
-    with _undisturbed():
+    with _no_collection():
         while not times or (len(times) < _ROUNDS and time.perf_counter() - begun < _limit(len(times))):
             try:
                 outcome, spent = _round(case, timeout, len(times))
@@ -62,16 +63,26 @@ def _limit(rounds: int) -> float:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """The garbage collector at rest: what was loaded is not looked through again and again."""
+def settled_heap() -> Iterator[None]:
+    """What is loaded by now is not looked through for garbage: between small cases that costs more than they do."""
     gc.collect()
     gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """The garbage collector at rest."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
-        gc.unfreeze()
+        if enabled:
+            gc.enable()
 
 
 def _round(case: Obj, timeout: float | None, number: int) -> tuple[Obj, _Times]:
