@@ -6,37 +6,29 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from haru.kube import kinds
-from haru.kube.kinds import Kind
+from haru.kube.kinds import known_kind
 from haru.kube.meta import controller_of, get_condition, is_being_deleted, namespace_of
 from haru.kube.names import parse_time
 
 Obj = dict[str, Any]
 
 
-def _kind(group: str, version: str, plural: str) -> Kind:
-    kind = kinds.lookup(group, version, plural)
-    if kind is None:
-        raise LookupError(f"the table of kinds lacks {plural} of {group or 'core'}/{version}")
-    return kind
-
-
-PODS = _kind("", "v1", "pods")
-NODES = _kind("", "v1", "nodes")
-NAMESPACES = _kind("", "v1", "namespaces")
-SERVICE_ACCOUNTS = _kind("", "v1", "serviceaccounts")
-LEASES = _kind("coordination.k8s.io", "v1", "leases")
-DEPLOYMENTS = _kind("apps", "v1", "deployments")
-REPLICA_SETS = _kind("apps", "v1", "replicasets")
-STATEFUL_SETS = _kind("apps", "v1", "statefulsets")
-JOBS = _kind("batch", "v1", "jobs")
-DISRUPTION_BUDGETS = _kind("policy", "v1", "poddisruptionbudgets")
-CLAIMS = _kind("resource.k8s.io", "v1", "resourceclaims")
-CLAIM_TEMPLATES = _kind("resource.k8s.io", "v1", "resourceclaimtemplates")
-SLICES = _kind("resource.k8s.io", "v1", "resourceslices")
-TAINT_RULES = _kind("resource.k8s.io", "v1beta2", "devicetaintrules")
-WORKLOADS = _kind("scheduling.k8s.io", "v1alpha2", "workloads")
-POD_GROUPS = _kind("scheduling.k8s.io", "v1alpha2", "podgroups")
+PODS = known_kind("v1", "Pod")
+NODES = known_kind("v1", "Node")
+NAMESPACES = known_kind("v1", "Namespace")
+SERVICE_ACCOUNTS = known_kind("v1", "ServiceAccount")
+LEASES = known_kind("coordination.k8s.io/v1", "Lease")
+DEPLOYMENTS = known_kind("apps/v1", "Deployment")
+REPLICA_SETS = known_kind("apps/v1", "ReplicaSet")
+STATEFUL_SETS = known_kind("apps/v1", "StatefulSet")
+JOBS = known_kind("batch/v1", "Job")
+DISRUPTION_BUDGETS = known_kind("policy/v1", "PodDisruptionBudget")
+CLAIMS = known_kind("resource.k8s.io/v1", "ResourceClaim")
+CLAIM_TEMPLATES = known_kind("resource.k8s.io/v1", "ResourceClaimTemplate")
+SLICES = known_kind("resource.k8s.io/v1", "ResourceSlice")
+TAINT_RULES = known_kind("resource.k8s.io/v1beta2", "DeviceTaintRule")
+WORKLOADS = known_kind("scheduling.k8s.io/v1alpha2", "Workload")
+POD_GROUPS = known_kind("scheduling.k8s.io/v1alpha2", "PodGroup")
 
 
 def phase_of(pod: Mapping[str, Any]) -> str:

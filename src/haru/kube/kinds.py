@@ -161,6 +161,14 @@ def by_kind(api_version: str, kind: str) -> Kind | None:
     return found
 
 
+def known_kind(api_version: str, kind: str) -> Kind:
+    """The kind, which must be one of the table. Raises LookupError."""
+    found = by_kind(api_version, kind)
+    if found is None:
+        raise LookupError(f"the table of kinds lacks {kind} of {api_version}")
+    return found
+
+
 def delete_options(api_version: str = "v1") -> Kind:
     """`DeleteOptions`, which clients send in the version of whatever they delete."""
     group, _, version = api_version.rpartition("/")

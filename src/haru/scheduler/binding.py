@@ -19,7 +19,7 @@ from typing import Any
 from haru.client.api import ApiClient
 from haru.engine.decision import MemberDecision, PodKey
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind, by_kind
+from haru.kube.kinds import Kind, known_kind
 from haru.scheduler.claims import (
     FINALIZER,
     BindingError,
@@ -40,15 +40,8 @@ _MAX_DELAY_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-def _kind(api_version: str, name: str) -> Kind:
-    kind = by_kind(api_version, name)
-    if kind is None:
-        raise LookupError(f"{api_version} {name} is not a known kind")
-    return kind
-
-
-PODS = _kind("v1", "Pod")
-CLAIMS = _kind("resource.k8s.io/v1", "ResourceClaim")
+PODS = known_kind("v1", "Pod")
+CLAIMS = known_kind("resource.k8s.io/v1", "ResourceClaim")
 
 
 class PodGoneError(BindingError):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from haru.client.api import ApiClient
 from haru.client.informer import Informer, strip_managed_fields
 from haru.engine.cluster import Cluster
-from haru.kube.kinds import Kind, by_kind
+from haru.kube.kinds import Kind, known_kind
 from haru.scheduler import hints
 
 Obj = dict[str, Any]
@@ -57,9 +57,7 @@ async def served_kinds(client: ApiClient) -> tuple[dict[str, Kind], list[str]]:
     kinds: dict[str, Kind] = {}
     missing: list[str] = []
     for api_version, name in REQUIRED + OPTIONAL:
-        kind = by_kind(api_version, name)
-        if kind is None:
-            raise LookupError(f"{api_version} {name} is not a known kind")
+        kind = known_kind(api_version, name)
         if (api_version, name) in OPTIONAL and not await _serves(client, kind):
             missing.append(f"{api_version} {name}")
         else:

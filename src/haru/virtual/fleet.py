@@ -21,9 +21,8 @@ from haru.client.workqueue import WorkQueue
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
 from haru.drivers.simulated.objects import OFFLINE, PROFILE_LABEL
 from haru.drivers.simulated.profiles import Profile, ProfileError
-from haru.kube import kinds
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind
+from haru.kube.kinds import known_kind
 from haru.kube.meta import (
     annotations_of,
     get_condition,
@@ -49,14 +48,8 @@ _RETRY_SECONDS: Final = 10.0
 _PODS_NETWORK: Final = ipaddress.IPv4Network("10.64.0.0/10")
 
 
-def _kind(group: str, plural: str) -> Kind:
-    kind = kinds.lookup(group, "v1", plural)
-    assert kind is not None
-    return kind
-
-
-PODS: Final = _kind("", "pods")
-CLAIMS: Final = _kind("resource.k8s.io", "resourceclaims")
+PODS: Final = known_kind("v1", "Pod")
+CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
 
 
 def _utc_now() -> datetime:

@@ -17,9 +17,8 @@ from typing import Any, Final
 from haru.client.api import ApiClient
 from haru.drivers.simulated.objects import node_conditions, node_labels, node_object, node_status
 from haru.drivers.simulated.profiles import Profile
-from haru.kube import kinds
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind
+from haru.kube.kinds import known_kind
 from haru.kube.meta import get_condition, labels_of, owner_reference
 from haru.kube.names import format_micro_time, format_time
 from haru.kube.quantity import parse_quantity
@@ -34,15 +33,9 @@ _FIRST_ADDRESS: Final = int(ipaddress.IPv4Address("172.16.0.1"))
 _ADDRESSES: Final = 2**20 - 2
 
 
-def _kind(group: str, plural: str) -> Kind:
-    kind = kinds.lookup(group, "v1", plural)
-    assert kind is not None
-    return kind
-
-
-NODES: Final = _kind("", "nodes")
-NAMESPACES: Final = _kind("", "namespaces")
-LEASES: Final = _kind("coordination.k8s.io", "leases")
+NODES: Final = known_kind("v1", "Node")
+NAMESPACES: Final = known_kind("v1", "Namespace")
+LEASES: Final = known_kind("coordination.k8s.io/v1", "Lease")
 
 
 class VirtualNode:

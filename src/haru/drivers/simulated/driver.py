@@ -22,9 +22,8 @@ from haru.drivers.simulated.profiles import NVIDIA_DRIVER, Profile, ProfileError
 from haru.drivers.simulated.publishing import Publication, plan
 from haru.drivers.simulated.slices import device_names, resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION, parse_device_taints, published_taints
-from haru.kube import kinds
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind
+from haru.kube.kinds import known_kind
 from haru.kube.meta import annotations_of, labels_of, name_of, uid_of
 
 Obj = dict[str, Any]
@@ -34,15 +33,9 @@ DRIVERS: Final = (NVIDIA_DRIVER, "tpu.google.com")
 _BY_NODE: Final = "node"
 
 
-def _kind(group: str, plural: str) -> Kind:
-    kind = kinds.lookup(group, "v1", plural)
-    assert kind is not None
-    return kind
-
-
-NODES: Final = _kind("", "nodes")
-SLICES: Final = _kind("resource.k8s.io", "resourceslices")
-CLASSES: Final = _kind("resource.k8s.io", "deviceclasses")
+NODES: Final = known_kind("v1", "Node")
+SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")
+CLASSES: Final = known_kind("resource.k8s.io/v1", "DeviceClass")
 
 
 async def install_device_classes(client: ApiClient) -> None:
