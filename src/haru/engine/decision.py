@@ -188,7 +188,8 @@ class Eviction:
 class Decision:
     """What becomes of a group, or of a single pod (`group` is None): nothing is bound unless `status` is scheduled.
 
-    `evictions` are not empty only where `status` is nominated, and then all of them are needed (KEP-5710). `version` is the snapshot's, so that a decision can be replayed on the state it was made from.
+    `evictions` are there only where `status` is nominated, and then all of them are needed (KEP-5710). `version` is the
+    snapshot's, so that a decision can be replayed on the state it was made from.
     """
 
     group: GroupKey | None
