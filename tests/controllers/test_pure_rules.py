@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from haru.controllers import rollout
 from haru.controllers.claim_names import generate_name, matches_group
 from haru.controllers.deployment import find_new
-from haru.controllers.device_taint_times import claim_eviction, published_taints, rule_selects
 from haru.controllers.job_indexes import format_indexes, parse_indexes
 from haru.controllers.job_tracking import TRACKING, restart_delay, tally
 from haru.controllers.job_workload import (
@@ -25,6 +24,7 @@ from haru.controllers.manager import CONTROLLERS, select_controllers
 from haru.controllers.node_lifecycle import retainted
 from haru.controllers.replica_set import deletion_order
 from haru.controllers.taint_eviction import eviction_time
+from haru.engine.devices.eviction import claim_eviction, published_taints, rule_selects
 from haru.kube.names import format_time, is_dns1123_label, is_dns1123_subdomain
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

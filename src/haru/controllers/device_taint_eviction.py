@@ -17,7 +17,9 @@ from prometheus_client.core import CounterMetricFamily
 from haru.client.informer import Informer, object_key
 from haru.controllers import claim_names
 from haru.controllers.base import Context, Controller
-from haru.controllers.device_taint_times import (
+from haru.controllers.objects import CLAIMS, PODS, SLICES, TAINT_RULES, Obj, is_terminal, node_of
+from haru.controllers.pod_disruption import mark_disrupted
+from haru.engine.devices.eviction import (
     NO_EXECUTE,
     Eviction,
     claim_eviction,
@@ -25,8 +27,6 @@ from haru.controllers.device_taint_times import (
     newest_slices,
     rule_selects,
 )
-from haru.controllers.objects import CLAIMS, PODS, SLICES, TAINT_RULES, Obj, is_terminal, node_of
-from haru.controllers.pod_disruption import mark_disrupted
 from haru.kube.kinds import Kind
 from haru.kube.meta import controller_of, get_condition, is_being_deleted, name_of, namespace_of, uid_of
 

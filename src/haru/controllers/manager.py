@@ -20,7 +20,6 @@ from haru.client.informer import SharedInformers
 from haru.controllers.base import Context, Controller, log
 from haru.controllers.deployment import DeploymentController
 from haru.controllers.device_taint_eviction import DeviceTaintEvictionController
-from haru.controllers.device_taint_times import tainted_part
 from haru.controllers.disruption import DisruptionController
 from haru.controllers.garbage_collector import GarbageCollectorController
 from haru.controllers.job import JobController
@@ -33,6 +32,7 @@ from haru.controllers.podgroup_protection import PodGroupProtectionController
 from haru.controllers.replica_set import ReplicaSetController
 from haru.controllers.resource_claim import ResourceClaimController
 from haru.controllers.service_account import ServiceAccountController
+from haru.controllers.slices import kept_part
 from haru.controllers.taint_eviction import TaintEvictionController
 from haru.controllers.ttl_after_finished import TtlAfterFinishedController
 from haru.kube.errors import StatusError
@@ -124,7 +124,7 @@ class ControllerManager:
     async def run(self) -> None:
         """Run until cancelled."""
         served = await self._discover()
-        informers = SharedInformers(self._client, self._rng, {SLICES: tainted_part})
+        informers = SharedInformers(self._client, self._rng, {SLICES: kept_part})
         context = Context(self._client, informers, self._gates, self._now, served, self._options)
         for name in self._names:
             if CONTROLLERS[name].enabled(context):

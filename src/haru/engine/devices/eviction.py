@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
-from haru.controllers.objects import Obj
 from haru.engine.devices.decode import decode_taint
+from haru.engine.devices.model import Obj
 from haru.engine.devices.taints import decode_toleration
 from haru.kube.meta import name_of
 from haru.kube.names import parse_time
@@ -44,30 +43,6 @@ def rule_selects(rule: Mapping[str, Any], driver: str, pool: str, device: str) -
         return False
     wanted = (("driver", driver), ("pool", pool), ("device", device))
     return all(selector.get(key) in (None, value) for key, value in wanted)
-
-
-def tainted_part(resource_slice: Obj) -> Obj:
-    """What the controllers keep of a slice: who it is, its pool, and the names and taints of its devices.
-
-    A cluster can have hundreds of thousands of devices: equal lists of untainted ones are kept once.
-    """
-    spec, metadata = resource_slice["spec"], resource_slice["metadata"]
-    devices = spec.get("devices") or ()
-    if any("taints" in device for device in devices):
-        kept = [{name: device[name] for name in ("name", "taints") if name in device} for device in devices]
-    else:
-        kept = _untainted(tuple([device["name"] for device in devices]))
-    return {
-        "apiVersion": resource_slice["apiVersion"],
-        "kind": resource_slice["kind"],
-        "metadata": {name: value for name, value in metadata.items() if name != "managedFields"},
-        "spec": {"driver": spec["driver"], "pool": spec["pool"], "devices": kept},
-    }
-
-
-@lru_cache(maxsize=1024)
-def _untainted(names: tuple[str, ...]) -> list[Obj]:
-    return [{"name": name} for name in names]
 
 
 def newest_slices(slices: Iterable[Obj]) -> list[Obj]:
