@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from haru.engine.devices.decode import decode_taint
-from haru.engine.devices.model import Obj
+from haru.engine.devices.model import Obj, Taint
 from haru.engine.devices.taints import decode_toleration
 from haru.kube.meta import name_of
 from haru.kube.names import parse_time
@@ -33,7 +32,8 @@ class Eviction:
 
 def tolerates(toleration: Obj, taint: Obj) -> bool:
     """Whether a device toleration covers a device taint, as the allocator sees it."""
-    return decode_toleration(toleration).tolerates(decode_taint(taint))
+    meant = Taint(taint["key"], taint.get("value") or "", taint.get("effect") or "")
+    return decode_toleration(toleration).tolerates(meant)
 
 
 def rule_selects(rule: Mapping[str, Any], driver: str, pool: str, device: str) -> bool:
