@@ -46,6 +46,10 @@ _WITHOUT_VALUE = {
 }
 
 
+OMITTED: Any = object()
+"""As the value of a finding: the message goes without it."""
+
+
 def _quoted(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -68,7 +72,7 @@ class FieldError:
     def body(self) -> str:
         """The message without the field: what `details.causes[].message` carries."""
         text = _TEXT[self.type]
-        if self.type not in _WITHOUT_VALUE:
+        if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
             text = f"{text}: {_quoted(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 

@@ -57,6 +57,8 @@ _TABLE: tuple[Gate, ...] = (
     Gate("KubeletPodResourcesGet", "GA", True, locked=True),
     Gate("LocalStorageCapacityIsolationFSQuotaMonitoring", "BETA", False, requires=("UserNamespacesSupport",)),
     Gate("MemoryQoS", "ALPHA", False),
+    Gate("MutablePodResourcesForSuspendedJobs", "BETA", True),
+    Gate("MutableSchedulingDirectivesForSuspendedJobs", "BETA", True),
     Gate("MutatingAdmissionPolicy", "GA", True),
     Gate("NodeDeclaredFeatures", "BETA", True),
     Gate("OpportunisticBatching", "BETA", True),

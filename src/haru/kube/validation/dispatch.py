@@ -12,6 +12,7 @@ from haru.kube.validation import (
     classes,
     core,
     events,
+    job_status,
     jobs,
     pods,
     policies,
@@ -141,5 +142,6 @@ STATUS: Mapping[tuple[str, str], Status] = {
     (_RESOURCE, "ResourcePoolStatusRequest"): classes.validate_pool_status,
     (_SCHEDULING, "PodGroup"): lambda new, old: scheduling.validate_pod_group_status(new),
     ("", "Pod"): pods.validate_pod_status,
+    ("batch", "Job"): job_status.validate_job_status_update,
     ("", "Node"): lambda new, old: core.validate_node_status(new),
 }

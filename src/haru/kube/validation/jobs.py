@@ -7,6 +7,7 @@ from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, invalid, not_supported, required
+from haru.kube.jobs import is_gang_job
 from haru.kube.selectors import label_selector_from
 from haru.kube.validation.common import (
     immutable,
@@ -16,15 +17,14 @@ from haru.kube.validation.common import (
     part,
     same,
 )
+from haru.kube.validation.job_policies import validate_job_policies
 from haru.kube.validation.pod_specs import validate_pod_template
 from haru.kube.validation.selectors import validate_label_selector
 from haru.kube.validation.types import Rules
 
 Obj = dict[str, Any]
 
-_MODES = ("Indexed", "NonIndexed")
 _COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
-_MAX_INDEXED = 100_000
 _MAX_SCHEDULED_NAME = 52
 _FIXED = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _UID_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
@@ -69,120 +69,78 @@ def _generated_labels(job: Obj, labels: Obj) -> list[FieldError]:
 
 
 def validate_job_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
-    """What of a job may change: parallelism, suspension, the template of one that never ran."""
+    """What of a job may change: parallelism, suspension, the template of one that does not run."""
     spec, before = part(new, "spec"), part(old, "spec")
-    found = _job_spec("spec", spec, rules)
-    elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
-    if not elastic:
-        found += immutable("spec.completions", spec.get("completions"), before.get("completions"))
-    elif rules.gates.enabled("WorkloadWithJob") and not part(part(spec, "template"), "spec").get("schedulingGroup"):
+    found = validate_job(new, rules) + _completions_update(spec, before)
+    if rules.gates.enabled("WorkloadWithJob") and is_gang_job(spec):
         # The gang's minCount is fixed, so a job that is a gang keeps its size (KEP 5547).
         found += immutable("spec.parallelism", spec.get("parallelism"), before.get("parallelism"))
-        found += immutable("spec.completions", spec.get("completions"), before.get("completions"))
     for name in _FIXED:
         found += immutable(f"spec.{name}", spec.get(name), before.get(name))
-    return found + _template_update(spec, before, part(old, "status"))
+    return found + _template_update(spec, before, part(old, "status"), rules)
 
 
-def _template_update(spec: Obj, before: Obj, status: Obj) -> list[FieldError]:
-    """A suspended job that is not running may get other scheduling directives; everything else is fixed."""
+def _completions_update(spec: Obj, before: Obj) -> list[FieldError]:
+    """An Indexed job may grow and shrink as a whole (KEP 3715)."""
+    completions = spec.get("completions")
+    if spec.get("completionMode") != "Indexed":
+        return immutable("spec.completions", completions, before.get("completions"))
+    if completions in (None, before.get("completions"), spec.get("parallelism")):
+        return []
+    return [invalid("spec.completions", completions, "can only be modified in tandem with spec.parallelism")]
+
+
+def _template_update(spec: Obj, before: Obj, status: Obj, rules: Rules) -> list[FieldError]:
+    """The template is fixed, but for what may be steered while a suspended job has no pods (KEP 2926, 5440)."""
     template, previous = part(spec, "template"), part(before, "template")
     if same(template, previous):
         return []
-    never_ran = before.get("suspend") and not status.get("startTime")
-    if not never_ran:
-        return [invalid("spec.template", template, "field is immutable")]
+    if before.get("suspend"):
+        suspended = any(c.get("type") == "Suspended" and c.get("status") == "True" for c in items(status, "conditions"))
+        never_ran = not status.get("startTime")
+        stopped = not status.get("active") and (never_ran or suspended)
+        if never_ran or (stopped and rules.gates.enabled("MutableSchedulingDirectivesForSuspendedJobs")):
+            previous = _with_directives(previous, template)
+        if stopped and rules.gates.enabled("MutablePodResourcesForSuspendedJobs"):
+            previous = _with_resources(previous, template)
+    return immutable("spec.template", template, previous)
+
+
+def _with_directives(previous: Obj, template: Obj) -> Obj:
+    """The old template with what the new one says about where its pods may run."""
     new_pod, old_pod = part(template, "spec"), part(previous, "spec")
-    directives = ("nodeSelector", "tolerations", "schedulingGates")
-    masked = {**new_pod, **{name: old_pod.get(name) for name in directives}}
-    new_affinity, old_affinity = part(new_pod, "affinity"), part(old_pod, "affinity")
-    masked["affinity"] = {**new_affinity, "nodeAffinity": old_affinity.get("nodeAffinity")}
-    if not old_affinity and not any(masked["affinity"].values()):
-        masked["affinity"] = old_pod.get("affinity")
-    if same(masked, old_pod):
-        return []
-    return [invalid("spec.template", template, "field is immutable")]
+    new_metadata, metadata = part(template, "metadata"), part(previous, "metadata")
+    pod = {**old_pod, **{name: new_pod.get(name) for name in ("nodeSelector", "tolerations", "schedulingGates")}}
+    affinity = {**part(old_pod, "affinity"), "nodeAffinity": part(new_pod, "affinity").get("nodeAffinity")}
+    pod["affinity"] = affinity if any(affinity.values()) else new_pod.get("affinity")
+    metadata = {**metadata, **{name: new_metadata.get(name) for name in ("labels", "annotations")}}
+    return {**previous, "metadata": metadata, "spec": pod}
+
+
+def _with_resources(previous: Obj, template: Obj) -> Obj:
+    """The old template with the cpu, memory and other amounts that the containers of the new one ask for."""
+    new_pod, old_pod = part(template, "spec"), part(previous, "spec")
+    pod = dict(old_pod)
+    for name in ("containers", "initContainers"):
+        amounts = {container.get("name"): container.get("resources") for container in items(new_pod, name)}
+        pod[name] = [{**c, "resources": amounts.get(c.get("name"))} for c in items(old_pod, name)]
+    return {**previous, "spec": pod}
 
 
 def _job_spec(field: str, spec: Obj, rules: Rules) -> list[FieldError]:
     found: list[FieldError] = []
     for name in _COUNTS:
         found += not_negative(f"{field}.{name}", spec.get(name))
-    mode = spec.get("completionMode")
-    if mode is not None and mode not in _MODES:
-        found.append(not_supported(f"{field}.completionMode", mode, _MODES))
-    if mode == "Indexed":
-        found += _indexed(field, spec)
-    else:
-        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
-            if spec.get(name) is not None:
-                found.append(invalid(f"{field}.{name}", spec[name], "requires indexed completion mode"))
-    found += _policies(field, spec)
+    found += validate_job_policies(field, spec)
     template = part(spec, "template")
     found += validate_pod_template(f"{field}.template", template, rules)
     policy = part(template, "spec").get("restartPolicy")
     place = f"{field}.template.spec.restartPolicy"
-    if policy in (None, "", "Always"):
-        why = 'valid values: "OnFailure", "Never"'
-        found.append(required(place, why) if not policy else not_supported(place, policy, ("OnFailure", "Never")))
-    if spec.get("podFailurePolicy") is not None and policy == "OnFailure":
+    if policy in (None, "", "Always"):  # Always is what defaulting makes of nothing
+        found.append(required(place, 'valid values: "OnFailure", "Never"'))
+    elif spec.get("podFailurePolicy") is not None and policy != "Never":
         why = 'only "Never" is supported when podFailurePolicy is specified'
         found.append(invalid(place, policy, why))
-    return found
-
-
-def _indexed(field: str, spec: Obj) -> list[FieldError]:
-    if spec.get("completions") is None:
-        return [required(f"{field}.completions", "when completion mode is Indexed")]
-    found: list[FieldError] = []
-    if (spec.get("parallelism") or 0) > _MAX_INDEXED:
-        why = f"must be less than or equal to {_MAX_INDEXED} when completion mode is Indexed"
-        found.append(invalid(f"{field}.parallelism", spec["parallelism"], why))
-    found += not_negative(f"{field}.backoffLimitPerIndex", spec.get("backoffLimitPerIndex"))
-    failed = spec.get("maxFailedIndexes")
-    found += not_negative(f"{field}.maxFailedIndexes", failed)
-    if failed is not None and spec.get("backoffLimitPerIndex") is None:
-        found.append(required(f"{field}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    if failed is not None and failed > spec["completions"]:
-        found.append(invalid(f"{field}.maxFailedIndexes", failed, "must be less than or equal to completions"))
-    return found
-
-
-def _policies(field: str, spec: Obj) -> list[FieldError]:
-    replacement = spec.get("podReplacementPolicy")
-    allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
-    found = one_of(f"{field}.podReplacementPolicy", replacement, allowed, optional=True)
-    if spec.get("podFailurePolicy") is not None:
-        found += _failure_policy(f"{field}.podFailurePolicy", spec["podFailurePolicy"])
-    success = spec.get("successPolicy")
-    if success is not None:
-        if spec.get("completionMode") != "Indexed":
-            found.append(invalid(f"{field}.successPolicy", success, "requires indexed completion mode"))
-        if not items(success, "rules"):
-            why = "at least one rules must be specified when the successPolicy is specified"
-            found.append(required(f"{field}.successPolicy.rules", why))
-    managed = spec.get("managedBy")
-    if managed is not None and ("/" not in managed or names.is_qualified_name(managed)):
-        why = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        found.append(invalid(f"{field}.managedBy", managed, why))
-    return found
-
-
-def _failure_policy(field: str, policy: Obj) -> list[FieldError]:
-    found: list[FieldError] = []
-    for index, rule in enumerate(items(policy, "rules")):
-        place = f"{field}.rules[{index}]"
-        actions = ("Count", "FailIndex", "FailJob", "Ignore")
-        found += one_of(f"{place}.action", rule.get("action"), actions)
-        codes, conditions = rule.get("onExitCodes"), items(rule, "onPodConditions")
-        if codes is not None and conditions:
-            found.append(invalid(place, rule, "specifying both OnExitCodes and OnPodConditions is not supported"))
-        if codes is None and not conditions:
-            found.append(invalid(place, rule, "specifying one of OnExitCodes and OnPodConditions is required"))
-        if codes is not None:
-            found += one_of(f"{place}.onExitCodes.operator", codes.get("operator"), ("In", "NotIn"))
-            if not items(codes, "values"):
-                found.append(invalid(f"{place}.onExitCodes.values", [], "at least one value is required"))
     return found
 
 
