@@ -19,7 +19,8 @@ async def test_everything_runs_with_the_accelerator_gates(cluster):
 async def test_what_a_gate_forbids_does_not_run(cluster):
     cluster.gates = FeatureGates()
     manager = await cluster.start("*")
-    assert set(CONTROLLERS) - set(manager.running) == {"podgroup-protection-controller"}
+    gated = {"podgroup-protection-controller", "resourcepoolstatusrequest-controller"}
+    assert set(CONTROLLERS) - set(manager.running) == gated
 
 
 async def test_a_server_that_is_not_ready_is_waited_for(cluster):

@@ -194,6 +194,8 @@ def test_wide_pod_columns() -> None:
 
 CLAIM: Obj = {"allocation": {"devices": {}}}
 METADATA_DELETED = {"deletionTimestamp": "2026-01-02T12:00:00Z"}
+POOL = {"totalDevices": 8, "allocatedDevices": 2, "availableDevices": 5, "unavailableDevices": 1}
+COMPLETE = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-02T11:30:00Z"}
 CASES: list[tuple[str, str, Obj, Obj]] = [
     (
         "v1", "Node",
@@ -313,6 +315,13 @@ CASES: list[tuple[str, str, Obj, Obj]] = [
     ("resource.k8s.io/v1beta2", "DeviceTaintRule",
      {"spec": {"deviceSelector": {"driver": "d"}, "taint": {"key": "k", "value": "v", "effect": "NoExecute"}}},
      {"Devices": "d/*/*", "Taint": "k=v:NoExecute"}),
+    ("resource.k8s.io/v1alpha3", "ResourcePoolStatusRequest", {"spec": {"driver": "d"}},
+     {"Driver": "d", "Total": "<none>", "Pools": "<none>", "Status": "Pending", "Completed": "<none>"}),
+    ("resource.k8s.io/v1alpha3", "ResourcePoolStatusRequest",
+     {"spec": {"driver": "d"},
+      "status": {"poolCount": 3, "pools": [POOL, {"validationError": "incomplete"}], "conditions": [COMPLETE]}},
+     {"Total": "8", "Available": "5", "Allocated": "2", "Unavailable": "1", "Errors": "1", "Pools": "3",
+      "Status": "Complete (2/3 pools)", "Completed": "30m"}),
     (
         "scheduling.k8s.io/v1alpha2", "PodGroup",
         {"spec": {"schedulingPolicy": {"gang": {"minCount": 4}}},

@@ -19,6 +19,7 @@ from kube_cases import (
     put,
     resource,
     slice_of,
+    status_problems,
     update_problems,
 )
 
@@ -470,6 +471,19 @@ def test_faults_of_classes(spec: Obj, expected: str) -> None:
 )
 def test_faults_of_rules_and_pool_requests(kind: str, version: str, spec: Obj, expected: str) -> None:
     assert any(expected in text for text in problems(resource(kind, spec, version)))
+
+
+def test_the_answer_to_a_pool_request_is_bounded_and_written_once() -> None:
+    request = resource("ResourcePoolStatusRequest", {"driver": "d"}, "v1alpha3")
+    pool = {"driver": "d", "poolName": "p", "generation": 1, "validationError": "x" * 256}
+    good = {**request, "status": {"poolCount": 1, "pools": [pool]}}
+    assert status_problems(good, request) == []
+    long = put(good, "status.pools.0.validationError", "x" * 257)
+    assert status_problems(long, request) == [
+        "status.pools[0].validationError: Too long: may not be more than 256 bytes"
+    ]
+    [found] = status_problems(put(good, "status.poolCount", 2), good)
+    assert found.startswith("status: Invalid value") and found.endswith("field is immutable")
 
 
 def test_constraints_name_their_only_member_while_capacity_is_not_consumable() -> None:

@@ -287,8 +287,9 @@ _CONTROLLERS: dict[str, tuple[RuleText, ...]] = {
         (_READ, ("scheduling.k8s.io",), ("podgroups",)),
         (("patch", "update"), ("scheduling.k8s.io",), ("podgroups/finalizers", "podgroups/status")),
     ),
-    "resource-pool-status-controller": (
-        (_READ, ("resource.k8s.io",), ("resourceclaims", "resourceslices", "resourcepoolstatusrequests")),
+    "resourcepoolstatusrequest-controller": (
+        (_READ, ("resource.k8s.io",), ("devicetaintrules", "resourceclaims", "resourceslices")),
+        (_READ, ("resource.k8s.io",), ("resourcepoolstatusrequests",)),
         (("delete",), ("resource.k8s.io",), ("resourcepoolstatusrequests",)),
         (("patch", "update"), ("resource.k8s.io",), ("resourcepoolstatusrequests/status",)),
     ),

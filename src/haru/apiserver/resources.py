@@ -138,7 +138,12 @@ def _enabled(group: str, version: str, gates: FeatureGates, config: Mapping[str,
     return enabled_by_default(group, version)
 
 
-_GATED = {"Workload": "GenericWorkload", "PodGroup": "GenericWorkload", "DeviceTaintRule": "DRADeviceTaintRules"}
+_GATED = {
+    "Workload": "GenericWorkload",
+    "PodGroup": "GenericWorkload",
+    "DeviceTaintRule": "DRADeviceTaintRules",
+    "ResourcePoolStatusRequest": "DRAResourcePoolStatus",
+}
 
 
 def _kind_enabled(kind: Kind, gates: FeatureGates) -> bool:

@@ -31,6 +31,7 @@ from haru.controllers.pod_gc import PodGcController
 from haru.controllers.podgroup_protection import PodGroupProtectionController
 from haru.controllers.replica_set import ReplicaSetController
 from haru.controllers.resource_claim import ResourceClaimController
+from haru.controllers.resource_pool_status import ResourcePoolStatusController
 from haru.controllers.service_account import ServiceAccountController
 from haru.controllers.slices import kept_part
 from haru.controllers.taint_eviction import TaintEvictionController
@@ -52,6 +53,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         PodGroupProtectionController,
         ReplicaSetController,
         ResourceClaimController,
+        ResourcePoolStatusController,
         ServiceAccountController,
         TaintEvictionController,
         TtlAfterFinishedController,

@@ -27,6 +27,7 @@ CLAIMS = known_kind("resource.k8s.io/v1", "ResourceClaim")
 CLAIM_TEMPLATES = known_kind("resource.k8s.io/v1", "ResourceClaimTemplate")
 SLICES = known_kind("resource.k8s.io/v1", "ResourceSlice")
 TAINT_RULES = known_kind("resource.k8s.io/v1beta2", "DeviceTaintRule")
+POOL_STATUS_REQUESTS = known_kind("resource.k8s.io/v1alpha3", "ResourcePoolStatusRequest")
 WORKLOADS = known_kind("scheduling.k8s.io/v1alpha2", "Workload")
 POD_GROUPS = known_kind("scheduling.k8s.io/v1alpha2", "PodGroup")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from haru.kube.printing.base import NONE, Obj, age, condition, meta, name, path, printer, spec, status
+from haru.kube.printing.base import NONE, Obj, age, condition, meta, name, path, printer, since, spec, status
 
 
 def _claim_state(claim: Obj) -> str:
@@ -41,15 +41,27 @@ def _taint_rule(obj: Obj, now: datetime) -> list[Any]:
 
 
 def _pool_status_request(obj: Obj, now: datetime) -> list[Any]:
-    pools = status(obj).get("poolCount")
-    where = [spec(obj).get("driver", ""), spec(obj).get("poolName") or "*"]
-    return [name(obj), *where, NONE if pools is None else str(pools), age(obj, now)]
+    pools = status(obj).get("pools") or []
+    done = condition(obj, "Complete") or condition(obj, "Failed")
+    cells: list[Any] = [name(obj), spec(obj).get("driver", "")]
+    if not done:
+        return [*cells, *[NONE] * 6, "Pending", NONE]
+    counts = [str(sum(pool.get(field) or 0 for pool in pools)) for field in _COUNTS]
+    errors = sum(bool(pool.get("validationError")) for pool in pools)
+    matching = status(obj).get("poolCount") or 0
+    state = str(done["type"])
+    if len(pools) < matching:
+        state += f" ({len(pools)}/{matching} pools)"
+    return [*cells, *counts, str(errors), str(matching), state, since(done.get("lastTransitionTime"), now)]
 
 
+_COUNTS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
 _GROUP = "resource.k8s.io"
 PRINTERS = {
     (_GROUP, "resourceclaims"): printer("Name State Age", _claim),
     (_GROUP, "resourceslices"): printer("Name Node Driver Pool Age", _slice),
     (_GROUP, "devicetaintrules"): printer("Name Devices Taint Age Evicting*", _taint_rule),
-    (_GROUP, "resourcepoolstatusrequests"): printer("Name Driver Pool Pools Age", _pool_status_request),
+    (_GROUP, "resourcepoolstatusrequests"): printer(
+        "Name Driver Total Available Allocated Unavailable Errors Pools Status Completed", _pool_status_request
+    ),
 }

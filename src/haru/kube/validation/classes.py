@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from haru.kube import names
-from haru.kube.errors import FieldError, invalid
+from haru.kube.errors import FieldError, invalid, too_long
 from haru.kube.validation.common import (
     bounded,
     driver_name,
@@ -32,6 +32,7 @@ Obj = dict[str, Any]
 MAX_RULE_CONDITIONS = 8
 MAX_REQUEST_CONDITIONS = 10
 MAX_POOLS = 1000
+MAX_POOL_ERROR_BYTES = 256
 
 
 def validate_class(device_class: Obj, rules: Rules) -> list[FieldError]:
@@ -115,4 +116,6 @@ def _pool(field: str, pool: Obj) -> list[FieldError]:
     found += positive(f"{field}.resourceSliceCount", pool.get("resourceSliceCount"))
     for name in ("generation", "totalDevices", "allocatedDevices", "availableDevices", "unavailableDevices"):
         found += not_negative(f"{field}.{name}", pool.get(name))
+    if len((pool.get("validationError") or "").encode()) > MAX_POOL_ERROR_BYTES:
+        found.append(too_long(f"{field}.validationError", MAX_POOL_ERROR_BYTES))
     return found
