@@ -6,7 +6,8 @@ from device_objects import DRIVER, Obj
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.devices import AllocatedState, DeviceId, PoolKey
+from haru.engine.devices import AllocatedState, DeviceId, DeviceSnapshot, NodeView, PoolKey
+from haru.engine.devices.pools import PoolView
 
 POOL = PoolKey(DRIVER, "pool")
 
@@ -77,3 +78,54 @@ def test_a_long_history_ends_like_a_short_one(steps: list[tuple[int, bool]]) -> 
         fresh = fresh.with_allocation(key, result)
     assert contents(state) == contents(fresh)
     assert set(state.devices.values()) == set(held)
+
+
+def test_freed_in_one_go_is_freed_one_by_one() -> None:
+    state = AllocatedState().with_allocation("ns/a", allocation("gpu-0", "gpu-1"))
+    state = state.with_allocation("ns/b", allocation(big=share("1", "2Gi")))
+    state = state.with_allocation("ns/c", allocation(big=share("2", "3Gi")))
+    assert contents(state.freed(["ns/a", "ns/c", "ns/unknown"])) == contents(state.without("ns/a").without("ns/c"))
+    assert state.freed(["ns/unknown"]) is state
+    assert contents(state.freed(["ns/a", "ns/b", "ns/c"])) == ({}, {})
+
+
+def test_two_states_at_once_take_what_either_takes() -> None:
+    """What is taken now, and what will be once one claim is freed and another one has its devices."""
+    now = AllocatedState().with_allocation("ns/old", allocation("gpu-0", big=share("1", "2Gi")))
+    later = now.freed(["ns/old"]).with_allocation("ns/new", allocation("gpu-1", big=share("2", "3Gi")))
+    both = now.and_also(later)
+    assert set(both.use(POOL).devices) == {"gpu-0", "gpu-1"}
+    assert both.use(POOL).consumed("big") == {"mem": 3 * 2**30 * 10**9}
+    more = both.with_allocation("ns/more", allocation("gpu-2", big=share("3", "4Gi")))
+    assert set(more.use(POOL).devices) == {"gpu-0", "gpu-1", "gpu-2"}
+    assert more.use(POOL).consumed("big") == {"mem": 7 * 2**30 * 10**9}
+    assert contents(more.without("ns/more")) == contents(both)
+    assert now.and_also(now) is now
+
+
+@given(st.lists(st.sampled_from(["whole", "half-0", "half-1", "quarter-0"]), unique=True, max_size=3), st.data())
+def test_counters_of_two_states_are_those_of_the_worse(now: list[str], data: st.DataObject) -> None:
+    """A device fits beside both states if and only if it fits beside each."""
+    sizes = {"whole": 4, "half-0": 2, "half-1": 2, "quarter-0": 1}
+    later = data.draw(st.lists(st.sampled_from(sorted(sizes)), unique=True, max_size=3))
+    view = partitioned(sizes)
+    states = [AllocatedState().with_allocation("ns/x", allocation(*names)) for names in (now, later)]
+    lefts = [view.counters_left(state.use(POOL))[0] for state in states]
+    assert view.counters_left(states[0].and_also(states[1]).use(POOL)) == (min(lefts),)
+
+
+def partitioned(sizes: dict[str, int]) -> PoolView:
+    devices = [
+        {
+            "name": name,
+            "consumesCounters": [{"counterSet": "card", "counters": {"memory": {"value": str(size)}}}],
+        }
+        for name, size in sizes.items()
+    ]
+    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 2}
+    base: Obj = {"driver": DRIVER, "pool": pool, "nodeName": "node"}
+    counters = [{"name": "card", "counters": {"memory": {"value": "4"}}}]
+    specs = [{**base, "devices": devices}, {**base, "sharedCounters": counters}]
+    slices = [{"metadata": {"name": f"s{number}"}, "spec": spec} for number, spec in enumerate(specs)]
+    [view] = DeviceSnapshot.of(slices).views(NodeView("node", {}))
+    return view

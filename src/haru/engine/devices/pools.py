@@ -79,18 +79,22 @@ class PoolView:
 
     def counters_left(self, use: PoolUse) -> tuple[int, ...]:
         """What is left of each counter after the devices in use; negative when the pool is overdrawn."""
-        left = list(self.totals)
-        if left and (use.devices or use.shares):
-            taken, places = use.names(), self.table.places
-            for name in taken:
-                if name in places:
-                    for counter, amount in self.charges[places[name]]:
-                        left[counter] -= amount
-            numbers = {name: number for number, name in enumerate(self.counter_names)} if self.elsewhere else {}
-            for name in taken & self.elsewhere.keys():
-                for counter, amount in _charge(self.elsewhere[name].consumes, numbers):
+        if not self.totals or not (use.devices or use.shares):
+            return self.totals
+        first, *others = [self._left_beside(taken) for taken in use.charged()]
+        return tuple(map(min, first, *others)) if others else tuple(first)
+
+    def _left_beside(self, taken: frozenset[str]) -> list[int]:
+        left, places = list(self.totals), self.table.places
+        for name in taken:
+            if name in places:
+                for counter, amount in self.charges[places[name]]:
                     left[counter] -= amount
-        return tuple(left)
+        numbers = {name: number for number, name in enumerate(self.counter_names)} if self.elsewhere else {}
+        for name in taken & self.elsewhere.keys():
+            for counter, amount in _charge(self.elsewhere[name].consumes, numbers):
+                left[counter] -= amount
+        return left
 
     def _number_counters(self, slices: Sequence[Slice]) -> None:
         counters = [((s.name, name), value) for item in slices for s in item.counter_sets for name, value in s.counters]

@@ -8,7 +8,7 @@ Source: KEP-4381; shares and capacity KEP-5075; admin access KEP-5018.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -78,14 +78,28 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """What is taken of one pool: whole devices by name with their holders, and shares by device name."""
+    """What is taken of one pool: whole devices by name with their holders, and shares by device name.
+
+    Where two `states` must both be respected (now, and once evicted pods are gone), what either takes is taken.
+    """
 
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shares: Mapping[str, tuple[Share, ...]] = field(default_factory=dict)
+    states: tuple[PoolUse, ...] = ()
+
+    @staticmethod
+    def of_both(one: PoolUse, other: PoolUse) -> PoolUse:
+        """What must be seen as taken where both states are to be respected."""
+        return PoolUse({**other.devices, **one.devices}, {**other.shares, **one.shares}, (one, other))
 
     def consumed(self, device: str) -> dict[str, int]:
         """The capacity of a device that its shares consume together."""
         total: dict[str, int] = {}
+        if self.states:
+            for state in self.states:
+                for name, value in state.consumed(device).items():
+                    total[name] = max(value, total.get(name, 0))
+            return total
         for share in self.shares.get(device, ()):
             for name, value in share.consumed:
                 total[name] = total.get(name, 0) + value
@@ -98,6 +112,11 @@ class PoolUse:
     def names(self) -> frozenset[str]:
         """The devices of which anything is taken: those count against the pool's counters."""
         return frozenset(self.devices) | frozenset(self.shares)
+
+    def charged(self) -> tuple[frozenset[str], ...]:
+        """The same for each state. A device that has shares in one counts in all: another share is not charged."""
+        shared = frozenset(self.shares)
+        return tuple(frozenset(state.devices) | shared for state in self.states or (self,))
 
 
 EMPTY_USE = PoolUse()
@@ -126,7 +145,9 @@ def _taken(allocation: Obj) -> tuple[_Taken, ...]:
     return tuple(found)
 
 
-def _with(use: PoolUse, holder: str, taken: Iterable[_Taken]) -> PoolUse:
+def _with(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse:
+    if use.states:
+        return PoolUse.of_both(*(_with(state, holder, taken) for state in use.states))
     devices, shares = dict(use.devices), dict(use.shares)
     for item in taken:
         name = item.device.device
@@ -137,7 +158,9 @@ def _with(use: PoolUse, holder: str, taken: Iterable[_Taken]) -> PoolUse:
     return PoolUse(devices, shares)
 
 
-def _without(use: PoolUse, holder: str, taken: Iterable[_Taken]) -> PoolUse | None:
+def _without(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse | None:
+    if use.states:
+        return PoolUse.of_both(*(_without(state, holder, taken) or EMPTY_USE for state in use.states))
     devices, shares = dict(use.devices), dict(use.shares)
     for item in taken:
         name = item.device.device
@@ -241,6 +264,33 @@ class AllocatedState:
             return self
         changed = {pool: _without(self.use(pool), claim, items) for pool, items in _by_pool(taken).items()}
         return AllocatedState(self._pools.put(changed), self._claims.put({claim: None}))
+
+    def freed(self, claims: Iterable[str]) -> AllocatedState:
+        """The state in which none of these claims holds anything."""
+        gone: dict[PoolKey, list[tuple[str, list[_Taken]]]] = {}
+        held: dict[str, tuple[_Taken, ...] | None] = {}
+        for claim in claims:
+            taken = self._claims.get(claim)
+            if taken is not None:
+                held[claim] = None
+                for pool, items in _by_pool(taken).items():
+                    gone.setdefault(pool, []).append((claim, items))
+        if not held:
+            return self
+        changed: dict[PoolKey, PoolUse | None] = {}
+        for pool, holdings in gone.items():
+            use: PoolUse | None = self.use(pool)
+            for claim, items in holdings:
+                use = _without(use or EMPTY_USE, claim, items)
+            changed[pool] = use
+        return AllocatedState(self._pools.put(changed), self._claims.put(held))
+
+    def and_also(self, other: AllocatedState) -> AllocatedState:
+        """The state for who must respect this one and the other: what either takes is taken, counters by the worse."""
+        changed = {
+            pool: PoolUse.of_both(self.use(pool), other.use(pool)) for pool in self._pools.difference(other._pools)
+        }
+        return AllocatedState(self._pools.put(changed), self._claims) if changed else self
 
     def holders(self, device: DeviceId) -> tuple[str, ...]:
         """The claims that hold a device or shares of it."""

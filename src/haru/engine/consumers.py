@@ -1,0 +1,30 @@
+"""Who uses an allocated claim: the pods and PodGroups that it is reserved for, and when their going frees it.
+
+Source: KEP-4381 (`status.reservedFor`), KEP-5729 (a PodGroup as consumer).
+"""
+
+from __future__ import annotations
+
+from haru.engine.decision import Obj
+
+
+def consumer_key(resource: str, namespace: str, name: str) -> str:
+    """A consumer by name: `pods/NAMESPACE/NAME` or `podgroups/NAMESPACE/NAME`."""
+    return f"{resource}/{namespace}/{name}"
+
+
+def consumer_keys(claim: Obj | None) -> frozenset[str]:
+    """The consumers of a claim; none while it is not allocated."""
+    status = (claim or {}).get("status") or {}
+    if claim is None or not status.get("allocation"):
+        return frozenset()
+    namespace = claim["metadata"].get("namespace") or "default"
+    entries = status.get("reservedFor") or ()
+    return frozenset(consumer_key(entry.get("resource") or "", namespace, entry.get("name") or "") for entry in entries)
+
+
+def freed(claim: Obj) -> Obj:
+    """The claim as it is once nobody uses it any more: without allocation and reservations."""
+    status = claim.get("status") or {}
+    kept = {key: value for key, value in status.items() if key not in ("allocation", "reservedFor", "devices")}
+    return {**claim, "status": kept}
