@@ -186,20 +186,6 @@ CASES = [
         "unschedulable",
         message="0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
     ),
-    Case(
-        "an extended resource behind a class is not ignored",
-        [
-            device_class(extendedResourceName="example.com/gpu"),
-            node("a"),
-            pod(
-                "p",
-                containers=[{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}],
-            ),
-        ],
-        "unschedulable",
-        message="0/1 nodes are available: 1 extended resource example.com/gpu is backed by DeviceClass gpu: "
-        "use a ResourceClaim instead.",
-    ),
 ]
 
 

@@ -102,7 +102,8 @@ REQUEST = record(
         "short": NUMBER_OR_NONE,
         "error": TEXT,
         "funnel": many(STAGE),
-    }
+    },
+    {"extendedResource": TEXT},
 )
 NODES = record(
     {"count": NUMBER, "examples": TEXTS, "text": TEXT, "reasons": many(REASON)},

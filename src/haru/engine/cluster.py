@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from haru.engine.decision import GroupKey, Obj, PodKey
 from haru.engine.devices import AllocatedState, DeviceSnapshot, Inventory
+from haru.engine.extended import explicit_classes, special_owner
 from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo, NodeSpec
 from haru.engine.persistent import CowMap
@@ -35,7 +37,10 @@ def claim_path(obj: Obj) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One moment of the cluster. Nothing in it changes, and nobody may change the objects in it."""
+    """One moment of the cluster. Nothing in it changes, and nobody may change the objects in it.
+
+    `special` has the paths of the claims made for a pod's extended resources, by the pod's UID.
+    """
 
     version: int
     nodes: Mapping[str, NodeInfo]
@@ -50,6 +55,12 @@ class Snapshot:
     allocated: AllocatedState
     anti_affine: Mapping[str, PodInfo]
     nominated: Mapping[str, PodInfo]
+    special: Mapping[str, frozenset[str]]
+
+    @cached_property
+    def extended_resources(self) -> Mapping[str, str]:
+        """The DeviceClass behind each extended resource that a class names (KEP-5004)."""
+        return explicit_classes(self.objects("DeviceClass"))
 
     def objects(self, kind: str) -> Mapping[str, Obj]:
         """Objects of a kind that the engine keeps as they are, by path: Job, PersistentVolume, DeviceClass, …"""
@@ -87,6 +98,7 @@ class _State:
     groups: CowMap[GroupState] = field(default_factory=CowMap)
     anti_affine: CowMap[PodInfo] = field(default_factory=CowMap)
     nominated: CowMap[PodInfo] = field(default_factory=CowMap)
+    special: CowMap[frozenset[str]] = field(default_factory=CowMap)
 
 
 class Cluster:
@@ -159,6 +171,7 @@ class Cluster:
                 allocated=self._allocated,
                 anti_affine=state.anti_affine.freeze(),
                 nominated=state.nominated.freeze(),
+                special=state.special.freeze(),
             )
         return self._snapshot
 
@@ -321,12 +334,27 @@ class Cluster:
             self._state.claims.pop(path, None)
         else:
             self._state.claims[path] = effective
+        self._index_special(path, before, effective)
         old, new = _allocation(before), _allocation(effective)
         if old is not new:
             if old is not None:
                 self._allocated = self._allocated.without(path)
             if new is not None:
                 self._allocated = self._allocated.with_allocation(path, new)
+
+    def _index_special(self, path: str, before: Obj | None, after: Obj | None) -> None:
+        """Which claims were made for a pod's extended resources."""
+        old, new = special_owner(before) if before else "", special_owner(after) if after else ""
+        if old == new:
+            return
+        if old:
+            rest = self._state.special[old] - {path}
+            if rest:
+                self._state.special[old] = rest
+            else:
+                del self._state.special[old]
+        if new:
+            self._state.special[new] = (self._state.special.get(new) or frozenset()) | {path}
 
     # The rest
 

@@ -74,7 +74,6 @@ ReasonType = Literal[
     "RequestInvalid",
     "TooManyDevices",
     "GaveUp",
-    "Unsupported",
     # States that explain reports
     "Running",
     "Starting",
@@ -132,13 +131,18 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAllocation:
-    """An allocation to be written: a claim's `status.allocation`, and the entry of `reservedFor` that goes with it."""
+    """An allocation to be written: a claim's `status.allocation`, and the entry of `reservedFor` that goes with it.
+
+    `new_claim` is the claim itself where it is to be created first, for extended resources (KEP-5004); name and UID
+    are stand-ins then, the real ones come with the object.
+    """
 
     claim_namespace: str
     claim_name: str
     claim_uid: str
     allocation: Obj
     reserve_for: Obj
+    new_claim: Obj | None = None
 
     @property
     def path(self) -> str:
@@ -154,6 +158,14 @@ class Reservation:
     claim_name: str
     claim_uid: str
     reserve_for: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedClaim:
+    """The claim behind a pod's extended resources, by path, and which container gets what of it (KEP-5004)."""
+
+    path: str
+    mappings: tuple[Obj, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +185,7 @@ class MemberDecision:
     reasons: tuple[Reason, ...] = ()
     message: str = ""
     plugins: tuple[str, ...] = ()
+    extended: ExtendedClaim | None = None
 
 
 @dataclass(frozen=True, slots=True)

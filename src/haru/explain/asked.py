@@ -16,6 +16,7 @@ from haru.engine.groups import Options
 from haru.engine.groups.board import decoded_claims
 from haru.engine.groups.demand import Demand, demand_of
 from haru.engine.groups.quorum import min_count
+from haru.engine.nodeinfo import NodeInfo
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 from haru.explain.explanation import Asked, PodsAsked
@@ -45,13 +46,14 @@ def member_kinds(snapshot: Snapshot, work: Work, options: Options) -> list[Membe
         demand = demand_of(overlay, pod, group, options)
         if isinstance(demand, Reason):
             continue
-        paths = frozenset(use.path for use in demand.pending)
+        uses = demand.pending_anywhere()
+        paths = frozenset(use.path for use in uses)
         key = (pod.shape, demand.shape)
         known = found.get(key)
         if known is not None:
             found[key] = replace(known, pods=known.pods + 1, paths=known.paths | paths)
         else:
-            found[key] = MemberKind(pod, 1, demand, decoded_claims(overlay, options, demand.pending), paths)
+            found[key] = MemberKind(pod, 1, demand, decoded_claims(overlay, options, uses), paths)
     kinds = list(found.values())[:MOST_KINDS]
     return [_as_needed(kinds[0], _needed(snapshot, work, kinds[0].pods))] if len(kinds) == 1 else kinds
 
@@ -76,7 +78,21 @@ def claims_of(kind: MemberKind) -> int:
     return max(1, len(kind.paths) // max(1, len(kind.claims)))
 
 
-def asked(kind: MemberKind, request: Request, ask: Ask) -> Asked:
+def asked_on(kind: MemberKind, node: NodeInfo) -> frozenset[tuple[str, str]] | None:
+    """Which requests are asked of a node, by claim and name, where that differs between nodes; None: all of them.
+
+    A node that serves an extended resource itself is asked for no devices for it.
+    """
+    if kind.demand.extended is None:
+        return None
+    found = set()
+    for use in kind.demand.pending_on(node):
+        requests = ((use.claim.get("spec") or {}).get("devices") or {}).get("requests") or ()
+        found |= {(use.path, request["name"]) for request in requests}
+    return frozenset(found)
+
+
+def asked(kind: MemberKind, claim: str, request: Request, ask: Ask) -> Asked:
     """One request of a kind, in total."""
     return Asked(
         request=ask.result_name,
@@ -87,7 +103,17 @@ def asked(kind: MemberKind, request: Request, ask: Ask) -> Asked:
         capacity={name: text for name, _, text in ask.wanted},
         admin=ask.admin,
         alternative=len(request.asks) > 1,
+        resource=_resource(kind, claim, request.name),
     )
+
+
+def _resource(kind: MemberKind, claim: str, request: str) -> str:
+    """The extended resource that a request of the special claim stands for."""
+    extended = kind.demand.extended
+    special = extended.widest() if extended is not None else None
+    if extended is None or special is None or special.path != claim:
+        return ""
+    return next((asked.resource for asked in extended.requests if asked.name == request), "")
 
 
 def pods_asked(kinds: Sequence[MemberKind]) -> tuple[PodsAsked, ...]:

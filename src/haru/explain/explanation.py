@@ -30,7 +30,8 @@ class PodsAsked:
 class Asked:
     """One request, or one alternative of it, in total for the unit: `claims` claims want `count` devices each.
 
-    `count` is None where all devices are asked for. `alternative` is true if another one would do as well.
+    `count` is None where all devices are asked for. `alternative` is true if another one would do as well. `resource`
+    is the extended resource that the request stands for, if it is one of those (KEP-5004).
     """
 
     request: str
@@ -41,6 +42,12 @@ class Asked:
     capacity: Mapping[str, str] = field(default_factory=dict)
     admin: bool = False
     alternative: bool = False
+    resource: str = ""
+
+    @property
+    def title(self) -> str:
+        """The request's name, with the extended resource that its author wrote instead."""
+        return f"{self.request} ({self.resource})" if self.resource else self.request
 
     @property
     def devices(self) -> int | None:

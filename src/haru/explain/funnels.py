@@ -71,7 +71,7 @@ class _Count:
 
     def funnel(self, kind: MemberKind, claim: str, request: Request, ask: Ask) -> Funnel:
         """Count, and put the conditions in order."""
-        wants = asked(kind, request, ask)
+        wants = asked(kind, claim, request, ask)
         problem = request.error or ask.error
         for node_kind in () if problem else self._survey.kinds:
             self._count(node_kind, wants.count)

@@ -8,6 +8,7 @@ from haru.engine.cluster import Snapshot, claim_path
 from haru.engine.decision import Obj, Reason
 from haru.engine.devices.model import Device, PoolKey
 from haru.engine.groups.claims import resolve_claims
+from haru.engine.groups.extended import special_use
 from haru.engine.overlay import pinned_node
 from haru.engine.pods import PodInfo
 from haru.explain.explanation import HeldClaim, HeldDevice
@@ -24,7 +25,8 @@ def held_by(snapshot: Snapshot, pod: PodInfo) -> tuple[HeldClaim, ...]:
     uses = resolve_claims(snapshot, pod, group, workload_claims=True)
     if isinstance(uses, Reason):
         return ()
-    found = (held_claim(snapshot, use.claim) for use in uses)
+    special = special_use(snapshot, pod)
+    found = (held_claim(snapshot, use.claim) for use in (*uses, *((special,) if special is not None else ())))
     return tuple(held for held in found if held is not None)
 
 

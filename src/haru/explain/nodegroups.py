@@ -14,7 +14,7 @@ from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.failure import Failure
 from haru.engine.nodes.plan import make_plan
 from haru.engine.overlay import Overlay
-from haru.explain.asked import MemberKind
+from haru.explain.asked import MemberKind, asked_on
 from haru.explain.explanation import DeviceCounts, NodeGroup
 from haru.explain.survey import Survey
 from haru.explain.wording import amount_text, brief, counted, values_text
@@ -31,7 +31,7 @@ def answers(snapshot: Snapshot, kind: MemberKind, group: Obj | None, options: Op
         refused: Answers = placer.refusals(kind.pod)
     except AllocationError:
         # A selector fails on some device: what the nodes say besides can be told all the same.
-        plan = make_plan(snapshot, kind.pod)
+        plan = make_plan(snapshot, kind.pod, kind.demand.backed)
         refused = {name: plan.check(snapshot.nodes[name]) for name in snapshot.node_names}
     return {name: refused.get(name, ()) for name in snapshot.node_names}
 
@@ -73,7 +73,7 @@ def node_groups(snapshot: Snapshot, kind: MemberKind, survey: Survey | None, fou
     """The groups, those that come closest to taking the pod first."""
     groups: dict[object, _Group] = {}
     for name, failures in sorted(found.items()):
-        request = _telling(survey, name)
+        request = _telling(survey, name, asked_on(kind, snapshot.nodes[name]))
         key, rank = _key(failures, request)
         group = groups.setdefault(key, _Group(rank, failures=failures, request=request))
         group.names.append(name)
@@ -92,17 +92,25 @@ def node_groups(snapshot: Snapshot, kind: MemberKind, survey: Survey | None, fou
     return tuple(_told(group, survey, kind) for group in ordered)
 
 
-def _telling(survey: Survey | None, name: str) -> RequestFunnel | None:
-    """The request that a node fails at: the first that it cannot serve by any alternative, by the closest of these."""
+def _telling(
+    survey: Survey | None, name: str, requests: frozenset[tuple[str, str]] | None = None
+) -> RequestFunnel | None:
+    """The request that a node fails at: the first that it cannot serve by any alternative, by the closest of these.
+
+    Only these `requests` (claim and name) are asked of the node; None stands for all.
+    """
     node = survey.kind_of.get(name) if survey is not None else None
     if survey is None or node is None or not node.funnel.requests:
         return None
     left = list(node.funnel.requests)
-    first = left[0]
+    first: RequestFunnel | None = None
     for claim in survey.claims:
         for request in claim.requests:
             own, left = left[: len(request.asks)], left[len(request.asks) :]
-            if own and all(funnel.refusal is not None for funnel in own):
+            if not own or (requests is not None and (claim.name, request.name) not in requests):
+                continue
+            first = first or own[0]
+            if all(funnel.refusal is not None for funnel in own):
                 return max(own, key=lambda f: (len(f.stages), f.stages[-1].left))
     return first
 

@@ -62,6 +62,7 @@ def _request(funnel: Funnel) -> Obj:
         "capacity": dict(asked.capacity),
         "adminAccess": asked.admin,
         "alternative": asked.alternative,
+        **({"extendedResource": asked.resource} if asked.resource else {}),
         "needed": funnel.needed,
         "free": funnel.free,
         "short": funnel.short,

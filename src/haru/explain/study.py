@@ -156,7 +156,7 @@ def stage_data(stage: FunnelStage) -> dict[str, object]:
 
 def _sentence(funnel: Funnel, stage: FunnelStage) -> str:
     total = sum_text(stage.left, funnel.needed, max(0, (funnel.needed or 0) - stage.left))
-    name = funnel.asked.request
+    name = funnel.asked.title
     if stage.stage == "devices":
         have = counted(stage.left, "device") if stage.left else "no device"
         return f"request {name}: the cluster has {have}, {funnel.needed or 'some'} needed"

@@ -13,6 +13,7 @@ from typing import Literal
 from haru.engine.cluster import Snapshot, claim_path
 from haru.engine.decision import GroupKey, Obj, Reason
 from haru.engine.groups import Options
+from haru.engine.groups.extended import special_use
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
 from haru.explain.changes import listed
@@ -251,7 +252,8 @@ def _users_that_wait(snapshot: Snapshot, path: str) -> list[PodInfo]:
         if pod.key.namespace != namespace or pod.terminal or pod.node:
             continue
         made = {s.get("resourceClaimName") for s in pod.status.get("resourceClaimStatuses") or ()}
-        if name in made | {entry.claim_name for entry in pod.claims}:
+        special = special_use(snapshot, pod)
+        if name in made | {entry.claim_name for entry in pod.claims} or (special is not None and special.path == path):
             found.append(pod)
     return found
 

@@ -98,7 +98,7 @@ def _asks(explanation: Explanation) -> list[str]:
 
 
 def _funnel(funnel: Funnel) -> Iterator[str]:
-    name = funnel.asked.request
+    name = funnel.asked.title
     if funnel.error:
         yield f"{name}: {funnel.error}"
         return

@@ -16,7 +16,6 @@ _PLAIN = frozenset(
         "RequestInvalid",
         "TooManyDevices",
         "GaveUp",
-        "Unsupported",
         "SchedulerNameMismatch",
         "DeviceClassMissing",
         "ClaimMissing",
@@ -42,7 +41,7 @@ def first_line(verdict: Verdict, reasons: Sequence[Reason], found: Study) -> str
     closed = next((reason for reason in reasons if reason.type == "AlternativesExhausted"), None)
     if closed is not None:
         ways = [f for f in found.requests if f.asked.alternative]
-        texts = [f"{f.asked.request}: {sum_text(f.free, f.needed, f.short)}" for f in ways]
+        texts = [f"{f.asked.title}: {sum_text(f.free, f.needed, f.short)}" for f in ways]
         return f"no alternative of request {closed.data['request']} is open: {'; '.join(texts)}"
     short = [funnel for funnel in found.requests if funnel.short and not funnel.asked.alternative]
     if short:
@@ -64,7 +63,7 @@ def _failing(found: Study) -> str:
     for funnel in found.requests:
         for stage in funnel.stages:
             if stage.errors:
-                what = f"selector {brief(stage.expression)} of request {funnel.asked.request} cannot be evaluated"
+                what = f"selector {brief(stage.expression)} of request {funnel.asked.title} cannot be evaluated"
                 return f"{what} on {counted(stage.errors, 'device')}: {stage.error}"
     return ""
 
@@ -82,24 +81,22 @@ def _short(verdict: Verdict, funnel: Funnel) -> str:
             ),
             "",
         )
-        return f"the whole cluster has {have} for request {funnel.asked.request}, {what}{why}"
+        return f"the whole cluster has {have} for request {funnel.asked.title}, {what}{why}"
     have = counted(funnel.free, "device") if funnel.free else "no device"
     verb = "is" if funnel.free <= 1 else "are"
     last = funnel.stages[-1]
     if last.stage == "scattered":
         scattered = counted(funnel.free + last.dropped, "device")
         together = f"but not {funnel.asked.count} together where a claim needs them"
-        return (
-            f"{scattered} free for request {funnel.asked.request}, {together}: {funnel.short} short of {funnel.needed}"
-        )
+        return f"{scattered} free for request {funnel.asked.title}, {together}: {funnel.short} short of {funnel.needed}"
     away = next((stage for stage in funnel.stages if stage.stage == "nodes"), None)
     if away is not None and funnel.free + away.dropped >= (funnel.needed or 0):
-        match = f"{counted(away.dropped, 'device')} free for request {funnel.asked.request}"
+        match = f"{counted(away.dropped, 'device')} free for request {funnel.asked.title}"
         where = ", ".join(f"{why} {many}" for why, many in list(away.nodes.items())[:2])
         return f"{match} on nodes that the pod cannot use ({where}): {funnel.short} short of {funnel.needed}"
     if last.stage == "nodes":
-        return f"{have} can be used for request {funnel.asked.request}, {what}: {funnel.short} short"
-    return f"{have} {verb} free for request {funnel.asked.request}, {what}: {funnel.short} short"
+        return f"{have} can be used for request {funnel.asked.title}, {what}: {funnel.short} short"
+    return f"{have} {verb} free for request {funnel.asked.title}, {what}: {funnel.short} short"
 
 
 def _closest(found: Study) -> str:

@@ -95,7 +95,7 @@ def holders_text(holders: Sequence[Holder]) -> str:
 def asked_text(asked: Asked) -> str:
     """`6 × gpu: 1 of gpu.nvidia.com with …`."""
     amount = "all" if asked.count is None else str(asked.count)
-    text = f"{asked.claims} × {asked.request}: {amount} of {asked.device_class or 'no class'}"
+    text = f"{asked.claims} × {asked.title}: {amount} of {asked.device_class or 'no class'}"
     conditions = [" ".join(s.split()) for s in asked.selectors] + [f"{k} {v}" for k, v in asked.capacity.items()]
     text += f" with {' and '.join(conditions)}" if conditions else ""
     return text + (" (admin access)" if asked.admin else "") + (" (one of several ways)" if asked.alternative else "")

@@ -50,6 +50,23 @@ class Board:
     undecided: dict[str, str] = field(default_factory=dict)
 
 
+class Decoder:
+    """Claims as the allocator takes them, decoded once for many nodes."""
+
+    def __init__(self, overlay: Overlay, options: Options) -> None:
+        self._overlay = overlay
+        self._options = options
+        self._known: dict[Hashable, tuple[Claim, ...]] = {}
+
+    def claims(self, uses: Sequence[ClaimUse]) -> tuple[Claim, ...]:
+        """What these claims ask for."""
+        key = tuple((use.path, use.made_for) for use in uses)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = decoded_claims(self._overlay, self._options, uses)
+        return found
+
+
 class Boards:
     """The boards of one attempt over an overlay, limited to some nodes."""
 
@@ -59,8 +76,8 @@ class Boards:
         self._nodes = nodes
         self._allowed = frozenset(nodes)
         self._boards: dict[Hashable, Board] = {}
-        self._plans: dict[str, NodePlan] = {}
-        self._claims: dict[tuple[str, ...], tuple[Claim, ...]] = {}
+        self._plans: dict[Hashable, NodePlan] = {}
+        self._decoder = Decoder(overlay, options)
         self._promises = Promises(overlay.snapshot)
 
     def board(self, pod: PodInfo, demand: Demand) -> Board:
@@ -70,7 +87,7 @@ class Boards:
         key = (pod.shape, demand.shape, labels, self._promises.view(pod))
         board = self._boards.get(key)
         if board is None:
-            board = self._boards[key] = Board(self._plan(pod))
+            board = self._boards[key] = Board(self._plan(pod, demand))
             stale: Sequence[str] = self._nodes
         else:
             stale = self._nodes if rules else self._stale(board)
@@ -85,10 +102,11 @@ class Boards:
         spread, company = spread_rules(self._overlay, pod), inter_pod_rules(self._overlay, pod)
         return tuple(rules.check for rules in (spread, company) if rules is not None)
 
-    def _plan(self, pod: PodInfo) -> NodePlan:
-        plan = self._plans.get(pod.shape)
+    def _plan(self, pod: PodInfo, demand: Demand) -> NodePlan:
+        key = (pod.shape, demand.backed)
+        plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[pod.shape] = make_plan(self._overlay.snapshot, pod)
+            plan = self._plans[key] = make_plan(self._overlay.snapshot, pod, demand.backed)
         return plan
 
     def _stale(self, board: Board) -> Sequence[str]:
@@ -119,20 +137,12 @@ class Boards:
             board.candidates[name] = _candidate(pod, node, demand, allocations)
 
     def _allocations(self, node: NodeInfo, demand: Demand) -> Sequence[Obj] | Failure:
-        if not demand.pending:
-            return ()
-        return allocate_on(self._overlay, self._options, node, self._decoded(demand))
-
-    def _decoded(self, demand: Demand) -> tuple[Claim, ...]:
-        key = tuple(use.path for use in demand.pending)
-        found = self._claims.get(key)
-        if found is None:
-            found = self._claims[key] = decoded_claims(self._overlay, self._options, demand.pending)
-        return found
+        uses = demand.pending_on(node)
+        return allocate_on(self._overlay, self._options, node, self._decoder.claims(uses)) if uses else ()
 
 
 def decoded_claims(overlay: Overlay, options: Options, uses: Sequence[ClaimUse]) -> tuple[Claim, ...]:
-    """Claims as the allocator takes them, decoded once for many nodes."""
+    """Claims as the allocator takes them."""
     return decode_claims([use.claim for use in uses], overlay.snapshot.devices.classes, options.features)
 
 
@@ -160,15 +170,15 @@ def _candidate(pod: PodInfo, node: NodeInfo, demand: Demand, allocations: Sequen
         allocations,
         scores.raw_taints(pod, node) if node.taints else 0,
         scores.raw_affinity(pod, node),
-        _preference(demand, allocations),
+        _preference(demand, node, allocations),
         scores.least_allocated(pod, node) + scores.balanced(pod, node),
     )
 
 
-def _preference(demand: Demand, allocations: Sequence[Obj]) -> int:
+def _preference(demand: Demand, node: NodeInfo, allocations: Sequence[Obj]) -> int:
     """How far up their lists of alternatives the claims are served (KEP-4816)."""
     fixed = dict(demand.fixed)
-    claims = [use.claim for use in demand.uses if use.path in fixed] + [use.claim for use in demand.pending]
+    claims = [use.claim for use in demand.uses if use.path in fixed] + [use.claim for use in demand.pending_on(node)]
     return prioritized_score([*fixed.values(), *allocations], claims)
 
 

@@ -19,11 +19,15 @@ MAX_RESERVED_FOR = 256
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A claim that a pod uses, and the entry of `reservedFor` that stands for this use."""
+    """A claim that a pod uses, and the entry of `reservedFor` that stands for this use.
+
+    `made_for` names the extended resources that a claim is to serve which does not exist yet (KEP-5004).
+    """
 
     path: str
     claim: Obj
     reserve_for: Obj
+    made_for: frozenset[str] = frozenset()
 
     @property
     def allocation(self) -> Obj | None:
@@ -103,7 +107,7 @@ def _use(snapshot: Snapshot, pod: PodInfo, name: str, *, generated: bool, group:
         foreign = _foreign(pod, claim, path, group)
         if foreign is not None:
             return foreign
-    return ClaimUse(path, claim, _consumer(pod, group))
+    return ClaimUse(path, claim, consumer(pod, group))
 
 
 def _foreign(pod: PodInfo, claim: Obj, path: str, group: Obj | None) -> Reason | None:
@@ -120,7 +124,8 @@ def _foreign(pod: PodInfo, claim: Obj, path: str, group: Obj | None) -> Reason |
     return Reason("ClaimForeign", message, {"claim": path})
 
 
-def _consumer(pod: PodInfo, group: Obj | None) -> Obj:
+def consumer(pod: PodInfo, group: Obj | None) -> Obj:
+    """The entry of `reservedFor` for a pod, or for the group whose claim it shares."""
     if group is not None:
         meta = group["metadata"]
         return {

@@ -1,6 +1,7 @@
 """What a pod wants of the devices: claims that are allocated (and tie it to nodes), claims that are yet to be.
 
-Source: KEP-4381 (PreFilter and Filter of the DynamicResources plugin), KEP-5729 (claims shared through the PodGroup).
+Source: KEP-4381 (PreFilter and Filter of the DynamicResources plugin), KEP-5729 (claims shared through the PodGroup),
+KEP-5004 (extended resources).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
 from haru.engine.groups.claims import MAX_RESERVED_FOR, ClaimUse, resolve_claims
+from haru.engine.groups.extended import ExtendedDemand, extended_demand
 from haru.engine.groups.options import Options
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.basic import PASS
@@ -27,25 +29,58 @@ NOT_HERE = "resourceclaim not available on the node"
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A pod's claims: all `uses`, those of them to allocate (`pending`), and the allocations it is tied to."""
+    """A pod's claims: all `uses`, those of them to allocate (`pending`), and the allocations it is tied to.
+
+    These are the same wherever the pod goes; the claim for its `extended` resources depends on the node, and is last.
+    """
 
     uses: tuple[ClaimUse, ...] = ()
     pending: tuple[ClaimUse, ...] = ()
     fixed: tuple[tuple[str, Obj], ...] = ()
+    extended: ExtendedDemand | None = None
 
     @property
     def shape(self) -> tuple[str, ...]:
         """Equal for demands that any node answers alike: same requests to allocate, same allocations to reach."""
         asked = tuple(json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending)
-        return (*asked, "", *(path for path, _ in self.fixed))
+        more = ("", *self.extended.shape) if self.extended is not None else ()
+        return (*asked, "", *(path for path, _ in self.fixed), *more)
+
+    @property
+    def backed(self) -> frozenset[str]:
+        """The resources that need not be advertised by a node, because a class stands behind them."""
+        return frozenset(self.extended.backed) if self.extended is not None else frozenset()
+
+    def special_on(self, node: NodeInfo) -> ClaimUse | None:
+        """The claim for extended resources on a node."""
+        return self.extended.use_on(node) if self.extended is not None else None
+
+    def pending_on(self, node: NodeInfo) -> tuple[ClaimUse, ...]:
+        """The claims to allocate on a node, the special one last."""
+        special = self.special_on(node)
+        return self.pending if special is None or special.allocation else (*self.pending, special)
+
+    def pending_anywhere(self) -> tuple[ClaimUse, ...]:
+        """The claims to allocate where the node itself serves nothing."""
+        special = self.extended.widest() if self.extended is not None else None
+        return self.pending if special is None or special.allocation else (*self.pending, special)
 
     def tied_elsewhere(self, node: NodeInfo) -> Sequence[Failure]:
         """Why the allocations that the pod is tied to rule a node out."""
         for path, allocation in self.fixed:
-            selector = allocation.get("nodeSelector")
-            if selector and not node_selector_matches(selector, node.name, node.labels):
+            if not _reaches(allocation, node):
                 return (refuse(PLUGIN, "ClaimNotOnNode", NOT_HERE, {"claim": path}),)
+        existing = self.extended.existing if self.extended is not None else None
+        if self.extended is None or existing is None or existing.allocation is None:
+            return PASS
+        if self.extended.refuses(node) or not _reaches(existing.allocation, node):
+            return (refuse(PLUGIN, "ClaimNotOnNode", NOT_HERE, {"claim": existing.path}),)
         return PASS
+
+
+def _reaches(allocation: Obj, node: NodeInfo) -> bool:
+    selector = allocation.get("nodeSelector")
+    return not selector or node_selector_matches(selector, node.name, node.labels)
 
 
 def demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> Demand | Reason:
@@ -64,7 +99,8 @@ def demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Option
             pending.append(use)
         else:
             fixed.append((use.path, allocation))
-    return Demand(uses, tuple(pending), tuple(fixed))
+    extended = extended_demand(overlay.snapshot, pod) if options.extended_resources else None
+    return Demand(uses, tuple(pending), tuple(fixed), extended)
 
 
 def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:

@@ -20,7 +20,7 @@ class Options:
     that the search for a group's places may ask: beyond them the answer is "gave up", an error, never "does not fit".
     `extras_budget` is what a group that has its quorum may spend on places for more members. `new_share_id` makes
     identifiers of shares, and is asked only for devices that several claims may share. The switches are the gates
-    GangScheduling, DRAWorkloadResourceClaims and TopologyAwareWorkloadScheduling.
+    GangScheduling, DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling and DRAExtendedResource.
     """
 
     seed: int = 0
@@ -32,3 +32,4 @@ class Options:
     gang_scheduling: bool = True
     workload_claims: bool = True
     topology: bool = True
+    extended_resources: bool = True

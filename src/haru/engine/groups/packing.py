@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate
-from haru.engine.groups.board import decoded_claims
+from haru.engine.groups.board import Decoder
 from haru.engine.groups.budget import Budget
 from haru.engine.groups.demand import Demand
 from haru.engine.groups.options import Options
@@ -62,12 +62,11 @@ class Packing:
         self._budget = budget
         self._classes = classes
         self._nodes = nodes
-        self._claims = [
-            [decoded_claims(overlay, options, demand.pending) for _, _, demand in c.members] for c in classes
-        ]
-        self._lens = DeviceLens(
-            (claim for per_class in self._claims for claims in per_class[:1] for claim in claims), options.features
-        )
+        self._decoder = Decoder(overlay, options)
+        # What extended resources ask for differs between nodes; the lens must know whatever may be asked of any.
+        asked = [self._decoder.claims(c.members[0][2].pending_anywhere()) for c in classes]
+        self._lens = DeviceLens((claim for claims in asked for claim in claims), options.features)
+        self._wants_devices = any(asked)
         self._promises = Promises(overlay.snapshot)
         self._known: dict[Hashable, tuple[Vector, ...]] = {}
 
@@ -100,14 +99,17 @@ class Packing:
         return sorted(placed, key=lambda entry: entry[0])
 
     def _realise_node(self, name: str, here: Sequence[tuple[int, PodInfo, Demand]]) -> list[tuple[int, Placed]]:
-        uses = [use for _, _, demand in here for use in demand.pending]
-        claims = decoded_claims(self._overlay, self._options, uses)
-        answer = self._allocate(self._overlay.node(name), claims)
+        node = self._overlay.node(name)
+        uses = [use for _, _, demand in here for use in demand.pending_on(node)]
+        answer = self._allocate(node, self._decoder.claims(uses))
         if answer is None:
             raise AssertionError(f"node {name} took a combination of members and now refuses it")
         results = dict(zip((use.path for use in uses), answer, strict=True))
         return [
-            (number, occupy(self._overlay, pod, demand, name, tuple((u, results[u.path]) for u in demand.pending)))
+            (
+                number,
+                occupy(self._overlay, pod, demand, name, tuple((u, results[u.path]) for u in demand.pending_on(node))),
+            )
             for number, pod, demand in here
         ]
 
@@ -146,7 +148,7 @@ class Packing:
         return self._known[key]
 
     def _device_signature(self, node: NodeInfo) -> Hashable:
-        if not any(c.demand.pending for c in self._classes):
+        if not self._wants_devices:
             return ()
         return self._lens.signature(self._overlay.snapshot.devices, self._overlay.allocated, _view(node))
 
@@ -191,7 +193,7 @@ class Packing:
                 if chosen.plan.check(self._promises.on(node, chosen.members[i][1])):
                     return False
                 node = node.with_pod(chosen.members[i][1].bound_to(node.name))
-                claims.extend(self._claims[index][i])
+                claims.extend(self._decoder.claims(chosen.members[i][2].pending_on(node)))
         return not claims or self._allocate(node, claims) is not None
 
     def _allocate(self, node: NodeInfo, claims: Sequence[Claim]) -> Sequence[dict[str, object]] | None:

@@ -29,13 +29,17 @@ from haru.engine.pods import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod's tentative place: the node, the claims allocated for it, and those it joins."""
+    """A pod's tentative place: the node, the claims allocated for it, and those it joins.
+
+    `special` is the claim for its extended resources on that node, allocated now or before.
+    """
 
     pod: PodInfo
     demand: Demand
     node: str
     allocations: tuple[tuple[ClaimUse, Obj], ...]
     joined: tuple[ClaimUse, ...]
+    special: ClaimUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ class Placer:
 
     def take(self, pod: PodInfo, demand: Demand, node: str, candidate: Candidate) -> Placed:
         """Put a pod on a node with the allocations that the node gave."""
-        allocations = tuple(zip(demand.pending, candidate.allocations, strict=True))
+        pending = demand.pending_on(self._overlay.node(node))
+        allocations = tuple(zip(pending, candidate.allocations, strict=True))
         return occupy(self._overlay, pod, demand, node, allocations)
 
     def refusals(self, pod: PodInfo) -> Mapping[str, Sequence[Failure]]:
@@ -107,12 +112,14 @@ def occupy(
     overlay: Overlay, pod: PodInfo, demand: Demand, node: str, allocations: tuple[tuple[ClaimUse, Obj], ...]
 ) -> Placed:
     """Take a place in the overlay: the node's room, the devices, the claims' users."""
+    special = demand.special_on(overlay.node(node))
+    uses = demand.uses if special is None else (*demand.uses, special)
     overlay.place(pod, node)
     fresh = {use.path for use, _ in allocations}
     for use, allocation in allocations:
         overlay.allocate(use.path, allocation)
-    for use in demand.uses:
+    for use in uses:
         if not use.is_reserved:
             overlay.reserve(use.path)
-    joined = tuple(use for use in demand.uses if use.path not in fresh and not use.is_reserved)
-    return Placed(pod, demand, node, allocations, joined)
+    joined = tuple(use for use in uses if use.path not in fresh and not use.is_reserved)
+    return Placed(pod, demand, node, allocations, joined, special)

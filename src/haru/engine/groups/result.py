@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from haru.engine.decision import (
     ClaimAllocation,
     Decision,
+    ExtendedClaim,
     GroupKey,
     MemberDecision,
+    Obj,
     Reason,
     Reservation,
     Status,
@@ -83,9 +85,21 @@ def _placed(outcome: Placed) -> MemberDecision:
         outcome.pod.key,
         "scheduled",
         outcome.node,
-        tuple(ClaimAllocation(*_identity(use), allocation, use.reserve_for) for use, allocation in outcome.allocations),
+        tuple(_allocation(use, allocation) for use, allocation in outcome.allocations),
         tuple(Reservation(*_identity(use), use.reserve_for) for use in outcome.joined),
+        extended=_extended(outcome),
     )
+
+
+def _allocation(use: ClaimUse, allocation: Obj) -> ClaimAllocation:
+    return ClaimAllocation(*_identity(use), allocation, use.reserve_for, use.claim if use.made_for else None)
+
+
+def _extended(outcome: Placed) -> ExtendedClaim | None:
+    special, demand = outcome.special, outcome.demand.extended
+    if special is None or demand is None:
+        return None
+    return ExtendedClaim(special.path, demand.mappings(special))
 
 
 def _identity(use: ClaimUse) -> tuple[str, str, str]:

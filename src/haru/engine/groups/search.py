@@ -155,7 +155,7 @@ class _Search:
                 continue
             key = (pod.shape, demand.shape, promises.view(pod))
             if key not in classes:
-                plan = make_plan(self._overlay.snapshot, pod)
+                plan = make_plan(self._overlay.snapshot, pod, demand.backed)
                 if plan.rejection is not None:
                     continue
                 classes[key] = MemberClass(plan, demand)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from haru.engine.decision import Obj, Reason
 from haru.engine.groups.alternatives import alternatives
-from haru.engine.groups.board import Boards, decoded_claims, totals
+from haru.engine.groups.board import Boards, Decoder, totals
 from haru.engine.groups.budget import Budget
 from haru.engine.groups.demand import Demand, demand_of
 from haru.engine.groups.options import Options
@@ -41,6 +41,7 @@ class Walk:
         self._budget = budget
         self._nodes = nodes
         self._boards = Boards(overlay, options, nodes)
+        self._decoder = Decoder(overlay, options)
         self._ordered = ordered
         self.best: list[tuple[int, Placed]] = []
 
@@ -92,11 +93,12 @@ class Walk:
         rest = [other for other in remaining if other is not member]
         for name in sorted(ranked, key=lambda n: (-ranked[n], n)):
             node = self._overlay.node(name)
-            claims = decoded_claims(self._overlay, self._options, demand.pending)
+            pending = demand.pending_on(node)
+            claims = self._decoder.claims(pending)
             self._budget.spend()
             for results in alternatives(self._overlay, self._options, self._budget, node, claims):
                 mark = self._overlay.mark()
-                given = tuple(zip(demand.pending, results, strict=True))
+                given = tuple(zip(pending, results, strict=True))
                 outcome = occupy(self._overlay, pod, demand, name, given)
                 done = self._step(rest, [*placed, (number, outcome)], needed)
                 self._overlay.rollback(mark)

@@ -6,7 +6,7 @@ by it. Messages are kube-scheduler 1.36's. Source: its in-tree plugins of the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from haru.engine.decision import Obj
@@ -94,11 +94,11 @@ def node_ports(pod: PodInfo) -> NodeFilter | None:
     return check
 
 
-def node_resources_fit(pod: PodInfo, backed_by_dra: Mapping[str, str]) -> NodeFilter:
+def node_resources_fit(pod: PodInfo, backed: Collection[str] = ()) -> NodeFilter:
     """Room for the pod's requests, resource by resource; a zero request never fails.
 
-    `backed_by_dra` names the DeviceClass behind an extended resource. Where the node does not advertise such a resource
-    itself, devices would have to be allocated for it, which is refused here in so many words.
+    `backed` are extended resources with a DeviceClass behind them: where the node does not advertise one itself,
+    devices are allocated for it, and this is not the filter to say whether there are any (KEP-5004).
     """
     requests = sorted(pod.requests.items())
 
@@ -109,8 +109,7 @@ def node_resources_fit(pod: PodInfo, backed_by_dra: Mapping[str, str]) -> NodeFi
             failures.append(_too_many_pods(len(node.pods), room))
         for name, amount in requests:
             allocatable = node.allocatable.get(name, 0)
-            if name in backed_by_dra and not allocatable:
-                failures.append(_device_backed(name, backed_by_dra[name]))
+            if name in backed and not allocatable:
                 continue
             used = node.requested.get(name, 0)
             if amount > allocatable - used:
@@ -134,8 +133,3 @@ def node_resources_fit(pod: PodInfo, backed_by_dra: Mapping[str, str]) -> NodeFi
 def _too_many_pods(used: int, room: int) -> Failure:
     data = {"resource": "pods", "requested": 1, "used": used, "allocatable": room}
     return refuse("NodeResourcesFit", "TooManyPods", "Too many pods", data, resolvable=room > 0)
-
-
-def _device_backed(resource: str, class_name: str) -> Failure:
-    message = f"extended resource {resource} is backed by DeviceClass {class_name}: use a ResourceClaim instead"
-    return refuse("NodeResourcesFit", "Unsupported", message, {"resource": resource, "deviceClass": class_name})

@@ -7,7 +7,7 @@ Source: kube-scheduler 1.36's default profile, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from haru.engine.cluster import Snapshot
@@ -17,8 +17,6 @@ from haru.engine.nodes.basic import PASS, NodeFilter
 from haru.engine.nodes.failure import Failure
 from haru.engine.nodes.volumes import volume_filter, volume_rejection
 from haru.engine.pods import PodInfo
-
-IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +40,15 @@ def first_failure(filters: Sequence[NodeFilter], node: NodeInfo) -> Sequence[Fai
     return PASS
 
 
-def make_plan(snapshot: Snapshot, pod: PodInfo) -> NodePlan:
-    """What is asked of a node for this pod."""
+def make_plan(snapshot: Snapshot, pod: PodInfo, backed: Collection[str] = ()) -> NodePlan:
+    """What is asked of a node for this pod. `backed`: extended resources that need not be the node's own."""
     candidates = [
         basic.node_unschedulable(pod),
         basic.node_name(pod),
         basic.taint_toleration(pod),
         basic.node_affinity(pod),
         basic.node_ports(pod),
-        basic.node_resources_fit(pod, device_backed_resources(snapshot, pod)),
+        basic.node_resources_fit(pod, backed),
         volume_filter(snapshot, pod),
     ]
     return NodePlan(volume_rejection(snapshot, pod), tuple(check for check in candidates if check is not None))
-
-
-def device_backed_resources(snapshot: Snapshot, pod: PodInfo) -> Mapping[str, str]:
-    """Extended resources that the pod asks for and a DeviceClass stands behind, with the class's name (KEP-5004)."""
-    asked = [name for name in pod.requests if "/" in name]
-    if not asked:
-        return {}
-    classes = snapshot.objects("DeviceClass")
-    explicit = {
-        (obj.get("spec") or {}).get("extendedResourceName"): name for name, obj in sorted(classes.items(), reverse=True)
-    }
-    backed = {}
-    for resource in asked:
-        implicit = resource.removeprefix(IMPLICIT_PREFIX) if resource.startswith(IMPLICIT_PREFIX) else ""
-        name = explicit.get(resource) or (implicit if implicit in classes else "")
-        if name:
-            backed[resource] = name
-    return backed

@@ -1,0 +1,432 @@
+"""Extended resources that a DeviceClass stands behind: clusters, pods, and what becomes of them (KEP-5004)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from engine_objects import (
+    DRIVER,
+    Obj,
+    allocation,
+    claim,
+    decide_all,
+    device_class,
+    node,
+    options,
+    pod,
+    pod_group,
+    resource_slice,
+)
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import Decision, MemberDecision
+from haru.engine.extended import ANNOTATION, explicit_classes, special_owner
+from haru.engine.groups import decide
+from haru.engine.groups.claims import ClaimUse
+from haru.engine.groups.extended import special_use
+from haru.engine.pods import PodInfo
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
+
+
+def with_plugin(name: str, cpu: str = "8", **resources: str) -> Obj:
+    """A node whose device plugin serves resources of its own (`gpu="2"` is example.com/gpu: 2)."""
+    made = node(name, cpu=cpu)
+    made["status"]["allocatable"] |= {f"example.com/{short}": amount for short, amount in resources.items()}
+    return made
+
+
+def container(name: str, cpu: str = "1", **resources: Any) -> Obj:
+    requests = {"cpu": cpu, **{f"example.com/{short}": str(amount) for short, amount in resources.items()}}
+    return {"name": name, "resources": {"requests": requests}}
+
+
+def asking(name: str = "p", group: str = "", **resources: Any) -> Obj:
+    """A pod with one container that asks for extended resources."""
+    return pod(name, group=group, containers=[container("main", **resources)])
+
+
+def typed(name: str, resource: str = "", **spec: Any) -> Obj:
+    """A class of the devices that have its name as their type."""
+    named = {"extendedResourceName": resource} if resource else {}
+    return device_class(name, [f'device.attributes["{DRIVER}"].type == "{name}"'], **named, **spec)
+
+
+def devices(where: str, **counts: int) -> Obj:
+    """A slice with so many devices of each type."""
+    named = [(kind, f"{kind}-{i}") for kind, count in counts.items() for i in range(count)]
+    return resource_slice(where, [{"name": name, "attributes": {"type": {"string": kind}}} for kind, name in named])
+
+
+def dra_nodes(*counts: int) -> list[Obj]:
+    """The class behind example.com/gpu, and nodes n0, n1, … with so many GPUs."""
+    found: list[Obj] = [typed("gpu", GPU)]
+    for i, count in enumerate(counts):
+        found += [node(f"n{i}"), devices(f"n{i}", gpu=count)]
+    return found
+
+
+def made_for(member: MemberDecision) -> Obj | None:
+    """The spec of the claim that is to be created for a member."""
+    return next((a.new_claim for a in member.allocations if a.new_claim is not None), None)
+
+
+def requests_of(obj: Obj | None) -> list[tuple[str, str, int]]:
+    found = (obj or {"spec": {"devices": {"requests": []}}})["spec"]["devices"]["requests"]
+    return [(r["name"], r["exactly"]["deviceClassName"], r["exactly"]["count"]) for r in found]
+
+
+def given(member: MemberDecision) -> list[str]:
+    return [r["device"] for a in member.allocations for r in a.allocation["devices"]["results"]]
+
+
+def only(decision: Decision) -> MemberDecision:
+    assert decision.status == "scheduled", decision.message
+    [member] = decision.placed
+    return member
+
+
+# -- one pod ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_gets_devices_of_the_class_behind_its_resource() -> None:
+    decision = decide_all([*dra_nodes(4), asking(gpu=2)])
+    member = only(decision)
+    [one] = member.allocations
+    assert one.new_claim is not None
+    meta = one.new_claim["metadata"]
+    assert meta["generateName"] == "p-extended-resources-"
+    assert meta["annotations"] == {ANNOTATION: "true"}
+    [owner] = meta["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == ("Pod", "p", "uid-p", True)
+    # The name sorts behind `cpu`, so its index is 1.
+    assert one.new_claim["spec"] == {
+        "devices": {
+            "requests": [
+                {
+                    "name": "container-0-request-1",
+                    "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2},
+                }
+            ]
+        }
+    }
+    assert one.reserve_for == {"resource": "pods", "name": "p", "uid": "uid-p"}
+    assert given(member) == ["gpu-0", "gpu-1"]
+    assert member.extended is not None
+    assert member.extended.path == one.path
+    assert member.extended.mappings == (
+        {"containerName": "main", "resourceName": GPU, "requestName": "container-0-request-1"},
+    )
+
+
+VARIANTS = [
+    # (what, the node, the class mapping, containers, requests of the special claim or None where it is refused)
+    ("the plugin serves it", with_plugin("a", gpu="2"), {GPU: "gpu"}, [container("c", gpu=2)], []),
+    ("a plugin without devices does not", with_plugin("a", gpu="0"), {GPU: "gpu"}, [container("c", gpu=1)], ["0-1"]),
+    ("the plugin has too few", with_plugin("a", gpu="1"), {GPU: "gpu"}, [container("c", gpu=2)], None),
+    ("absent and not mapped", node("a"), {}, [container("c", gpu=1)], None),
+    ("one by plugin, one by DRA", with_plugin("a", gpu="1"), {NIC: "nic"}, [container("c", gpu=1, nic=1)], ["0-2"]),
+    ("both mapped, one by plugin", with_plugin("a", gpu="1"), {GPU: "gpu", NIC: "nic"},
+     [container("c", gpu=1, nic=1)], ["0-2"]),
+    ("both by DRA", node("a"), {GPU: "gpu", NIC: "nic"}, [container("c", gpu=1, nic=1)], ["0-1", "0-2"]),
+    ("each container for itself", node("a"), {GPU: "gpu"},
+     [container("c", gpu=1), container("d"), container("e", gpu=2)], ["0-1", "2-1"]),
+    ("nothing is asked", node("a"), {GPU: "gpu"}, [container("c", gpu=0)], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "where", "mapping", "containers", "expected"), VARIANTS, ids=lambda v: str(v)[:30])
+def test_each_node_has_a_variant_of_its_own(
+    what: str, where: Obj, mapping: dict[str, str], containers: list[Obj], expected: list[str] | None
+) -> None:
+    classes = [typed(kind, next((r for r, c in mapping.items() if c == kind), "")) for kind in ("gpu", "nic")]
+    objects = [*classes, where, devices("a", gpu=8, nic=8), pod("p", containers=containers)]
+    decision = decide_all(objects)
+    if expected is None:
+        assert (decision.status, decision.placed) == ("unschedulable", ())
+        assert decision.message == "0/1 nodes are available: 1 Insufficient example.com/gpu."
+        return
+    member = only(decision)
+    names = [name for name, _, _ in requests_of(made_for(member))]
+    assert names == [f"container-{text.replace('-', '-request-')}" for text in expected]
+    assert (member.extended is None) == (not expected)
+
+
+def test_init_containers_come_first_and_have_devices_of_their_own() -> None:
+    work = pod("p", containers=[container("main", gpu=2)], initContainers=[container("warm-up", gpu=3)])
+    member = only(decide_all([*dra_nodes(8), work]))
+    assert requests_of(made_for(member)) == [("container-0-request-1", "gpu", 3), ("container-1-request-1", "gpu", 2)]
+    assert len(set(given(member))) == 5
+    assert member.extended is not None
+    assert [m["containerName"] for m in member.extended.mappings] == ["warm-up", "main"]
+    assert decide_all([*dra_nodes(4), work]).status == "unschedulable"
+
+
+def test_requests_are_sorted_by_name_as_text() -> None:
+    work = pod("p", containers=[container(f"c{i}", cpu="100m", gpu=1) for i in range(11)])
+    names = [name for name, _, _ in requests_of(made_for(only(decide_all([*dra_nodes(11), work]))))]
+    assert names[:4] == [f"container-{i}-request-1" for i in (0, 1, 10, 2)]
+
+
+def test_pod_level_resources_are_ignored() -> None:
+    work = pod("p", containers=[container("main", gpu=1)], resources={"requests": {"cpu": "2", GPU: "7"}})
+    assert requests_of(made_for(only(decide_all([*dra_nodes(1), work])))) == [("container-0-request-1", "gpu", 1)]
+
+
+def test_every_class_has_an_implicit_name() -> None:
+    containers = [{"name": "c", "resources": {"requests": {IMPLICIT: "2"}}}]
+    objects = [typed("gpu"), node("a"), devices("a", gpu=2), pod("p", containers=containers)]
+    assert requests_of(made_for(only(decide_all(objects)))) == [("container-0-request-0", "gpu", 2)]
+    other = pod("q", containers=[{"name": "c", "resources": {"requests": {f"{IMPLICIT}-x": "1"}}}])
+    message = decide_all([*objects[:3], other]).message
+    assert message == f"0/1 nodes are available: 1 Insufficient {IMPLICIT}-x."
+
+
+def aged(name: str, created: str | None) -> Obj:
+    made = typed(name, GPU)
+    made["metadata"]["creationTimestamp"] = created
+    return made
+
+
+WINNERS = [
+    ([("a", "2026-01-01T00:00:00Z"), ("b", "2026-01-02T00:00:00Z")], "b"),
+    ([("b", "2026-01-02T00:00:00Z"), ("a", "2026-01-01T00:00:00Z")], "b"),
+    ([("b", "2026-01-01T00:00:00Z"), ("a", "2026-01-01T00:00:00Z")], "a"),
+    ([("b", None), ("a", None)], "a"),
+    ([("b", "2026-01-02T00:00:00Z")], "b"),
+]
+
+
+@pytest.mark.parametrize(("classes", "winner"), WINNERS)
+def test_the_newest_class_wins(classes: list[tuple[str, str | None]], winner: str) -> None:
+    cluster = Cluster.of([aged(*entry) for entry in classes])
+    assert cluster.snapshot().extended_resources == {GPU: winner}
+    for name, created in classes:
+        if name == winner:
+            cluster.remove(aged(name, created))
+    left = sorted(name for name, _ in classes if name != winner)
+    assert cluster.snapshot().extended_resources == ({GPU: left[0]} if left else {})
+    assert explicit_classes({}) == {}
+
+
+def test_with_the_gate_off_a_class_serves_no_resource() -> None:
+    decision = decide_all([*dra_nodes(4), asking(gpu=1)], extended_resources=False)
+    assert decision.message == "0/1 nodes are available: 1 Insufficient example.com/gpu."
+
+
+def test_the_special_claim_is_the_last_of_the_claims() -> None:
+    work = pod("p", claims=["own"], containers=[container("main", gpu=1)])
+    member = only(decide_all([*dra_nodes(2), claim("own"), work]))
+    assert [a.claim_name for a in member.allocations] == ["own", "p-extended-resources-"]
+    assert given(member) == ["gpu-0", "gpu-1"]
+    short = decide_all([*dra_nodes(1), claim("own"), work])
+    assert short.message == "0/1 nodes are available: 1 cannot allocate all claims."
+
+
+def test_too_few_devices_are_told_with_the_request() -> None:
+    decision = decide_all([*dra_nodes(1), asking(gpu=2)])
+    assert decision.message == "0/1 nodes are available: 1 cannot allocate all claims."
+    assert decision.members[0].plugins == ("DynamicResources",)
+
+
+# -- several nodes and pods ------------------------------------------------------------------------------------------
+
+
+def test_a_mixed_cluster_serves_by_plugin_and_by_class() -> None:
+    cluster = Cluster.of([*dra_nodes(2), with_plugin("plugin", gpu="2")])
+    places: list[tuple[str, int]] = []
+    for i in range(5):
+        work = asking(f"p{i}", gpu=1)
+        cluster.apply(work)
+        decision = decide_one(cluster, work)
+        for member in decision.placed:
+            places.append((member.node or "", len(given(member))))
+            enact(cluster, member)
+    assert sorted(places) == [("n0", 1), ("n0", 1), ("plugin", 0), ("plugin", 0)]
+
+
+def decide_one(cluster: Cluster, work: Obj, **kwargs: Any) -> Decision:
+    return decide(cluster.snapshot(), [work], group=None, options=options(**kwargs))
+
+
+def enact(cluster: Cluster, member: MemberDecision) -> None:
+    """What a scheduler does with a decision: claims are created, then written, then the pod is bound."""
+    for one in member.allocations:
+        held = one.new_claim or cluster.snapshot().claims[one.path]
+        if one.new_claim is not None:
+            meta = {**held["metadata"], "name": f"{one.claim_name}x", "uid": f"uid-{one.claim_name}"}
+            held = {**held, "metadata": meta}
+        cluster.apply({**held, "status": {"allocation": one.allocation, "reservedFor": [one.reserve_for]}})
+    cluster.assume_pod(member.pod, member.node or "")
+
+
+def gang(size: int, minimum: int, **resources: Any) -> list[Obj]:
+    return [pod_group("g", minimum), *(asking(f"m{i}", "g", **resources) for i in range(size))]
+
+
+GANGS = [
+    ("whole nodes", [*dra_nodes(8, 8)], gang(2, 2, gpu=8), 2),
+    ("all or nothing", [*dra_nodes(8)], gang(2, 2, gpu=8), 0),
+    ("several on a node", [*dra_nodes(4, 2)], gang(3, 3, gpu=2), 3),
+    ("one short", [*dra_nodes(4, 1)], gang(3, 3, gpu=2), 0),
+    ("plugin and class together", [*dra_nodes(2), with_plugin("a", gpu="2")], gang(2, 2, gpu=2), 2),
+    ("plugin and class, one short", [*dra_nodes(2), with_plugin("a", gpu="1")], gang(2, 2, gpu=2), 0),
+    ("extras stay out", [*dra_nodes(2, 2)], gang(4, 2, gpu=1), 4),
+]
+
+
+@pytest.mark.parametrize(("what", "objects", "work", "placed"), GANGS, ids=lambda v: v if isinstance(v, str) else "")
+def test_gangs(what: str, objects: list[Obj], work: list[Obj], placed: int) -> None:
+    decision = decide_all([*objects, *work], "g")
+    assert len(decision.placed) == placed
+    taken = [(m.node, device) for m in decision.placed for device in given(m)]
+    assert len(taken) == len(set(taken))
+    assert decision.status == ("scheduled" if placed else "unschedulable")
+
+
+def test_a_small_member_leaves_the_whole_node_to_the_big_one() -> None:
+    objects = [typed("gpu", GPU), node("whole"), devices("whole", gpu=8), node("part"), devices("part", gpu=1)]
+    big, small = asking("big", "g", gpu=8), asking("small", "g", gpu=1)
+    small["spec"]["priority"] = 1
+    for seed in range(8):
+        decision = decide_all([*objects, pod_group("g", 2), small, big], "g", seed=seed)
+        assert {m.pod.name: m.node for m in decision.placed} == {"small": "part", "big": "whole"}
+
+
+def test_members_ask_each_node_for_its_own_variant_when_packed() -> None:
+    """A node with a plugin takes as many as the plugin has, beside one whose devices are allocated."""
+    objects = [typed("gpu", GPU), with_plugin("a", gpu="3"), node("b"), devices("b", gpu=4), with_plugin("c", gpu="1")]
+    first = pod("first", group="g", containers=[container("main", gpu=4)], priority=1)
+    decision = decide_all([*objects, pod_group("g", 4), first, *gang(3, 4, gpu=1)[1:]], "g")
+    places = {m.pod.name: (m.node, len(given(m))) for m in decision.placed}
+    assert places["first"] == ("b", 4)
+    assert {place for name, place in places.items() if name != "first"} <= {("a", 0), ("c", 0)}
+    assert len(places) == 4
+
+
+def test_random_gangs_agree_with_counting() -> None:
+    """How many members fit is plain arithmetic here: the sum over nodes of what each serves."""
+    rng = random.Random(5)
+    for _ in range(60):
+        objects: list[Obj] = [typed("gpu", GPU)]
+        room, each = 0, rng.randint(1, 3)
+        for i in range(rng.randint(1, 4)):
+            count = rng.randint(0, 5)
+            if rng.random() < 0.4 and count:
+                objects.append(with_plugin(f"n{i}", gpu=str(count)))
+            else:
+                objects += [node(f"n{i}"), *([devices(f"n{i}", gpu=count)] if count else [])]
+            room += count // each
+        size = rng.randint(1, 5)
+        decision = decide_all([*objects, *gang(size, size, gpu=each)], "g", seed=rng.randint(0, 99))
+        assert (decision.status == "scheduled") == (size <= room)
+
+
+# -- claims that are there already -----------------------------------------------------------------------------------
+
+
+def special(name: str, owner: Obj, count: int, node_name: str = "", *held: str, **meta: Any) -> Obj:
+    """A claim that an earlier attempt made for a pod with `asking(gpu=count)`, allocated on a node if one is named."""
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
+    made = claim(name, owner=owner, requests=[{"name": "container-0-request-1", "exactly": exactly}])
+    made["metadata"] |= {"annotations": {ANNOTATION: "true"}, **meta}
+    if node_name:
+        users = [{"resource": "pods", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}]
+        made["status"] = {"allocation": allocation(node_name, *held), "reservedFor": users}
+    return made
+
+
+def test_an_allocated_claim_of_an_earlier_attempt_is_a_reservation() -> None:
+    work = asking(gpu=1)
+    left = special("p-extended-resources-abcde", work, 1, "n1", "gpu-0")
+    for seed in range(6):
+        member = only(decide_all([*dra_nodes(4, 1, 4), work, left], seed=seed))
+        assert (member.node, member.allocations, member.reservations) == ("n1", (), ())
+        assert member.extended is not None
+        assert member.extended.path == "default/p-extended-resources-abcde"
+        assert member.extended.mappings[0]["requestName"] == "container-0-request-1"
+
+
+def test_it_keeps_others_from_the_devices() -> None:
+    left = special("p-extended-resources-abcde", asking(gpu=1), 1, "n0", "gpu-0")
+    decision = decide_all([*dra_nodes(1), left, asking("q", gpu=1)])
+    assert decision.message == "0/1 nodes are available: 1 cannot allocate all claims."
+
+
+def test_it_binds_whatever_became_of_the_class() -> None:
+    work = asking(gpu=1)
+    left = special("p-extended-resources-abcde", work, 1, "n0", "gpu-0")
+    assert only(decide_all([node("n0"), devices("n0", gpu=1), work, left])).node == "n0"
+
+
+TIED = [
+    ("its node is gone", [*dra_nodes(4)], "gone", 1),
+    ("the node serves the resource itself by now", [typed("gpu", GPU), with_plugin("n0", gpu="4")], "n0", 1),
+    ("it is for another number of devices", [*dra_nodes(4)], "n0", 2),
+]
+
+
+@pytest.mark.parametrize(("what", "objects", "where", "count"), TIED, ids=lambda v: v if isinstance(v, str) else "")
+def test_a_reservation_that_cannot_be_used_is_in_the_way_until_it_is_given_up(
+    what: str, objects: list[Obj], where: str, count: int
+) -> None:
+    work = asking(gpu=1)
+    left = special("p-extended-resources-abcde", work, count, where, *(f"gpu-{i}" for i in range(count)))
+    decision = decide_all([*objects, work, left])
+    assert decision.message == "0/1 nodes are available: 1 resourceclaim not available on the node."
+    assert decision.members[0].reasons[0].data["claim"] == "default/p-extended-resources-abcde"
+    assert only(decide_all([*objects, work])).node == "n0"
+
+
+def test_a_claim_that_was_made_but_not_allocated_is_used_again() -> None:
+    work = asking(gpu=1)
+    left = special("p-extended-resources-abcde", work, 1)
+    [one] = only(decide_all([*dra_nodes(1), work, left])).allocations
+    assert (one.claim_name, one.claim_uid, one.new_claim) == (
+        "p-extended-resources-abcde",
+        "uid-claim-p-extended-resources-abcde",
+        None,
+    )
+    other = special("p-extended-resources-abcde", work, 2)
+    [one] = only(decide_all([*dra_nodes(1), work, other])).allocations
+    assert one.new_claim is not None
+
+
+CHOICES = [
+    (["b", "a"], {}, "a", "the first by name"),
+    (["a", "b"], {"recorded": "b"}, "b", "the one that the pod's status names"),
+    (["a", "b"], {"recorded": "a", "allocated": "b"}, "b", "what is allocated counts most"),
+    (["a", "b"], {"deleting": "a"}, "b", "one that goes away does not count"),
+    ([], {}, "", "none"),
+]
+
+
+@pytest.mark.parametrize(("names", "marks", "chosen", "what"), CHOICES, ids=lambda v: v if isinstance(v, str) else "")
+def test_which_of_several_claims_is_the_pods(names: list[str], marks: dict[str, str], chosen: str, what: str) -> None:
+    work = asking(gpu=1)
+    if "recorded" in marks:
+        work["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": marks["recorded"]}
+    claims = []
+    for name in names:
+        meta = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if marks.get("deleting") == name else {}
+        held = ("n0", "gpu-0") if marks.get("allocated") == name else ()
+        claims.append(special(name, work, 1, *held, **meta))
+    foreign = special("0", asking("other", gpu=1), 1)
+    plain = claim("00", owner=work)
+    snapshot = Cluster.of([work, foreign, plain, *claims]).snapshot()
+    use: ClaimUse | None = special_use(snapshot, PodInfo.of(work))
+    assert (use.claim["metadata"]["name"] if use else "") == chosen
+
+
+def test_the_index_of_special_claims_follows_their_events() -> None:
+    work = asking(gpu=1)
+    cluster = Cluster.of([special("a", work, 1), special("b", work, 1), claim("c", owner=work)])
+    assert cluster.snapshot().special["uid-p"] == {"default/a", "default/b"}
+    cluster.remove(special("a", work, 1))
+    assert cluster.snapshot().special["uid-p"] == {"default/b"}
+    cluster.apply({**special("b", work, 1), "metadata": claim("b", owner=work)["metadata"]})
+    assert "uid-p" not in cluster.snapshot().special
+    assert special_owner(claim("c", owner=pod_group("g", 1))) == ""
