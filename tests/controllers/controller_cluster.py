@@ -6,6 +6,7 @@ import asyncio
 import copy
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -40,10 +41,12 @@ class Cluster:
     def __init__(self, client: ApiClient, gates: FeatureGates) -> None:
         self.client = client
         self.gates = gates
+        self.ahead = timedelta()
+        """How far the clock of the controllers is ahead: what they wait for is over at once."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *controllers: str, **options: Any) -> ControllerManager:
-        manager = ControllerManager(self.client, self.gates, controllers, options=options)
+        manager = ControllerManager(self.client, self.gates, controllers, options=options, now=self._now)
         task = asyncio.create_task(manager.run())
         self._tasks.append(task)
         async with asyncio.timeout(10):
@@ -53,6 +56,9 @@ class Cluster:
                 waiting.cancel()
                 task.result()
         return manager
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
 
     async def kill(self) -> None:
         """End all controllers at once, wherever they are."""
@@ -85,7 +91,7 @@ class Cluster:
     async def set_status(self, kind: Kind, name: str, status: Obj) -> Obj:
         return await self.client.patch(kind, name, {"status": status}, "ns", subresource="status")
 
-    async def eventually(self, holds: Callable[[], Awaitable[Any]], seconds: float = 10.0) -> Any:
+    async def eventually(self, holds: Callable[[], Awaitable[Any]], seconds: float = 30.0) -> Any:
         """The first true answer of `holds`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -103,7 +109,10 @@ class Cluster:
 
 
 class Kubelet:
-    """Binds every pod to a node and brings it to the phase that `phase_of(pod)` says; deleted pods go at once."""
+    """Binds every pod to a node and brings it to the phase that `phase_of(pod)` says; deleted pods go at once.
+
+    `Failed 3` is a phase with the exit code of the containers.
+    """
 
     def __init__(
         self, client: ApiClient, phase_of: Callable[[Obj], str] = lambda pod: "Running", node: str = "n1"
@@ -145,14 +154,20 @@ class Kubelet:
                 "target": {"kind": "Node", "name": self.node},
             }
             await self.client.create_subresource(PODS, name, "binding", binding, namespace)
-        elif phase not in ("Succeeded", "Failed") and (wanted := self.phase_of(pod)) != phase:
+        elif phase not in ("Succeeded", "Failed") and (wanted := self.phase_of(pod)).partition(" ")[0] != phase:
             await self._set(pod, wanted)
 
-    async def _set(self, pod: Obj, phase: str) -> None:
+    async def _set(self, pod: Obj, wanted: str) -> None:
+        phase, _, code = wanted.partition(" ")
         ready = "True" if phase == "Running" else "False"
         condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}
         metadata = pod["metadata"]
-        body = {"status": {"phase": phase, "conditions": [condition]}}
+        body: Obj = {"status": {"phase": phase, "conditions": [condition]}}
+        if code:
+            ended = {"terminated": {"exitCode": int(code), "finishedAt": "2026-01-01T00:00:00Z"}}
+            names = [container["name"] for container in pod["spec"]["containers"]]
+            known = {"ready": False, "restartCount": 0, "image": "i", "imageID": ""}
+            body["status"]["containerStatuses"] = [{**known, "name": name, "state": ended} for name in names]
         await self.client.patch(
             PODS, metadata["name"], body, metadata["namespace"], type="strategic", subresource="status"
         )

@@ -217,7 +217,7 @@ async def test_a_drivers_taint_evicts_the_users_of_the_device(cluster):
 
 async def test_a_taint_taken_back_in_time_cancels(cluster):
     await cluster.create(SLICES, device_slice({"key": "bad", "effect": "NoExecute"}))
-    await with_device(cluster, "p", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}])
+    await with_device(cluster, "p", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 4}])
     await cluster.start(DEVICES)
     live = await cluster.get(SLICES, "s")
     live["spec"]["devices"][0].pop("taints")
@@ -226,7 +226,7 @@ async def test_a_taint_taken_back_in_time_cancels(cluster):
     async def nobody():
         return not await evicted(cluster)
 
-    await cluster.always(nobody, 1.5)
+    await cluster.always(nobody, 4.5)
 
 
 @pytest.mark.parametrize(
