@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from haru.engine.consumers import consumer_keys
 from haru.engine.decision import GroupKey, Obj, PodKey
 from haru.engine.devices import AllocatedState, DeviceSnapshot, Inventory
 from haru.engine.extended import explicit_classes, special_owner
 from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo, NodeSpec
+from haru.engine.nominations import Nomination
 from haru.engine.persistent import CowMap
 from haru.engine.pods import PodInfo
 
@@ -39,7 +41,10 @@ def claim_path(obj: Obj) -> str:
 class Snapshot:
     """One moment of the cluster. Nothing in it changes, and nobody may change the objects in it.
 
-    `special` has the paths of the claims made for a pod's extended resources, by the pod's UID.
+    `special` has the paths of the claims made for a pod's extended resources, by the pod's UID. `nominated` are pending
+    pods whose status names a node, `nominations` the places that decisions promised, by pod; `leaving` are pods that
+    are being deleted to make room. `used_claims` has the paths of allocated claims by consumer (`consumer_key`).
+    `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`).
     """
 
     version: int
@@ -56,6 +61,10 @@ class Snapshot:
     anti_affine: Mapping[str, PodInfo]
     nominated: Mapping[str, PodInfo]
     special: Mapping[str, frozenset[str]]
+    nominations: Mapping[str, Nomination]
+    leaving: Mapping[str, PodInfo]
+    used_claims: Mapping[str, frozenset[str]]
+    after: Snapshot | None = None
 
     @cached_property
     def extended_resources(self) -> Mapping[str, str]:
@@ -99,6 +108,9 @@ class _State:
     anti_affine: CowMap[PodInfo] = field(default_factory=CowMap)
     nominated: CowMap[PodInfo] = field(default_factory=CowMap)
     special: CowMap[frozenset[str]] = field(default_factory=CowMap)
+    nominations: CowMap[Nomination] = field(default_factory=CowMap)
+    leaving: CowMap[PodInfo] = field(default_factory=CowMap)
+    used_claims: CowMap[frozenset[str]] = field(default_factory=CowMap)
 
 
 class Cluster:
@@ -172,6 +184,9 @@ class Cluster:
                 anti_affine=state.anti_affine.freeze(),
                 nominated=state.nominated.freeze(),
                 special=state.special.freeze(),
+                nominations=state.nominations.freeze(),
+                leaving=state.leaving.freeze(),
+                used_claims=state.used_claims.freeze(),
             )
         return self._snapshot
 
@@ -220,6 +235,24 @@ class Cluster:
             self._touch()
             self._settle_claim(path)
 
+    # Keeping places
+
+    def nominate(self, nominations: Iterable[Nomination]) -> None:
+        """Keep places for pending pods until they are placed or gone. Raises KeyError for a pod that is not there."""
+        for nomination in nominations:
+            current = self._state.pods.get(nomination.pod.path)
+            if current is None or current.key.uid != nomination.pod.uid:
+                raise KeyError(f"pod {nomination.pod.path} (uid {nomination.pod.uid}) is not in the cluster")
+            self._touch()
+            self._state.nominations[nomination.pod.path] = nomination
+
+    def forget_nomination(self, pod: PodKey) -> None:
+        """Give up the place that is kept for a pod, if there is one."""
+        nomination = self._state.nominations.get(pod.path)
+        if nomination is not None and nomination.pod == pod:
+            self._touch()
+            del self._state.nominations[pod.path]
+
     # Nodes
 
     def _apply_node(self, obj: Obj) -> None:
@@ -262,6 +295,7 @@ class Cluster:
     def _remove_pod(self, obj: Obj) -> None:
         path = claim_path(obj)
         self._assumed_pods.pop(path, None)
+        self._state.nominations.pop(path, None)
         before = self._state.pods.pop(path, None)
         if before is not None:
             self._withdraw(before)
@@ -271,6 +305,9 @@ class Cluster:
         if before is not None:
             self._withdraw(before)
         self._state.pods[pod.key.path] = pod
+        nomination = self._state.nominations.get(pod.key.path)
+        if nomination is not None and (pod.node or pod.terminal or pod.deleting or nomination.pod != pod.key):
+            del self._state.nominations[pod.key.path]
         if pod.terminal:
             return
         if pod.node:
@@ -278,6 +315,8 @@ class Cluster:
             self._state.nodes[pod.node] = info.with_pod(pod)
             if pod.has_required_anti_affinity:
                 self._state.anti_affine[pod.key.path] = pod
+            if pod.preempted:
+                self._state.leaving[pod.key.path] = pod
         elif pod.nominated_node and not pod.deleting:
             self._state.nominated[pod.key.path] = pod
         if pod.group is not None:
@@ -289,6 +328,7 @@ class Cluster:
         path = pod.key.path
         self._state.anti_affine.pop(path, None)
         self._state.nominated.pop(path, None)
+        self._state.leaving.pop(path, None)
         if pod.node and not pod.terminal:
             info = self._state.nodes.get(pod.node)
             if info is not None and path in info.pods:
@@ -335,6 +375,7 @@ class Cluster:
         else:
             self._state.claims[path] = effective
         self._index_special(path, before, effective)
+        self._index_users(path, consumer_keys(before), consumer_keys(effective))
         old, new = _allocation(before), _allocation(effective)
         if old is not new:
             if old is not None:
@@ -355,6 +396,17 @@ class Cluster:
                 del self._state.special[old]
         if new:
             self._state.special[new] = (self._state.special.get(new) or frozenset()) | {path}
+
+    def _index_users(self, path: str, before: frozenset[str], after: frozenset[str]) -> None:
+        used = self._state.used_claims
+        for consumer in before - after:
+            rest = used[consumer] - {path}
+            if rest:
+                used[consumer] = rest
+            else:
+                del used[consumer]
+        for consumer in after - before:
+            used[consumer] = (used.get(consumer) or frozenset()) | {path}
 
     # The rest
 

@@ -6,6 +6,7 @@ Source: KEP-4671, kube-scheduler's pod group state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from haru.engine.pods import PodInfo
@@ -41,5 +42,9 @@ class GroupState:
 
     def without_pod(self, path: str) -> GroupState:
         """The state without a member."""
-        gone = frozenset((path,))
+        return self.without((path,))
+
+    def without(self, paths: Iterable[str]) -> GroupState:
+        """The state without some members."""
+        gone = frozenset(paths)
         return GroupState(self.unscheduled - gone, self.assumed - gone, self.assigned - gone)

@@ -122,6 +122,15 @@ class PodInfo:
         return bool(self.obj["metadata"].get("deletionTimestamp"))
 
     @cached_property
+    def preempted(self) -> bool:
+        """It is being deleted to make room for others, whoever asked for it."""
+        conditions = self.status.get("conditions") or () if self.deleting else ()
+        return any(
+            (c.get("type"), c.get("status"), c.get("reason")) == ("DisruptionTarget", "True", "PreemptionByScheduler")
+            for c in conditions
+        )
+
+    @cached_property
     def nominated_node(self) -> str:
         """The node that it waits for: room is being made there, or it was about to be bound to it."""
         return str(self.status.get("nominatedNodeName") or "")
@@ -159,6 +168,13 @@ class PodInfo:
             PodClaim(c["name"], c.get("resourceClaimName") or "", c.get("resourceClaimTemplateName") or "")
             for c in self.spec.get("resourceClaims") or ()
         )
+
+    @cached_property
+    def claim_paths(self) -> frozenset[str]:
+        """`namespace/name` of the claims that it names, and of those that were made for it from templates."""
+        made = {s.get("name"): s.get("resourceClaimName") for s in self.status.get("resourceClaimStatuses") or ()}
+        names = (claim.claim_name or made.get(claim.name) for claim in self.claims)
+        return frozenset(f"{self.key.namespace}/{name}" for name in names if name)
 
     @cached_property
     def tolerations(self) -> tuple[Obj, ...]:
