@@ -1,15 +1,13 @@
 """Jobs against the API server, with a kubelet that plays along."""
 
 import pytest
-from controller_cluster import Kubelet, pod_body, template
+from controller_cluster import Kubelet, template
 
 from haru.controllers.job_indexes import INDEX, index_of
 from haru.controllers.job_tracking import TRACKING
-from haru.controllers.objects import JOBS, POD_GROUPS, PODS, WORKLOADS
-from haru.kube import kinds
+from haru.controllers.objects import JOBS, PODS
 from haru.kube.meta import get_condition
 
-EVENTS = kinds.lookup("", "v1", "events")
 NAME = "job-controller"
 
 
@@ -208,121 +206,5 @@ async def test_finished_jobs_go_after_their_time(cluster):
 
     async def gone():
         return await cluster.get(JOBS, "j") is None and not await cluster.items(PODS)
-
-    await cluster.eventually(gone)
-
-
-# -- gangs ------------------------------------------------------------------------------------------------------------
-
-
-async def groups_of(cluster):
-    return {(p["spec"].get("schedulingGroup") or {}).get("podGroupName") for p in await cluster.items(PODS)}
-
-
-async def started(cluster, count):
-    async def holds():
-        return len(await cluster.items(PODS)) == count
-
-    await cluster.eventually(holds)
-
-
-async def test_a_gang_gets_a_workload_and_a_group_before_its_pods(cluster):
-    created = await cluster.create(JOBS, job(**indexed(4)))
-    await cluster.start(NAME)
-    await started(cluster, 4)
-    (workload,) = await cluster.items(WORKLOADS)
-    (group,) = await cluster.items(POD_GROUPS)
-    assert await groups_of(cluster) == {group["metadata"]["name"]}
-    assert workload["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
-    assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 4}}
-    assert group["spec"]["podGroupTemplateRef"]["workload"] == {
-        "workloadName": workload["metadata"]["name"],
-        "podGroupTemplateName": "j-pgt-0",
-    }
-
-    async def told():
-        return [e["message"] for e in await cluster.items(EVENTS) if e["reason"] == "WorkloadCreated"]
-
-    assert await cluster.eventually(told) == [f"Created Workload {workload['metadata']['name']} for Job j"]
-
-
-@pytest.mark.parametrize("length", [57, 58, 61])
-async def test_long_job_names(cluster, length):
-    await cluster.create(JOBS, job("j" * length, **indexed(2)))
-    await cluster.start(NAME)
-    await started(cluster, 2)
-    assert None not in await groups_of(cluster)
-
-
-@pytest.mark.parametrize("leave", ["workload", "both"])
-async def test_a_crash_between_the_creations_makes_nothing_twice(cluster, leave):
-    from haru.controllers.job_workload import new_pod_group, new_workload
-
-    created = await cluster.create(JOBS, job(**indexed(2)))
-    workload = await cluster.create(WORKLOADS, new_workload(created))
-    if leave == "both":
-        await cluster.create(POD_GROUPS, new_pod_group(created, workload))
-    await cluster.start(NAME)
-    await started(cluster, 2)
-    assert len(await cluster.items(WORKLOADS)) == 1
-    (group,) = await cluster.items(POD_GROUPS)
-    assert await groups_of(cluster) == {group["metadata"]["name"]}
-
-
-async def test_two_workloads_for_one_job_mean_none(cluster):
-    for name in ("one", "two"):
-        reference = {"apiGroup": "batch", "kind": "Job", "name": "j"}
-        policy = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}}
-        spec = {"controllerRef": reference, "podGroupTemplates": [policy]}
-        await cluster.create(WORKLOADS, {"metadata": {"name": name}, "spec": spec})
-    await cluster.create(JOBS, job(**indexed(2)))
-    await cluster.start(NAME)
-    await started(cluster, 2)
-    assert await groups_of(cluster) == {None}
-    assert not await cluster.items(POD_GROUPS)
-
-
-async def test_a_job_that_was_suspended_first_has_no_group(cluster):
-    await cluster.create(JOBS, job(**indexed(2, suspend=True)))
-    await cluster.start(NAME)
-
-    async def suspended():
-        return "Suspended" in await conditions(cluster)
-
-    await cluster.eventually(suspended)
-    await cluster.client.patch(JOBS, "j", {"spec": {"suspend": False}}, "ns")
-    await started(cluster, 2)
-    assert await groups_of(cluster) == {None}
-
-
-async def test_a_deleted_gang_goes_altogether(cluster):
-    await cluster.create(JOBS, job(**indexed(2)))
-    await cluster.play(Kubelet(cluster.client).run())
-    await cluster.start(NAME, "garbage-collector-controller", "podgroup-protection-controller")
-    await started(cluster, 2)
-    await cluster.client.delete(JOBS, "j", "ns", propagation_policy="Foreground")
-
-    async def gone():
-        left = [await cluster.items(kind) for kind in (JOBS, PODS, POD_GROUPS, WORKLOADS)]
-        return not any(left)
-
-    await cluster.eventually(gone)
-
-
-async def test_a_group_stays_while_a_pod_may_run(cluster):
-    group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
-    await cluster.create(POD_GROUPS, group)
-    await cluster.create(PODS, pod_body("p", nodeName="n1", schedulingGroup={"podGroupName": "g"}))
-    await cluster.start("podgroup-protection-controller")
-    await cluster.client.delete(POD_GROUPS, "g", "ns")
-
-    async def stays():
-        return (await cluster.get(POD_GROUPS, "g"))["metadata"]["deletionTimestamp"]
-
-    await cluster.always(stays)
-    await cluster.set_status(PODS, "p", {"phase": "Succeeded"})
-
-    async def gone():
-        return await cluster.get(POD_GROUPS, "g") is None
 
     await cluster.eventually(gone)

@@ -1,96 +1,32 @@
 """job-controller: pods until enough of them have succeeded, or too many have failed.
 
-Counting is exact across crashes (see `job_tracking`). A Job ends in two steps: `SuccessCriteriaMet` or `FailureTarget`
-as soon as the outcome is certain, `Complete` or `Failed` once no pod runs any more and all are counted.
-Source: batch/v1 Job; KEP-2214 (Indexed), KEP-2232 (suspend), KEP-2307 (tracking), KEP-3939 (replacement policy).
+One pass counts the pods (`job_tracking`, exact across crashes), judges (`job_verdict`), creates and deletes pods
+(`job_pods`), writes the status (`job_status`), and lets go of the pods that are counted there.
+Source: batch/v1 Job; KEP-2214 (Indexed), KEP-2232 (suspend), KEP-2307 (tracking), KEP-3939 (replacement policy),
+KEP-4368 (managedBy).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller, bounded, slow_start
-from haru.controllers.job_indexes import INDEX, index_of
-from haru.controllers.job_tracking import TRACKING, Tally, is_indexed, replaces_only_failed, restart_delay, tally
-from haru.controllers.job_workload import JobGroups
-from haru.controllers.objects import (
-    JOBS,
-    POD_GROUPS,
-    PODS,
-    WORKLOADS,
-    Obj,
-    by_controller,
-    is_ready,
-    is_terminal,
-    phase_of,
-)
-from haru.controllers.replica_set import deletion_order, pod_from_template
+from haru.controllers.job_pods import change_of, job_pod, left_behind
+from haru.controllers.job_retries import restart_delay
+from haru.controllers.job_status import announcements, status_of
+from haru.controllers.job_tracking import TRACKING, Tally, fails_by_index, tally
+from haru.controllers.job_verdict import Verdict, is_finished, true_condition, until_deadline, verdict_of
+from haru.controllers.job_workload import GroupPending, JobGroups
+from haru.controllers.objects import JOBS, POD_GROUPS, PODS, WORKLOADS, Obj, by_controller, is_terminal
 from haru.kube.errors import StatusError
+from haru.kube.jobs import has_own_group, is_gang_job
 from haru.kube.kinds import Kind
-from haru.kube.meta import (
-    controller_of,
-    get_condition,
-    has_finalizer,
-    is_being_deleted,
-    name_of,
-    namespace_of,
-    set_condition,
-    uid_of,
-)
-from haru.kube.names import parse_time
+from haru.kube.meta import controller_of, has_finalizer, is_being_deleted, name_of, namespace_of, uid_of
 
 _MANAGER = "kubernetes.io/job-controller"
 _BURST = 500
-_MAX_HOSTNAME = 63
-_SUFFIX = 5
-
-
-class Verdict(NamedTuple):
-    """How a Job ends: the condition that announces it and the one that closes it."""
-
-    announced: str
-    final: str
-    reason: str
-    message: str
-
-
-def _true(job: Mapping[str, Any], type: str) -> Obj | None:
-    condition = get_condition(job, type)
-    return condition if condition is not None and condition["status"] == "True" else None
-
-
-def is_finished(job: Mapping[str, Any]) -> bool:
-    """The Job is Complete or Failed."""
-    return any(_true(job, type) is not None for type in ("Complete", "Failed"))
-
-
-def job_pod(job: Obj, index: int | None, group: str | None) -> Obj:
-    """A pod to create for a Job, for one completion index if it is Indexed."""
-    pod = pod_from_template(job, JOBS, job["spec"]["template"])
-    metadata, spec = pod["metadata"], pod["spec"]
-    labels = metadata.setdefault("labels", {})
-    for prefix in ("", "batch.kubernetes.io/"):
-        labels.setdefault(f"{prefix}job-name", name_of(job))
-        labels.setdefault(f"{prefix}controller-uid", uid_of(job))
-    metadata["finalizers"] = [*metadata.get("finalizers", ()), TRACKING]
-    if group is not None:
-        spec["schedulingGroup"] = {"podGroupName": group}
-    if index is None:
-        return pod
-    metadata.setdefault("annotations", {})[INDEX] = labels[INDEX] = str(index)
-    room = _MAX_HOSTNAME - _SUFFIX - len(f"-{index}-")
-    metadata["generateName"] = f"{name_of(job)[:room].rstrip('-.')}-{index}-"
-    if not spec.get("hostname"):
-        spec["hostname"] = f"{name_of(job)}-{index}"
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
-    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        env = container.setdefault("env", [])
-        if not any(variable["name"] == "JOB_COMPLETION_INDEX" for variable in env):
-            env.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
-    return pod
 
 
 def _by_job(pod: Mapping[str, Any]) -> Iterable[str]:
@@ -159,76 +95,53 @@ class JobController(Controller):
 
     async def _sync(self, job: Obj) -> float | None:
         pods = self.pods.by_index("controller", uid_of(job))
-        counted = tally(job, pods, everything_failed=_true(job, "FailureTarget") is not None)
-        verdict = self._verdict(job, counted, pods)
-        suspended = bool(job["spec"].get("suspend"))
+        counted = tally(job, pods, everything_failed=true_condition(job, "FailureTarget") is not None)
+        verdict = verdict_of(job, counted, pods, self.now())
+        if verdict is not None or is_being_deleted(job):
+            counted.let_go()
         again: float | None = None
         failure: Exception | None = None
         if not is_being_deleted(job):
             try:
-                again = await self._manage(job, counted, verdict, suspended, pods)
+                again = await self._manage(job, counted, verdict, pods)
+            except GroupPending as error:
+                if not (job.get("status") or {}).get("startTime"):
+                    raise  # a Job that is said to have started would never get its group
+                failure = error
             except (StatusError, OSError) as error:
                 failure = error
-        status = self._status(job, counted, verdict, suspended)
-        self._announce(job, status)
+        status = status_of(job, counted, verdict, self.timestamp())
+        for type, reason, message in announcements(job, status):
+            self.events.event(job, type, reason, message)
         job = await self.update_status(self.jobs, job, status)
         await bounded(counted.to_release, self._release)
         if failure is not None:
             raise failure
-        return _sooner(again, self._until_deadline(job))
-
-    def _verdict(self, job: Obj, counted: Tally, pods: Sequence[Obj]) -> Verdict | None:
-        if (met := _true(job, "SuccessCriteriaMet")) is not None:
-            return Verdict("SuccessCriteriaMet", "Complete", met.get("reason", ""), met.get("message", ""))
-        if (target := _true(job, "FailureTarget")) is not None:
-            return Verdict("FailureTarget", "Failed", target.get("reason", ""), target.get("message", ""))
-        spec = job["spec"]
-        limit = spec.get("backoffLimit", 6)
-        if counted.failed > limit or _restarts_exceed(job, pods, limit):
-            message = "Job has reached the specified backoff limit"
-            return Verdict("FailureTarget", "Failed", "BackoffLimitExceeded", message)
-        if self._until_deadline(job) == 0:
-            message = "Job was active longer than specified deadline"
-            return Verdict("FailureTarget", "Failed", "DeadlineExceeded", message)
-        completions = spec.get("completions")
-        if completions is None:
-            enough = counted.succeeded > 0 and not counted.active and not counted.terminating
-        else:
-            enough = counted.succeeded >= completions
-        if enough and not spec.get("suspend"):
-            message = "Reached expected number of succeeded pods"
-            return Verdict("SuccessCriteriaMet", "Complete", "CompletionsReached", message)
-        return None
-
-    def _until_deadline(self, job: Obj) -> float | None:
-        limit, started = job["spec"].get("activeDeadlineSeconds"), (job.get("status") or {}).get("startTime")
-        if limit is None or not started or job["spec"].get("suspend") or is_finished(job):
-            return None
-        return max(0.0, (parse_time(started) + timedelta(seconds=limit) - self.now()).total_seconds())
+        return _sooner(again, until_deadline(job, self.now()))
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    async def _manage(
-        self, job: Obj, counted: Tally, verdict: Verdict | None, suspended: bool, pods: Sequence[Obj]
-    ) -> float | None:
+    async def _manage(self, job: Obj, counted: Tally, verdict: Verdict | None, pods: Sequence[Obj]) -> float | None:
         await bounded(counted.strays, lambda pod: self._delete(job, pod))
-        if verdict is not None and verdict.final == "Failed":
+        if verdict is not None and verdict.failed:
             running = [pod for pod in pods if not is_terminal(pod) and not is_being_deleted(pod)]
             await bounded(running, lambda pod: self._delete(job, pod))
             return None
-        if verdict is not None or suspended:
+        if verdict is not None or job["spec"].get("suspend"):
             await self._drop(job, counted, counted.active)
             return None
-        surplus, missing = _difference(job, counted)
-        await self._drop(job, counted, surplus)
-        if not missing:
-            return None
-        if (delay := restart_delay(pods, self.now())) > 0:
+        small = self.groups is not None and not is_gang_job(job["spec"]) and not has_own_group(job["spec"])
+        change = change_of(job, counted, self.now(), left_behind(counted) if small else ())
+        await self._drop(job, counted, change.surplus)
+        if not change.missing:
+            return change.again
+        if not fails_by_index(job) and (delay := restart_delay(pods, self.now())) > 0:
             return delay
-        group = await self.groups.group_for(job, bool(pods)) if self.groups is not None else None
+        group = await self.groups.group_for(job, pods) if self.groups is not None else None
 
         async def create(number: int) -> None:
-            body = job_pod(job, missing[number], group)
+            index = change.missing[number]
+            body = job_pod(job, index, group, counted.held.get(index) if index is not None else None)
             try:
                 created = await self.create(self.pods, body)
             except StatusError as error:
@@ -237,8 +150,8 @@ class JobController(Controller):
             counted.active.append(created)
             self.events.event(job, "Normal", "SuccessfulCreate", f"Created pod: {name_of(created)}")
 
-        await slow_start(min(len(missing), _BURST), create)
-        return None
+        await slow_start(min(len(change.missing), _BURST), create)
+        return change.again
 
     async def _drop(self, job: Obj, counted: Tally, pods: Sequence[Obj]) -> None:
         """Delete pods that are not needed: without their finalizer, for they are no failures."""
@@ -247,112 +160,14 @@ class JobController(Controller):
             await self._release(pod)
             await self._delete(job, pod)
 
-        dropped = {uid_of(pod) for pod in pods}
+        dropped = {uid_of(pod): pod for pod in pods}
         await bounded(list(pods), drop)
         counted.active = [pod for pod in counted.active if uid_of(pod) not in dropped]
+        counted.terminating += dropped.values()
 
     async def _delete(self, job: Obj, pod: Obj) -> None:
         if await self.delete(self.pods, pod):
             self.events.event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
-
-    # -- status -------------------------------------------------------------------------------------------------------
-
-    def _status(self, job: Obj, counted: Tally, verdict: Verdict | None, suspended: bool) -> Obj:
-        old, now = job.get("status") or {}, self.timestamp()
-        conditions = list(old.get("conditions") or ())
-        status: Obj = {**counted.status(), "ready": sum(is_ready(pod) for pod in counted.active)}
-        status["terminating"] = len(counted.terminating)
-        if counted.active:
-            status["active"] = len(counted.active)
-        started = old.get("startTime")
-        was_suspended = _true(job, "Suspended") is not None
-        if suspended and verdict is None:
-            started = None
-            if not was_suspended:
-                conditions = _with(conditions, "Suspended", "True", "JobSuspended", "Job suspended", now)
-        elif was_suspended:
-            conditions = _with(conditions, "Suspended", "False", "JobResumed", "Job resumed", now)
-            started = now
-        if not suspended or verdict is not None:
-            started = started or now
-        if started:
-            status["startTime"] = started
-        if verdict is not None:
-            conditions = _with(conditions, verdict.announced, "True", verdict.reason, verdict.message, now)
-            if not counted.active and not counted.terminating and not counted.strays and counted.settled:
-                conditions = _with(conditions, verdict.final, "True", verdict.reason, verdict.message, now)
-                if verdict.final == "Complete":
-                    status["completionTime"] = now
-        if conditions:
-            status["conditions"] = conditions
-        return status
-
-    def _announce(self, job: Obj, status: Obj) -> None:
-        tells: dict[tuple[str, str], tuple[Any, str]] = {
-            ("Complete", "True"): ("Normal", "Completed"),
-            ("Failed", "True"): ("Warning", ""),
-            ("Suspended", "True"): ("Normal", "Suspended"),
-            ("Suspended", "False"): ("Normal", "Resumed"),
-        }
-        for condition in status.get("conditions") or ():
-            old = get_condition(job, condition["type"])
-            tell = tells.get((condition["type"], condition["status"]))
-            if tell is None or (old is not None and old["status"] == condition["status"]):
-                continue
-            message = "Job completed" if tell[1] == "Completed" else condition["message"]
-            self.events.event(job, tell[0], tell[1] or condition["reason"], message)
-
-
-def _with(conditions: list[Obj], type: str, status: str, reason: str, message: str, now: str) -> list[Obj]:
-    new = {"type": type, "status": status, "lastProbeTime": now, "reason": reason, "message": message}
-    old = get_condition(conditions, type)
-    if old is not None and all(old.get(key) == new[key] for key in ("status", "reason", "message")):
-        return conditions
-    return set_condition(conditions, new, now)
-
-
-def _difference(job: Obj, counted: Tally) -> tuple[list[Obj], list[int | None]]:
-    """The pods that are too many, and the indexes (None: without one) of those that are missing."""
-    spec = job["spec"]
-    parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
-    active, surplus = counted.active, []
-    waits_for = counted.terminating if replaces_only_failed(job) else []
-    if is_indexed(job):
-        keep: dict[int, Obj] = {}
-        for pod in active:
-            index = index_of(pod)
-            if index in keep or not 0 <= index < completions or index in counted.completed:
-                surplus.append(pod)
-            else:
-                keep[index] = pod
-        active = list(keep.values())
-    if completions is not None:
-        wanted = min(parallelism, max(0, completions - counted.succeeded))
-    else:
-        wanted = parallelism if not counted.succeeded else min(len(active), parallelism)
-    if len(active) > wanted:
-        return surplus + deletion_order(active)[: len(active) - wanted], []
-    count = wanted - len(active) - len(waits_for)
-    if count <= 0:
-        return surplus, []
-    if not is_indexed(job):
-        return surplus, [None] * count
-    taken = counted.completed | {index_of(pod) for pod in (*active, *waits_for)}
-    free = (index for index in range(completions) if index not in taken)
-    return surplus, [index for index, _ in zip(free, range(count), strict=False)]
-
-
-def _restarts_exceed(job: Obj, pods: Sequence[Obj], limit: int) -> bool:
-    """With restartPolicy OnFailure the kubelet restarts containers: its restarts count against the limit."""
-    if (job["spec"]["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
-        return False
-    restarts = 0
-    for pod in pods:
-        if phase_of(pod) in ("Running", "Pending"):
-            status = pod.get("status") or {}
-            containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-            restarts += sum(container.get("restartCount", 0) for container in containers)
-    return restarts > 0 if limit == 0 else restarts >= limit
 
 
 def _sooner(*delays: float | None) -> float | None:

@@ -2,32 +2,31 @@
 
 An Indexed Job with as many completions as parallelism is a gang. Before its first pod a Workload and then a PodGroup
 are created; both are found again by references, never by parsing names, and are never changed. A Job that has started
-without them goes on without them. Names are derived from the Job alone: creating twice meets the first one.
+without them goes on without them; one that was suspended before its first pod has not started. Names are derived from
+the Job alone: creating twice meets the first one, and a name that somebody else took is passed over.
 Source: KEP-5547; a template name that would be too long is cut and hashed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from haru.client.informer import Informer, object_key
 from haru.controllers.base import Controller, log
-from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, Obj
+from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, Obj, by_controller, is_active
 from haru.kube.errors import StatusError
-from haru.kube.meta import (
-    controller_of,
-    get_condition,
-    is_being_deleted,
-    name_of,
-    namespace_of,
-    owner_reference,
-    uid_of,
-)
+from haru.kube.jobs import is_gang_job
+from haru.kube.meta import controller_of, is_being_deleted, name_of, namespace_of, owner_reference, uid_of
 from haru.kube.names import NAME_ALPHABET
 
 _MAX_NAME = 253
 _MAX_TEMPLATE_NAME = 63
+_MAX_NAMES = 5
+
+
+class GroupPending(Exception):
+    """The group cannot be had now: the Job's pods wait for it."""
 
 
 class _FallBack(Exception):
@@ -55,15 +54,15 @@ def template_name(job_name: str) -> str:
     return job_name[: _MAX_TEMPLATE_NAME - len(suffix)].rstrip("-.") + suffix
 
 
-def workload_name(job: Mapping[str, Any]) -> str:
-    """`<job>-<hash of its uid>`."""
-    suffix = "-" + _hash(uid_of(job))
+def workload_name(job: Mapping[str, Any], attempt: int = 0) -> str:
+    """`<job>-<hash of its uid>`; another hash for each further attempt, when the name was taken."""
+    suffix = "-" + _hash(uid_of(job) + _further(attempt))
     return name_of(job)[: _MAX_NAME - len(suffix)].rstrip("-.") + suffix
 
 
-def pod_group_name(workload: str, template: str) -> str:
+def pod_group_name(workload: str, template: str, attempt: int = 0) -> str:
     """`<workload>-<template>-<hash of both>`; if too long each part gets half, or what the other leaves over."""
-    suffix = "-" + _hash(workload + template)
+    suffix = "-" + _hash(workload + template + _further(attempt))
     room = _MAX_NAME - len(suffix) - 1
     if len(workload) + len(template) > room:
         half = room // 2
@@ -73,40 +72,24 @@ def pod_group_name(workload: str, template: str) -> str:
     return f"{workload}-{template}{suffix}"
 
 
-def qualifies(job: Mapping[str, Any]) -> bool:
-    """All pods must run at the same time for the Job to complete, and its author did not group them."""
-    spec = job["spec"]
-    parallelism, completions = spec.get("parallelism"), spec.get("completions")
-    template_spec = (spec.get("template") or {}).get("spec") or {}
-    return bool(
-        parallelism is not None
-        and parallelism > 1
-        and spec.get("completionMode") == "Indexed"
-        and completions == parallelism
-        and not template_spec.get("schedulingGroup")
-    )
+def _further(attempt: int) -> str:
+    return f"/{attempt}" if attempt else ""
 
 
 def never_started(job: Mapping[str, Any], has_pods: bool) -> bool:
-    """The Job has no history: only then its group is made."""
+    """The Job has no history: only then its group is made. To have been suspended is no history."""
     status = job.get("status") or {}
-    return not (
-        has_pods
-        or status.get("startTime")
-        or status.get("succeeded")
-        or status.get("failed")
-        or get_condition(job, "Suspended")
-    )
+    return not (has_pods or status.get("startTime") or status.get("succeeded") or status.get("failed"))
 
 
-def new_workload(job: Mapping[str, Any]) -> Obj:
+def new_workload(job: Mapping[str, Any], attempt: int = 0) -> Obj:
     """The Workload for a Job."""
     gang = {"gang": {"minCount": job["spec"]["parallelism"]}}
     return {
         "apiVersion": WORKLOADS.api_version,
         "kind": WORKLOADS.kind,
         "metadata": {
-            "name": workload_name(job),
+            "name": workload_name(job, attempt),
             "namespace": namespace_of(job),
             "ownerReferences": [owner_reference(job, JOBS)],
         },
@@ -117,7 +100,7 @@ def new_workload(job: Mapping[str, Any]) -> Obj:
     }
 
 
-def new_pod_group(job: Mapping[str, Any], workload: Mapping[str, Any]) -> Obj:
+def new_pod_group(job: Mapping[str, Any], workload: Mapping[str, Any], attempt: int = 0) -> Obj:
     """The PodGroup for the only template of a Job's Workload: the template's policy, copied."""
     template = workload["spec"]["podGroupTemplates"][0]
     spec = {key: value for key, value in template.items() if key != "name" and value is not None}
@@ -126,7 +109,7 @@ def new_pod_group(job: Mapping[str, Any], workload: Mapping[str, Any]) -> Obj:
         "apiVersion": POD_GROUPS.api_version,
         "kind": POD_GROUPS.kind,
         "metadata": {
-            "name": pod_group_name(name_of(workload), template["name"]),
+            "name": pod_group_name(name_of(workload), template["name"], attempt),
             "namespace": namespace_of(job),
             # The Workload is an owner, but not one whose deletion waits for the group.
             "ownerReferences": [owner_reference(job, JOBS), owner_reference(workload, WORKLOADS, controller=False)],
@@ -159,6 +142,7 @@ class JobGroups:
         self.groups = controller.informer(POD_GROUPS)
         self.workloads.add_index("job", by_job)
         self.groups.add_index("workload", by_workload)
+        self.groups.add_index("controller", by_controller)
         for informer in (self.workloads, self.groups):
             informer.add_handler(self._notify, on_delete=self._notify)
 
@@ -167,57 +151,82 @@ class JobGroups:
         if owner is not None and owner.get("kind") == JOBS.kind:
             self._changed(f"{namespace_of(obj)}/{owner['name']}")
 
-    async def group_for(self, job: Obj, has_pods: bool) -> str | None:
-        """The name of the PodGroup for a Job's new pods; None: they are created without one."""
-        if not qualifies(job):
+    async def group_for(self, job: Obj, pods: Sequence[Obj]) -> str | None:
+        """The name of the PodGroup for a Job's new pods, given those that it has; None: they have none.
+
+        Raises GroupPending if the group should be there but cannot be had now.
+        """
+        if not is_gang_job(job["spec"]):
             return None
         try:
-            return await self._find_or_create(job, never_started(job, has_pods))
+            return await self._find_or_create(job, pods)
         except _FallBack as why:
             log.error("job %s: its pods are created without a PodGroup: %s", object_key(job), why)
             return None
+        except (StatusError, OSError) as error:
+            raise GroupPending(f"the PodGroup of job {object_key(job)}: {error}") from error
 
-    async def _find_or_create(self, job: Obj, may_create: bool) -> str | None:
+    async def _find_or_create(self, job: Obj, pods: Sequence[Obj]) -> str | None:
         workload = self._only(self.workloads, "job", job, object_key(job))
         if workload is None:
-            if not may_create:
-                return None
-            workload = await self._create(self.workloads, new_workload(job), job)
+            if not never_started(job, bool(pods)):
+                return self._left_alone(job)
+            workload = await self._create(self.workloads, lambda attempt: new_workload(job, attempt), job)
             message = f"Created Workload {name_of(workload)} for Job {name_of(job)}"
             self._controller.events.event(job, "Normal", "WorkloadCreated", message)
         if len(workload["spec"].get("podGroupTemplates") or ()) != 1:
             raise _FallBack(f"Workload {name_of(workload)} has not exactly one template")
         group = self._only(self.groups, "workload", job, object_key(workload))
         if group is None:
-            if not may_create:
-                return None
-            group = await self._create(self.groups, new_pod_group(job, workload), job)
+            group = await self._create(self.groups, lambda attempt: new_pod_group(job, workload, attempt), job)
+        if is_being_deleted(group) and not any(is_active(pod) and _group_of(pod) == name_of(group) for pod in pods):
+            # Nothing keeps it: it may be gone before the first new pod is seen, and that pod would wait for ever.
+            raise GroupPending(f"PodGroup {object_key(group)} is being deleted")
         return name_of(group)
+
+    def _left_alone(self, job: Obj) -> str | None:
+        """The group of a Job whose Workload is gone: its members stay together as long as it stands."""
+        found = [group for group in self.groups.by_index("controller", uid_of(job)) if not is_being_deleted(group)]
+        return name_of(found[0]) if len(found) == 1 else None
 
     def _only(self, informer: Informer, index: str, job: Obj, key: str) -> Obj | None:
         """The one object that refers to `key`, which must be this Job's."""
-        found = [obj for obj in informer.by_index(index, key) if not is_being_deleted(obj)]
+        found = [obj for obj in informer.by_index(index, key) if not _is_left_over(obj, job)]
         if not found:
             return None
         if len(found) > 1:
             names = ", ".join(sorted(name_of(obj) for obj in found))
             raise _FallBack(f"several {informer.kind.plural} refer to it: {names}")
-        owner = controller_of(found[0])
-        if owner is None or owner["uid"] != uid_of(job):
+        if not _is_controlled(found[0], job):
             raise _FallBack(f"{informer.kind.kind} {name_of(found[0])} is not controlled by it")
         return found[0]
 
-    async def _create(self, informer: Informer, body: Obj, job: Obj) -> Obj:
-        try:
-            return await self._controller.create(informer, body)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            # Our copy is late, or we died right after creating: take the one that stands if it is ours.
-            live = await self._controller.live(informer.kind, name_of(body), namespace_of(body))
-            if live is None:
-                raise
-        owner = controller_of(live)
-        if owner is None or owner["uid"] != uid_of(job):
-            raise _FallBack(f"{informer.kind.kind} {name_of(body)} exists and is not controlled by it")
-        return live
+    async def _create(self, informer: Informer, body_of: Callable[[int], Obj], job: Obj) -> Obj:
+        for attempt in range(_MAX_NAMES):
+            body = body_of(attempt)
+            try:
+                return await self._controller.create(informer, body)
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                # Our copy is late, or we died right after creating: take the one that stands if it is ours.
+                live = await self._controller.live(informer.kind, name_of(body), namespace_of(body))
+                if live is None:
+                    raise
+            if _is_controlled(live, job):
+                return live
+        raise _FallBack(f"{informer.kind.kind} {name_of(body)} and others exist and are not controlled by it")
+
+
+def _is_controlled(obj: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
+    return (controller_of(obj) or {}).get("uid") == uid_of(job)
+
+
+def _is_left_over(obj: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
+    """It belongs to an earlier Job of the same name and is only waiting to be collected."""
+    owner = controller_of(obj) or {}
+    return (owner.get("kind"), owner.get("name")) == (JOBS.kind, name_of(job)) and owner.get("uid") != uid_of(job)
+
+
+def _group_of(pod: Mapping[str, Any]) -> str:
+    return str((pod["spec"].get("schedulingGroup") or {}).get("podGroupName") or "")

@@ -9,11 +9,15 @@ from typing import Any
 def is_gang_job(spec: Mapping[str, Any]) -> bool:
     """All pods must run at the same time for the Job to complete, and its author did not group them (KEP-5547)."""
     parallelism, completions = spec.get("parallelism"), spec.get("completions")
-    template_spec = (spec.get("template") or {}).get("spec") or {}
     return bool(
         parallelism is not None
         and parallelism > 1
         and spec.get("completionMode") == "Indexed"
         and completions == parallelism
-        and not template_spec.get("schedulingGroup")
+        and not has_own_group(spec)
     )
+
+
+def has_own_group(spec: Mapping[str, Any]) -> bool:
+    """The author says in the pod template which PodGroup the pods belong to."""
+    return bool(((spec.get("template") or {}).get("spec") or {}).get("schedulingGroup"))
