@@ -21,6 +21,7 @@ from haru.engine.extended import explicit_classes, special_owner
 from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo, NodeSpec
 from haru.engine.nominations import Nomination
+from haru.engine.notes import Notes
 from haru.engine.persistent import CowMap
 from haru.engine.pods import PodInfo
 
@@ -44,7 +45,8 @@ class Snapshot:
     `special` has the paths of the claims made for a pod's extended resources, by the pod's UID. `nominated` are pending
     pods whose status names a node, `nominations` the places that decisions promised, by pod; `leaving` are pods that
     are being deleted to make room. `used_claims` has the paths of allocated claims by consumer (`consumer_key`).
-    `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`).
+    `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`). `notes`
+    keep what decisions learn about the cluster; they save work and change no answer.
     """
 
     version: int
@@ -65,6 +67,7 @@ class Snapshot:
     leaving: Mapping[str, PodInfo]
     used_claims: Mapping[str, frozenset[str]]
     after: Snapshot | None = None
+    notes: Notes = field(default_factory=Notes, repr=False)
 
     @cached_property
     def extended_resources(self) -> Mapping[str, str]:
@@ -126,6 +129,7 @@ class Cluster:
         self._assumed_pods: dict[str, str] = {}
         self._node_names: tuple[str, ...] | None = ()
         self._version = 0
+        self._notes = Notes()
         self._snapshot: Snapshot | None = None
         self._appliers: dict[str, tuple[Callable[[Obj], None], Callable[[Obj], None]]] = {
             "Node": (self._apply_node, self._remove_node),
@@ -187,6 +191,7 @@ class Cluster:
                 nominations=state.nominations.freeze(),
                 leaving=state.leaving.freeze(),
                 used_claims=state.used_claims.freeze(),
+                notes=self._notes,
             )
         return self._snapshot
 

@@ -75,6 +75,25 @@ class Patched(Mapping[str, V]):
         return sum(1 for _ in self)
 
 
+def differing(now: Mapping[str, V], before: Mapping[str, V]) -> set[str]:
+    """The keys that have another value in one of two maps; cheap if both were made from copies of one map."""
+    if now is before:
+        return set()
+    keys: set[str] = set()
+    base, other = now, before
+    while isinstance(base, Patched):
+        keys.update(base._changes)
+        base = base._base
+    while isinstance(other, Patched):
+        keys.update(other._changes)
+        other = other._base
+    if isinstance(base, FrozenMap) and isinstance(other, FrozenMap):
+        keys |= base.difference(other)
+    elif base is not other:
+        keys |= base.keys() | other.keys()
+    return {key for key in keys if now.get(key) is not before.get(key)}
+
+
 class CowMap(MutableMapping[str, V]):
     """The writable side: a map that hands out frozen copies of itself."""
 

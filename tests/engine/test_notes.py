@@ -1,0 +1,51 @@
+"""What is kept between decisions: notes of a cluster, and maps that know how they differ."""
+
+from __future__ import annotations
+
+from engine_objects import node, pod
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.engine.cluster import Cluster
+from haru.engine.notes import Notes
+from haru.engine.persistent import CowMap, Patched, differing
+
+KEYS = st.sampled_from([f"key-{i}" for i in range(12)])
+CHANGES = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 3)), max_size=5)
+
+
+def test_notes_keep_what_was_used_last() -> None:
+    notes = Notes()
+    first: list[int] = notes.entry("topic", 1, list, limit=2)
+    notes.entry("topic", 2, list, limit=2)
+    assert notes.entry("topic", 1, list, limit=2) is first
+    third: list[int] = notes.entry("topic", 3, list, limit=2)
+    assert notes.entry("topic", 1, list, limit=2) is first
+    assert notes.entry("topic", 3, list, limit=2) is third
+    assert notes.entry("other", 1, list, limit=2) is not first
+
+
+def test_notes_go_with_a_cluster_and_not_to_another() -> None:
+    cluster, other = Cluster.of([node("a")]), Cluster.of([node("a")])
+    before = cluster.snapshot().notes
+    cluster.apply(pod("p"))
+    assert cluster.snapshot().notes is before
+    assert other.snapshot().notes is not before
+
+
+@given(st.lists(CHANGES, max_size=4), CHANGES, CHANGES, CHANGES)
+def test_maps_know_how_they_differ(history: list[dict], first: dict, second: dict, late: dict) -> None:  # type: ignore[type-arg]
+    live: CowMap[int] = CowMap()
+    frozen = [live.freeze()]
+    for changes in [*history, late]:
+        for key, value in changes.items():
+            if value is None:
+                live.pop(key, None)
+            else:
+                live[key] = value
+        frozen.append(live.freeze())
+    maps = [*frozen, Patched(frozen[0], first), Patched(frozen[-1], second), Patched(Patched(frozen[-1], first), late)]
+    for now in [*maps, dict(frozen[-1])]:
+        for before in maps:
+            expected = {key for key in {*now, *before} if now.get(key) is not before.get(key)}
+            assert differing(now, before) == expected
