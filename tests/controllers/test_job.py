@@ -1,7 +1,8 @@
 """Jobs against the API server, with a kubelet that plays along."""
 
 import pytest
-from controller_cluster import Kubelet, template
+from controller_cluster import Kubelet
+from gang_jobs import indexed, job
 
 from haru.controllers.job_indexes import INDEX, index_of
 from haru.controllers.job_tracking import TRACKING
@@ -9,15 +10,6 @@ from haru.controllers.objects import JOBS, PODS
 from haru.kube.meta import get_condition
 
 NAME = "job-controller"
-
-
-def job(name="j", **spec):
-    pods = template({}, restartPolicy="Never")
-    return {"metadata": {"name": name}, "spec": {"template": pods, **spec}}
-
-
-def indexed(count, **spec):
-    return {"completionMode": "Indexed", "completions": count, "parallelism": count, **spec}
 
 
 async def conditions(cluster, name="j"):

@@ -133,7 +133,9 @@ def tally(job: Obj, pods: Sequence[Obj], *, everything_failed: bool = False) -> 
             _count_success(result, pod)  # what finds no room comes with the next status update
     fresh = [pod for pod in result.failures if uid_of(pod) not in listed]
     if fails_by_index(job):
-        last = {_valid_index(job, pod) for pod in result.failures if is_last_failure(job, pod)}
+        # A pod that is taken away because the Job is over says nothing about its index.
+        judged = [pod for pod in result.failures if not (everything_failed and is_being_deleted(pod))]
+        last = {_valid_index(job, pod) for pod in judged if is_last_failure(job, pod)}
         result.failed_indexes = (result.failed_indexes | last) - result.completed - {-1}
         result.held = _last_failures(result, fresh)
     held = {uid_of(pod) for pod in result.held.values()}

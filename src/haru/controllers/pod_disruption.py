@@ -9,7 +9,7 @@ from typing import Any
 
 from haru.client.informer import Informer
 from haru.controllers.base import Controller
-from haru.controllers.objects import Obj
+from haru.controllers.objects import Obj, is_terminal
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition
 
@@ -31,6 +31,16 @@ async def mark_disrupted(
     status: dict[str, Any] = {"conditions": [condition]}
     if failed:
         status["phase"] = "Failed"
+    await _patch(controller, pods, pod, status)
+
+
+async def mark_failed(controller: Controller, pods: Informer, pod: Obj) -> None:
+    """End a pod that never ran and never will. A pod that has ended or is gone is fine."""
+    if not is_terminal(pod):
+        await _patch(controller, pods, pod, {"phase": "Failed"})
+
+
+async def _patch(controller: Controller, pods: Informer, pod: Obj, status: dict[str, Any]) -> None:
     try:
         await controller.patch(pods, pod, {"status": status}, type="strategic", subresource="status")
     except StatusError as error:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.objects import NODES, PODS, Obj, by_node, is_terminal, node_of
-from haru.controllers.pod_disruption import mark_disrupted
+from haru.controllers.pod_disruption import mark_disrupted, mark_failed
 from haru.kube.kinds import Kind
 from haru.kube.meta import is_being_deleted, name_of
 
@@ -61,6 +61,8 @@ class PodGcController(Controller):
         node = node_of(pod)
         if not node:
             if is_being_deleted(pod):
+                # Whoever counts its pods by how they ended waits for an end, which no kubelet will report.
+                await mark_failed(self, self.pods, pod)
                 await self.delete(self.pods, pod, grace_period_seconds=0)
             return None
         if self.nodes.get(node) is not None:

@@ -1,0 +1,244 @@
+"""What may go wrong with the gang of a Job: changes, objects of others, and the order in which things go."""
+
+from datetime import timedelta
+
+import pytest
+from controller_cluster import Kubelet, pod_body
+from gang_jobs import groups_of, indexed, job, reference_to, started, the_group
+
+from haru.controllers.job_workload import new_pod_group, new_workload, pod_group_name
+from haru.controllers.objects import JOBS, POD_GROUPS, PODS, WORKLOADS
+from haru.kube.errors import StatusError
+
+NAME = "job-controller"
+HELD = "scheduling.k8s.io/podgroup-protection"
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_failed_member_is_replaced_in_the_same_group(cluster):
+    failed = set()
+
+    def phase(pod):
+        if not failed and pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1":
+            failed.add(pod["metadata"]["name"])
+        return "Failed" if pod["metadata"]["name"] in failed else "Running"
+
+    await cluster.create(JOBS, job(**indexed(3)))
+    await cluster.play(Kubelet(cluster.client, phase).run())
+    cluster.ahead = timedelta(hours=1)
+    await cluster.start(NAME)
+
+    async def replaced():
+        status = (await cluster.get(JOBS, "j")).get("status") or {}
+        return (status.get("failed"), status.get("ready")) == (1, 3)
+
+    await cluster.eventually(replaced)
+    assert len(await cluster.items(PODS)) == 4
+    assert await groups_of(cluster) == {(await the_group(cluster))["name"]}
+
+
+async def test_a_gang_keeps_its_size(cluster):
+    await cluster.create(JOBS, job(**indexed(4)))
+    with pytest.raises(StatusError, match=r"spec\.parallelism: Invalid value: 8: field is immutable"):
+        await cluster.client.patch(JOBS, "j", {"spec": {"parallelism": 8, "completions": 8}}, "ns")
+
+
+async def test_members_that_wait_for_a_gang_that_has_become_too_small_are_made_anew(cluster):
+    """Two pods of a group whose minCount is four would wait for ever."""
+    await cluster.create(JOBS, job(**indexed(4)))
+    await cluster.start(NAME)
+    await started(cluster, 4)
+    await cluster.client.patch(JOBS, "j", {"spec": {"parallelism": 2}}, "ns")
+
+    async def alone():
+        return len(await cluster.items(PODS)) == 2 and await groups_of(cluster) == {None}
+
+    await cluster.eventually(alone)
+    assert (await cluster.get(JOBS, "j"))["status"].get("failed", 0) == 0
+
+
+async def test_members_that_run_go_on_when_the_job_becomes_smaller(cluster):
+    await cluster.create(JOBS, job(**indexed(4)))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(NAME)
+
+    async def active(count):
+        return ((await cluster.get(JOBS, "j")).get("status") or {}).get("ready") == count
+
+    await cluster.eventually(lambda: active(4))
+    before = {p["metadata"]["uid"] for p in await cluster.items(PODS)}
+    await cluster.client.patch(JOBS, "j", {"spec": {"parallelism": 2}}, "ns")
+    await started(cluster, 2)
+    assert {p["metadata"]["uid"] for p in await cluster.items(PODS)} < before
+
+
+# -- objects of others ------------------------------------------------------------------------------------------------
+
+
+REFERENCE = {"apiGroup": "batch", "kind": "Job", "name": "j"}
+POLICY = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+
+
+async def a_workload(cluster, name, owner=None, templates=1):
+    metadata = {"name": name, **({"ownerReferences": [owner]} if owner else {})}
+    spec = {"controllerRef": REFERENCE, "podGroupTemplates": [{"name": f"t{i}", **POLICY} for i in range(templates)]}
+    return await cluster.create(WORKLOADS, {"metadata": metadata, "spec": spec})
+
+
+async def a_pod_group(cluster, name, workload, owner=None):
+    metadata = {"name": name, **({"ownerReferences": [owner]} if owner else {})}
+    reference = {"workload": {"workloadName": workload, "podGroupTemplateName": "t0"}}
+    return await cluster.create(
+        POD_GROUPS, {"metadata": metadata, "spec": {"podGroupTemplateRef": reference, **POLICY}}
+    )
+
+
+@pytest.mark.parametrize("case", ["their workload", "two templates", "their group", "two groups"])
+async def test_what_is_not_clearly_its_own_means_no_group(cluster, case):
+    owner = reference_to(await cluster.create(JOBS, job(**indexed(2))))
+    mine = case != "their workload"
+    await a_workload(cluster, "w", owner if mine else None, templates=2 if case == "two templates" else 1)
+    if "group" in case:
+        await a_pod_group(cluster, "g", "w", owner if case == "two groups" else None)
+    if case == "two groups":
+        await a_pod_group(cluster, "h", "w", owner)
+    before = len(await cluster.items(POD_GROUPS))
+    await cluster.start(NAME)
+    await started(cluster, 2)
+    assert await groups_of(cluster) == {None}
+    assert (len(await cluster.items(WORKLOADS)), len(await cluster.items(POD_GROUPS))) == (1, before)
+
+
+async def test_what_is_its_own_is_used_whatever_it_is_called(cluster):
+    owner = reference_to(await cluster.create(JOBS, job(**indexed(2))))
+    await a_workload(cluster, "any-name", owner)
+    await a_pod_group(cluster, "another", "any-name", owner)
+    await cluster.start(NAME)
+    await started(cluster, 2)
+    assert await groups_of(cluster) == {"another"}
+
+
+async def test_a_name_that_somebody_else_took_is_passed_over(cluster):
+    created = await cluster.create(JOBS, job(**indexed(2)))
+    theirs = new_workload(created)
+    del theirs["metadata"]["ownerReferences"], theirs["spec"]["controllerRef"]
+    await cluster.create(WORKLOADS, theirs)
+    second = new_workload(created, 1)
+    group = pod_group_name(second["metadata"]["name"], "j-pgt-0")
+    await cluster.create(POD_GROUPS, {"metadata": {"name": group}, "spec": POLICY})
+    await cluster.start(NAME)
+    await started(cluster, 2)
+    assert await groups_of(cluster) == {pod_group_name(second["metadata"]["name"], "j-pgt-0", 1)}
+    assert len(await cluster.items(WORKLOADS)) == 2
+
+
+async def test_a_job_of_the_same_name_is_another_job(cluster):
+    """What the first one left is still there when the second one starts: nobody collects garbage here."""
+    await cluster.create(JOBS, job(**indexed(2)))
+    await cluster.start(NAME)
+    await started(cluster, 2)
+    old = await the_group(cluster)
+    await cluster.client.delete(JOBS, "j", "ns", propagation_policy="Background")
+    await cluster.create(JOBS, job(**indexed(2)))
+
+    async def grouped():
+        names = await groups_of(cluster)
+        return len(await cluster.items(PODS)) == 4 and names - {old["name"]}
+
+    assert None not in await cluster.eventually(grouped)
+    assert len(await cluster.items(WORKLOADS)) == 2
+
+
+async def test_without_its_workload_a_gang_stays_together(cluster):
+    await cluster.create(JOBS, job(**indexed(2)))
+    await cluster.play(Kubelet(cluster.client).run())
+    cluster.ahead = timedelta(hours=1)
+    await cluster.start(NAME, "garbage-collector-controller", "podgroup-protection-controller")
+    await started(cluster, 2)
+    group = await the_group(cluster)
+    (workload,) = await cluster.items(WORKLOADS)
+    await cluster.client.delete(WORKLOADS, workload["metadata"]["name"], "ns")
+    first, _ = await cluster.items(PODS)
+    await cluster.client.delete(PODS, first["metadata"]["name"], "ns")
+
+    async def replaced():
+        names = {p["metadata"]["name"] for p in await cluster.items(PODS)}
+        return len(names) == 2 and first["metadata"]["name"] not in names
+
+    await cluster.eventually(replaced)
+    assert await groups_of(cluster) == {group["name"]}
+    assert not await cluster.items(WORKLOADS)
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+async def test_new_members_wait_while_the_group_is_on_its_way_out(cluster):
+    """It may vanish before the first pod that needs it is seen; a pod of a group that is gone waits for ever."""
+    created = await cluster.create(JOBS, job(**indexed(2)))
+    workload = await cluster.create(WORKLOADS, new_workload(created))
+    old = await cluster.create(POD_GROUPS, new_pod_group(created, workload))
+    await cluster.client.delete(POD_GROUPS, old["metadata"]["name"], "ns")
+    await cluster.start(NAME)
+
+    async def nothing():
+        return not await cluster.items(PODS)
+
+    await cluster.always(nothing)
+    assert not (await cluster.get(JOBS, "j")).get("status", {}).get("startTime")
+    await cluster.client.patch(POD_GROUPS, old["metadata"]["name"], {"metadata": {"finalizers": None}}, "ns")
+    await started(cluster, 2)
+    group = await the_group(cluster)
+    assert group["uid"] != old["metadata"]["uid"]
+    assert await groups_of(cluster) == {group["name"]}
+
+
+async def test_members_go_before_their_group(cluster):
+    await cluster.create(JOBS, job(**indexed(2)))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(NAME)
+    await started(cluster, 2)
+    group = (await the_group(cluster))["name"]
+    for pod in await cluster.items(PODS):
+        await cluster.client.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": ["test/hold"]}}, "ns")
+
+    async def running():
+        return all((p.get("status") or {}).get("phase") == "Running" for p in await cluster.items(PODS))
+
+    await cluster.eventually(running)
+    await cluster.kill()  # the kubelet too: the members cannot end
+    await cluster.start(NAME, "garbage-collector-controller", "podgroup-protection-controller")
+    await cluster.client.delete(JOBS, "j", "ns", propagation_policy="Foreground")
+
+    async def going():
+        return (await cluster.get(POD_GROUPS, group))["metadata"].get("deletionTimestamp")
+
+    await cluster.eventually(going)
+    await cluster.always(going)
+    for pod in await cluster.items(PODS):
+        await cluster.set_status(PODS, pod["metadata"]["name"], {"phase": "Failed"})
+
+    async def gone():
+        return await cluster.get(POD_GROUPS, group) is None
+
+    await cluster.eventually(gone)
+
+
+async def test_a_member_that_comes_again_under_its_name_is_another_pod(cluster):
+    """Deleted and created again in one step: the group of the first one is looked at."""
+    for name in ("old", "new"):
+        await cluster.create(POD_GROUPS, {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"basic": {}}}})
+    await cluster.create(PODS, pod_body("p", schedulingGroup={"podGroupName": "old"}))
+    await cluster.start("podgroup-protection-controller")
+    await cluster.client.delete(POD_GROUPS, "old", "ns")
+    assert (await cluster.get(POD_GROUPS, "old"))["metadata"]["finalizers"] == [HELD]
+    await cluster.client.delete(PODS, "p", "ns", grace_period_seconds=0)
+    await cluster.create(PODS, pod_body("p", schedulingGroup={"podGroupName": "new"}))
+
+    async def gone():
+        return await cluster.get(POD_GROUPS, "old") is None
+
+    await cluster.eventually(gone)
+    assert await cluster.get(POD_GROUPS, "new")
