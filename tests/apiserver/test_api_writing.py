@@ -103,6 +103,23 @@ async def test_updates_compare_versions(api: Caller) -> None:
     assert (await api("PUT", f"{MAPS}/a", config_map("b"))).status == 400
 
 
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [
+        ({"name": "b"}, "the name of the object (b) does not match the name on the URL (a)"),
+        ({"name": "a", "namespace": "other"}, "the namespace of the provided object does not match"),
+    ],
+)
+async def test_a_body_means_the_object_of_its_url(api: Caller, exists: bool, metadata: Any, text: str) -> None:
+    if exists:
+        await api.create(MAPS, config_map("a"))
+    answer = await api("PUT", f"{MAPS}/a", {"metadata": metadata})
+    assert (answer.status, answer.json["code"]) == (400, 400)
+    assert text in answer.json["message"]
+    assert (await api("PUT", f"{MAPS}/c", config_map("c"))).status == 404
+
+
 async def test_a_write_that_changes_nothing_is_none(api: Caller) -> None:
     created = await api.create(PODS, pod("a"))
     for _ in range(2):

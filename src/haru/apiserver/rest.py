@@ -13,7 +13,7 @@ from haru.apiserver.listing import handle_list
 from haru.apiserver.patching import patch
 from haru.apiserver.rendering import render_object
 from haru.apiserver.watching import handle_watch
-from haru.apiserver.writing import Outcome, Prepare, change, create
+from haru.apiserver.writing import Outcome, Prepare, change, check_identity, create
 from haru.kube.conversion import convert
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -44,6 +44,7 @@ async def update_with(call: Call, prepare: Prepare | None = None) -> Response:
     read_write_options(call)
     obj = await bodies.read_object(call.request, call.resource.kind)
     obj.setdefault("metadata", {})
+    check_identity(call, obj)
 
     async def make(live: Obj) -> Obj:
         return obj

@@ -243,16 +243,22 @@ def drop_empty(metadata: Obj) -> None:
 _KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
-def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
-    """The wanted metadata with what only the server sets as it was."""
-    metadata = dict(wanted.get("metadata") or {})
-    found = live["metadata"]
+def check_identity(call: Call, wanted: Obj) -> None:
+    """A body that says who it is must mean the object of the URL, whether that exists or not."""
+    metadata = wanted.get("metadata") or {}
     if metadata.get("name", call.name) != call.name:
         raise bad_request_error(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
         )
     if (metadata.get("namespace") or call.namespace) != call.namespace:
         raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
+    """The wanted metadata with what only the server sets as it was."""
+    check_identity(call, wanted)
+    metadata = dict(wanted.get("metadata") or {})
+    found = live["metadata"]
     metadata["name"] = call.name
     if call.resource.kind.namespaced:
         metadata["namespace"] = call.namespace
