@@ -21,6 +21,7 @@ COMMANDS = {
     "cel": "try a device selector on devices",
     "lint": "find what is wrong with manifests, and mend it",
     "explain": "say why an object waits, or why it runs where it runs",
+    "device": "take a device out of service by a taint, and bring it back",
     "scheduler": "run the scheduler against an API server",
     "controllers": "run the controllers against an API server",
     "completion": "print a shell's completion script",

@@ -5,6 +5,7 @@ Source: the legacy discovery documents (`/api/v1`, `/apis`, `/apis/<group>/<vers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,6 +82,28 @@ async def served_kinds(client: ApiClient) -> list[Kind]:
         for kind in await resources_of(client, group, version):
             found.setdefault((kind.group, kind.plural), kind)
     return list(found.values())
+
+
+async def newest_kind(client: ApiClient, group: str, plural: str) -> Kind | None:
+    """A resource in the newest version of its group that has it (v1, else v1beta2, else v1beta1); None if none has."""
+    versions = [version for of_group, version in await served_group_versions(client) if of_group == group]
+    for version in sorted(versions, key=_rank, reverse=True):
+        for kind in await resources_of(client, group, version):
+            if kind.plural == plural:
+                return kind
+    return None
+
+
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+_STAGES = {"alpha": 0, "beta": 1, None: 2}
+
+
+def _rank(version: str) -> tuple[int, int, int]:
+    """How versions are ordered: stable ones after betas after alphas, then by their numbers."""
+    parts = _VERSION.fullmatch(version)
+    if parts is None:
+        return (-1, 0, 0)
+    return _STAGES[parts[2]], int(parts[1]), int(parts[3] or 0)
 
 
 async def is_served(client: ApiClient, kind: Kind) -> bool:
