@@ -96,6 +96,35 @@ async def test_when_all_are_silent_nobody_is_driven_away(cluster):
     assert not any(("unreachable", "NoExecute") in taints(node) for node in nodes)
 
 
+@pytest.mark.usefixtures("lease_namespace")
+async def test_a_node_that_was_never_heard_of_has_time_to_start(cluster):
+    """Its pods stay too: it may be their kubelet that starts."""
+    clock = [1000.0]
+    await make_ready(cluster, "n2")
+    await running(cluster, "early")
+    times = {"node-monitor-grace-period": 50, "node-startup-grace-period": 60, "node-monitor-period": 0.05}
+    await cluster.start(LIFECYCLE, **times, monotonic=lambda: clock[0])
+
+    async def untouched():
+        node = await cluster.get(NODES, "n1")
+        pod = await cluster.get(PODS, "early")
+        return taints(node) == {("not-ready", "NoSchedule")} and get_condition(pod, "Ready")["status"] == "True"
+
+    await cluster.always(untouched)
+    clock[0] += 59  # a node that has spoken would be silent by now
+    await renew(cluster, "n2")
+    await cluster.always(untouched)
+    clock[0] += 2
+
+    async def unreachable():
+        await renew(cluster, "n2")
+        return taints(await cluster.get(NODES, "n1")) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
+
+    await cluster.eventually(unreachable)
+    ready = get_condition(await cluster.get(NODES, "n1"), "Ready")
+    assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusNeverUpdated")
+
+
 async def test_pods_leave_a_tainted_node_in_their_time(cluster):
     added = format_time(datetime.now(UTC))
     taint = {"key": "k", "effect": "NoExecute", "timeAdded": added}

@@ -259,7 +259,8 @@ OWN = {"key": "mine", "effect": "NoExecute"}
         (node("False"), True, [taint("not-ready", "NoSchedule"), taint("not-ready", "NoExecute")]),
         (node("Unknown"), True, [taint("unreachable", "NoSchedule"), taint("unreachable", "NoExecute")]),
         (node("Unknown"), False, [taint("unreachable", "NoSchedule")]),
-        (node(None), False, [taint("unreachable", "NoSchedule")]),
+        (node(None), True, None),
+        (node(None, [taint("not-ready", "NoSchedule", -9), OWN]), True, None),
         (node("True", MemoryPressure="True"), True, [taint("memory-pressure", "NoSchedule")]),
         (node("True", [OWN, taint("not-ready", "NoExecute", -9)]), True, [OWN]),
         (

@@ -2,7 +2,8 @@
 
 A kubelet renews a Lease and its status. A node heard from neither for the grace period gets its conditions set to
 Unknown. Conditions become taints: not-ready and unreachable also as NoExecute, from which the taint-eviction controller
-acts. While *all* nodes are silent the fault is more likely here: then nothing is driven away.
+acts. While *all* nodes are silent the fault is more likely here: then nothing is driven away. A node of which nothing
+has been heard yet is not judged before its time to start is over: it keeps the taint that it was created with.
 Silence is measured by this process's clock from when it last saw a change, never from timestamps of others.
 Source: Kubernetes `node-lifecycle-controller`.
 """
@@ -35,6 +36,7 @@ _MANAGED = _EVICTING | {(key, "NoSchedule") for key in (NOT_READY, UNREACHABLE, 
 _SILENT_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _PERIOD_SECONDS = 5.0
 _GRACE_SECONDS = 50.0
+_STARTUP_GRACE_SECONDS = 60.0
 
 
 def ready_status(node: Mapping[str, Any]) -> str:
@@ -43,11 +45,16 @@ def ready_status(node: Mapping[str, Any]) -> str:
     return str(condition["status"]) if condition is not None else "Unknown"
 
 
+def has_spoken(node: Mapping[str, Any]) -> bool:
+    """The node's Ready condition is there, by its kubelet or (after too long a silence) on its behalf."""
+    return get_condition(node, "Ready") is not None
+
+
 def wanted_taints(node: Mapping[str, Any], evict: bool) -> list[tuple[str, str]]:
     """The taints (key, effect) that follow from a node's conditions."""
     keys: list[tuple[str, str]] = []
     ready = ready_status(node)
-    if ready != "True":
+    if ready != "True" and has_spoken(node):
         key = NOT_READY if ready == "False" else UNREACHABLE
         keys.append((key, "NoSchedule"))
         if evict:
@@ -68,6 +75,8 @@ def retainted(node: Mapping[str, Any], evict: bool, now: str) -> list[Obj] | Non
     if ready_status(node) != "True" and not evict:
         # Nothing new is driven away, but a time that runs already goes on.
         wanted += [(t["key"], t["effect"]) for t in current if (t["key"], t["effect"]) in _EVICTING]
+    if not has_spoken(node):
+        wanted += [(t["key"], t["effect"]) for t in current if t["key"] in (NOT_READY, UNREACHABLE)]
     kept = [t for t in current if (t["key"], t["effect"]) not in _MANAGED or (t["key"], t["effect"]) in wanted]
     present = {(t["key"], t["effect"]) for t in kept}
     added = [{"key": k, "effect": e, "timeAdded": now} for k, e in dict.fromkeys(wanted) if (k, e) not in present]
@@ -89,6 +98,7 @@ class NodeLifecycleController(Controller):
         self.leases = self.informer(LEASES)
         self.pods.add_index("node", by_node)
         self.grace = float(context.options.get("node-monitor-grace-period", _GRACE_SECONDS))
+        self.startup_grace = float(context.options.get("node-startup-grace-period", _STARTUP_GRACE_SECONDS))
         self.period = float(context.options.get("node-monitor-period", _PERIOD_SECONDS))
         self._clock: Callable[[], float] = context.options.get("monotonic", time.monotonic)
         self._heard: dict[str, float] = {}
@@ -130,7 +140,9 @@ class NodeLifecycleController(Controller):
             await asyncio.sleep(self.period)
 
     def _is_silent(self, name: str) -> bool:
-        return self._clock() - self._heard.setdefault(name, self._clock()) > self.grace
+        node = self.nodes.get(name)
+        grace = self.grace if node is None or has_spoken(node) else self.startup_grace
+        return self._clock() - self._heard.setdefault(name, self._clock()) > grace
 
     async def sync(self, key: str) -> float | None:
         """Bring one node's conditions, taints and pods into line."""
@@ -146,7 +158,8 @@ class NodeLifecycleController(Controller):
             metadata = {"resourceVersion": node["metadata"]["resourceVersion"]}
             await self.patch(self.nodes, node, {"metadata": metadata, "spec": {"taints": taints or None}})
         if ready != "True":
-            await bounded(self.pods.by_index("node", key), self._mark_not_ready)
+            if has_spoken(node):
+                await bounded(self.pods.by_index("node", key), self._mark_not_ready)
         else:  # others may have waited for one node to speak again
             for name in self._not_ready:
                 other = self.nodes.get(name)
