@@ -6,6 +6,7 @@ A search places pods and allocates claims here; what it keeps becomes a Decision
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from haru.engine.cluster import Snapshot
@@ -13,6 +14,7 @@ from haru.engine.decision import Obj
 from haru.engine.devices import AllocatedState
 from haru.engine.devices.model import PoolKey
 from haru.engine.nodeinfo import NodeInfo
+from haru.engine.persistent import differing
 from haru.engine.pods import PodInfo
 
 _NAME_KEY = "metadata.name"
@@ -45,18 +47,35 @@ def touched_node(snapshot: Snapshot, allocation: Obj) -> str | None:
 class Overlay:
     """What would be, if these pods were placed and these claims allocated.
 
-    `changes` names the nodes that were touched, in order, rollbacks included; None stands for all of them.
+    Where the snapshot has an `after`, placements must hold at both moments: now, and once room was made for others
+    (see `moments`). Devices then count as taken if they are at either. `changes` names the nodes that were touched, in
+    order, rollbacks included; None stands for all of them.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self.after: Overlay | None = None
         self.allocated: AllocatedState = snapshot.allocated
+        if snapshot.after is not None:
+            self.after = Overlay(snapshot.after)
+            self.allocated = snapshot.allocated.and_also(snapshot.after.allocated)
         self._nodes: dict[str, NodeInfo] = {}
         self._pods: dict[str, PodInfo] = {}
         self._allocations: dict[str, Obj] = {}
         self._reserved: dict[str, int] = {}
         self.changes: list[str | None] = []
         self._journal: list[tuple[str, str, Any]] = []
+
+    @property
+    def moments(self) -> tuple[Overlay, ...]:
+        """The overlay itself, and what will be, if that is different: what is placed must be possible in each."""
+        return (self,) if self.after is None else (self, self.after)
+
+    @cached_property
+    def differing(self) -> frozenset[str]:
+        """The nodes that are different at the two moments, tentative placements left out."""
+        later = self.snapshot.after
+        return frozenset(differing(later.nodes, self.snapshot.nodes)) if later is not None else frozenset()
 
     def node(self, name: str) -> NodeInfo:
         """A node with the tentative pods on it."""
@@ -86,6 +105,8 @@ class Overlay:
         self._nodes[node] = before.with_pod(bound)
         self._pods[pod.key.path] = bound
         self.changes.append(node)
+        if self.after is not None:
+            self.after.place(pod, node)
 
     def allocate(self, path: str, allocation: Obj) -> None:
         """Allocate a claim that is not allocated."""
@@ -111,6 +132,8 @@ class Overlay:
                 else:
                     self._nodes[node] = info
                 self.changes.append(node)
+                if self.after is not None:
+                    self.after.rollback(self.after.mark() - 1)
             elif what == "user":
                 self._reserved[path] = before
             else:

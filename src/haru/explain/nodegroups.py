@@ -10,6 +10,7 @@ from haru.engine.decision import Obj, Reason
 from haru.engine.devices import AllocationError, RequestFunnel
 from haru.engine.groups import Options
 from haru.engine.groups.placing import Placer
+from haru.engine.groups.promises import with_promises
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.failure import Failure
 from haru.engine.nodes.plan import make_plan
@@ -26,7 +27,8 @@ Answers = Mapping[str, Sequence[Failure]]
 
 def answers(snapshot: Snapshot, kind: MemberKind, group: Obj | None, options: Options) -> Answers:
     """What every node says to one more such pod; empty for nodes that would take it."""
-    placer = Placer(Overlay(snapshot), group, options, snapshot.node_names)
+    seen = with_promises(snapshot, [kind.pod])
+    placer = Placer(Overlay(seen), group, options, snapshot.node_names)
     try:
         refused: Answers = placer.refusals(kind.pod)
     except AllocationError:

@@ -7,14 +7,13 @@ node that the first one took. The overlay says which nodes were touched.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from haru.engine.decision import Obj
 from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate, decode_claims, prioritized_score
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import PLUGIN, Demand
 from haru.engine.groups.options import Options
-from haru.engine.groups.promises import Promises
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes import scores
 from haru.engine.nodes.basic import NodeFilter
@@ -78,35 +77,34 @@ class Boards:
         self._boards: dict[Hashable, Board] = {}
         self._plans: dict[Hashable, NodePlan] = {}
         self._decoder = Decoder(overlay, options)
-        self._promises = Promises(overlay.snapshot)
 
     def board(self, pod: PodInfo, demand: Demand) -> Board:
         """The answers for a pod as things stand now. Raises AllocationError if the attempt must be aborted."""
         rules = self._rules(pod)
-        labels = tuple(sorted(pod.labels.items())) if rules else ()
-        key = (pod.shape, demand.shape, labels, self._promises.view(pod))
+        ruled = any(rules)
+        labels = tuple(sorted(pod.labels.items())) if ruled else ()
+        key = (pod.shape, demand.shape, labels)
         board = self._boards.get(key)
         if board is None:
             board = self._boards[key] = Board(self._plan(pod, demand))
             stale: Sequence[str] = self._nodes
         else:
-            stale = self._nodes if rules else self._stale(board)
+            stale = self._nodes if ruled else self._stale(board)
         board.seen = len(self._overlay.changes)
         if board.plan.rejection is None:
             for name in stale:
                 self._ask(board, pod, demand, self._overlay.node(name), rules)
         return board
 
-    def _rules(self, pod: PodInfo) -> tuple[NodeFilter, ...]:
-        """Rules between pods, as things stand: they hold until something else is placed."""
-        spread, company = spread_rules(self._overlay, pod), inter_pod_rules(self._overlay, pod)
-        return tuple(rules.check for rules in (spread, company) if rules is not None)
+    def _rules(self, pod: PodInfo) -> tuple[tuple[NodeFilter, ...], ...]:
+        """Rules between pods at each moment, as things stand: they hold until something else is placed."""
+        return tuple(rules_between_pods(moment, pod) for moment in self._overlay.moments)
 
     def _plan(self, pod: PodInfo, demand: Demand) -> NodePlan:
         key = (pod.shape, demand.backed)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = make_plan(self._overlay.snapshot, pod, demand.backed)
+            plan = self._plans[key] = lasting_plan(self._overlay, pod, demand)
         return plan
 
     def _stale(self, board: Board) -> Sequence[str]:
@@ -115,14 +113,14 @@ class Boards:
             return self._nodes
         return sorted({name for name in changed if name is not None and name in self._allowed})
 
-    def _ask(self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo, rules: Sequence[NodeFilter]) -> None:
+    def _ask(
+        self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo, rules: Sequence[Sequence[NodeFilter]]
+    ) -> None:
         name = node.name
         board.candidates.pop(name, None)
         board.refusals.pop(name, None)
         board.undecided.pop(name, None)
-        failures = (
-            board.plan.check(self._promises.on(node, pod)) or first_failure(rules, node) or demand.tied_elsewhere(node)
-        )
+        failures = self._refusal(board.plan, name, rules) or demand.tied_elsewhere(node)
         if failures:
             board.refusals[name] = failures
             return
@@ -136,9 +134,30 @@ class Boards:
         else:
             board.candidates[name] = _candidate(pod, node, demand, allocations)
 
+    def _refusal(self, plan: NodePlan, name: str, rules: Sequence[Sequence[NodeFilter]]) -> Sequence[Failure]:
+        for moment, between_pods in zip(self._overlay.moments, rules, strict=True):
+            node = moment.node(name)
+            failures = plan.check(node) or first_failure(between_pods, node)
+            if failures:
+                return failures
+        return ()
+
     def _allocations(self, node: NodeInfo, demand: Demand) -> Sequence[Obj] | Failure:
         uses = demand.pending_on(node)
         return allocate_on(self._overlay, self._options, node, self._decoder.claims(uses)) if uses else ()
+
+
+def rules_between_pods(moment: Overlay, pod: PodInfo) -> tuple[NodeFilter, ...]:
+    """The rules between pods that hold for a pod at one moment."""
+    spread, company = spread_rules(moment, pod), inter_pod_rules(moment, pod)
+    return tuple(rules.check for rules in (spread, company) if rules is not None)
+
+
+def lasting_plan(overlay: Overlay, pod: PodInfo, demand: Demand) -> NodePlan:
+    """What is asked of a node for the pod; what rejects it at any moment rejects it."""
+    plans = [make_plan(moment.snapshot, pod, demand.backed) for moment in overlay.moments]
+    rejections = [plan.rejection for plan in plans if plan.rejection is not None]
+    return replace(plans[0], rejection=rejections[0] if rejections else None)
 
 
 def decoded_claims(overlay: Overlay, options: Options, uses: Sequence[ClaimUse]) -> tuple[Claim, ...]:

@@ -16,6 +16,7 @@ from haru.engine.groups import result
 from haru.engine.groups.attempt import Attempt, attempt_on
 from haru.engine.groups.options import Options
 from haru.engine.groups.placing import Refused
+from haru.engine.groups.promises import with_promises
 from haru.engine.groups.quorum import GROUP_UNSCHEDULABLE, group_hold, min_count
 from haru.engine.groups.topology import domains, refused_message, topology_key
 from haru.engine.pods import PodInfo
@@ -38,8 +39,8 @@ def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, option
         hold = group_hold(snapshot, key)
         if hold is not None:
             return result.alike(key, members, "unschedulable", hold, snapshot.version, result.GANG_PLUGIN)
-    needed = _needed(snapshot, key, group, options)
-    return _decide(snapshot, key, members, group, needed, options)
+    seen = with_promises(snapshot, members)
+    return _decide(seen, key, members, group, _needed(seen, key, group, options), options)
 
 
 def _members(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
@@ -77,7 +78,9 @@ def _needed(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, options
     minimum = min_count(group) if options.gang_scheduling else None
     if key is None or minimum is None:
         return 1
-    return max(1, minimum - len(snapshot.group_state(key).scheduled))
+    # Members that make room for others have a place no longer than that takes.
+    moments = (snapshot, snapshot.after or snapshot)
+    return max(1, minimum - min(len(moment.group_state(key).scheduled) for moment in moments))
 
 
 def _decide(

@@ -105,7 +105,7 @@ def demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Option
 
 def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:
     data = {"claim": use.path}
-    if use.path in overlay.snapshot.in_flight and not use.is_reserved:
+    if (use.path in overlay.snapshot.in_flight and not use.is_reserved) or _changes_hands(overlay, use):
         return Reason("ClaimInFlight", f"resource claim {use.path} is in the process of being allocated", data)
     if allocation is None:
         return missing_class(overlay.snapshot, use)
@@ -117,6 +117,14 @@ def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason 
         message = f"resource claim {use.path}: binding failed: {failed}"
         return Reason("BindingConditions", message, {**data, "condition": failed})
     return None
+
+
+def _changes_hands(overlay: Overlay, use: ClaimUse) -> bool:
+    """Whether the claim is to be freed or allocated for others as soon as room is made for them."""
+    if overlay.after is None:
+        return False
+    later = overlay.after.snapshot.claims.get(use.path) or {}
+    return bool((later.get("status") or {}).get("allocation")) != bool(use.allocation)
 
 
 def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:

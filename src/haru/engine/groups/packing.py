@@ -18,7 +18,6 @@ from haru.engine.groups.budget import Budget
 from haru.engine.groups.demand import Demand
 from haru.engine.groups.options import Options
 from haru.engine.groups.placing import Placed, occupy
-from haru.engine.groups.promises import Promises
 from haru.engine.groups.signature import DeviceLens
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.plan import NodePlan
@@ -67,7 +66,6 @@ class Packing:
         asked = [self._decoder.claims(c.members[0][2].pending_anywhere()) for c in classes]
         self._lens = DeviceLens((claim for claims in asked for claim in claims), options.features)
         self._wants_devices = any(asked)
-        self._promises = Promises(overlay.snapshot)
         self._known: dict[Hashable, tuple[Vector, ...]] = {}
 
     def confined(self) -> bool:
@@ -133,18 +131,17 @@ class Packing:
     def _combinations(self, name: str) -> tuple[Vector, ...]:
         """The largest combinations of classes that a node takes."""
         node = self._overlay.node(name)
-        seen = [self._promises.on(node, c.members[0][1]) for c in self._classes]
+        seen = tuple(moment.node(name) for moment in self._overlay.moments)
         open_to = tuple(
-            not (c.plan.check(as_seen) or c.demand.tied_elsewhere(node))
-            for c, as_seen in zip(self._classes, seen, strict=True)
+            not (any(c.plan.check(info) for info in seen) or c.demand.tied_elsewhere(node)) for c in self._classes
         )
         if not any(open_to):
             return ()
         # Labels, taints and volumes are settled by `open_to`; what changes as members are added is in the node's load.
-        key = (tuple(as_seen.load for as_seen in seen), open_to, self._device_signature(node))
+        key = (tuple(info.load for info in seen), open_to, self._device_signature(node))
         if key not in self._known:
-            caps = tuple(self._cap(node, i) if is_open else 0 for i, is_open in enumerate(open_to))
-            self._known[key] = self._maximal(node, caps) if any(caps) else ()
+            caps = tuple(self._cap(seen, i) if is_open else 0 for i, is_open in enumerate(open_to))
+            self._known[key] = self._maximal(seen, caps) if any(caps) else ()
         return self._known[key]
 
     def _device_signature(self, node: NodeInfo) -> Hashable:
@@ -152,49 +149,52 @@ class Packing:
             return ()
         return self._lens.signature(self._overlay.snapshot.devices, self._overlay.allocated, _view(node))
 
-    def _cap(self, node: NodeInfo, index: int) -> int:
+    def _cap(self, seen: Sequence[NodeInfo], index: int) -> int:
         """How many of one class the node takes."""
         count = 0
         while count < len(self._classes[index].members):
             vector = tuple(count + 1 if i == index else 0 for i in range(len(self._classes)))
-            if not self._fits(node, vector):
+            if not self._fits(seen, vector):
                 break
             count += 1
         return count
 
-    def _maximal(self, node: NodeInfo, caps: Vector) -> tuple[Vector, ...]:
+    def _maximal(self, seen: Sequence[NodeInfo], caps: Vector) -> tuple[Vector, ...]:
         if sum(1 for cap in caps if cap) == 1:
             return (caps,)
         found: list[Vector] = []
-        seen: set[Vector] = set()
+        tried: set[Vector] = set()
         level = [caps]
         while level:
             following: list[Vector] = []
             for vector in level:
                 if any(_covers(other, vector) for other in found):
                     continue
-                if self._fits(node, vector):
+                if self._fits(seen, vector):
                     found.append(vector)
                     continue
                 for i, count in enumerate(vector):
                     smaller = (*vector[:i], count - 1, *vector[i + 1 :])
-                    if count and smaller not in seen:
-                        seen.add(smaller)
+                    if count and smaller not in tried:
+                        tried.add(smaller)
                         following.append(smaller)
             level = following
         return tuple(v for v in found if any(v))
 
-    def _fits(self, node: NodeInfo, vector: Vector) -> bool:
+    def _fits(self, seen: Sequence[NodeInfo], vector: Vector) -> bool:
+        """Whether a node, as it is at each moment, takes this many members of each class together."""
         self._budget.spend()
+        nodes = list(seen)
         claims: list[Claim] = []
         for index, count in enumerate(vector):
             chosen = self._classes[index]
             for i in range(count):
-                if chosen.plan.check(self._promises.on(node, chosen.members[i][1])):
+                if any(chosen.plan.check(node) for node in nodes):
                     return False
-                node = node.with_pod(chosen.members[i][1].bound_to(node.name))
-                claims.extend(self._decoder.claims(chosen.members[i][2].pending_on(node)))
-        return not claims or self._allocate(node, claims) is not None
+                bound = chosen.members[i][1].bound_to(nodes[0].name)
+                nodes = [node.with_pod(bound) for node in nodes]
+                claims.extend(self._decoder.claims(chosen.members[i][2].pending_on(nodes[0])))
+        return not claims or self._allocate(nodes[0], claims) is not None
 
     def _allocate(self, node: NodeInfo, claims: Sequence[Claim]) -> Sequence[dict[str, object]] | None:
         try:

@@ -1,45 +1,92 @@
-"""Room that is promised: pending pods that are nominated to a node count there for pods that are no more important.
+"""Promised places: what is decided for others must leave them alone, both now and once room has been made for them.
 
-Members that a running gang still lacks count for everybody: whoever took their room would leave half a gang for good.
-Source: kube-scheduler's treatment of nominated pods when it filters, as behaviour (KEP-5278); ADR 2 for gangs.
+Room is promised to pending pods: by a decision, with devices and the pods whose going it waits for (`Nomination`), or
+by `status.nominatedNodeName` alone. A promise holds against all that are no more important. Members that a running
+gang still lacks count for everybody: whoever took their room would leave half a gang for good.
+Source: kube-scheduler's treatment of nominated pods when it filters (with them and without them), as behaviour
+(KEP-268, KEP-5278); ADR 2 for gangs, ADR 4 for devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 
+from haru.engine.clearing import Clearing
 from haru.engine.cluster import Snapshot
+from haru.engine.decision import ClaimAllocation, Decision, Obj, PodKey
 from haru.engine.groups.quorum import min_count
 from haru.engine.nodeinfo import NodeInfo
+from haru.engine.nominations import evicted_pods
+from haru.engine.persistent import Patched
 from haru.engine.pods import PodInfo
 
 
-class Promises:
-    """The nominations of a snapshot, by node."""
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A place that a pending pod was promised, and from whom it is kept: those of at most this priority."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._nominated: dict[str, list[PodInfo]] = {}
-        self._firm: set[str] = set()
-        for path in sorted(snapshot.nominated):
-            pod = snapshot.nominated[path]
-            self._nominated.setdefault(pod.nominated_node, []).append(pod)
-            if is_half_placed(snapshot, pod):
-                self._firm.add(path)
+    pod: PodInfo
+    node: str
+    priority: int
+    allocations: tuple[ClaimAllocation, ...] = ()
 
-    def on(self, node: NodeInfo, pod: PodInfo) -> NodeInfo:
-        """The node as a pod must see it: with those on it that it is promised to, members of its own group excepted."""
-        for other in self._nominated.get(node.name, ()):
-            own = other.key.path == pod.key.path or (other.group is not None and other.group == pod.group)
-            counts = other.priority >= pod.priority or other.key.path in self._firm
-            if counts and not own and other.key.path not in node.pods:
-                node = node.with_pod(other.bound_to(node.name))
-        return node
 
-    def view(self, pod: PodInfo) -> Hashable:
-        """Equal for pods to which the same promises apply."""
-        if not self._nominated:
-            return None
-        return pod.priority, pod.group, pod.key.path if pod.nominated_node else ""
+def promises(snapshot: Snapshot) -> Iterator[Promise]:
+    """All promises that still stand, by pod."""
+    for path in sorted({*snapshot.nominations, *snapshot.nominated}):
+        pod, nomination = snapshot.pods.get(path), snapshot.nominations.get(path)
+        if pod is None or pod.node or pod.terminal or pod.deleting:
+            continue
+        name = nomination.node if nomination is not None else pod.nominated_node
+        node = snapshot.nodes.get(name)
+        if node is None or not node.present:
+            continue
+        if nomination is not None:
+            yield Promise(pod, name, nomination.priority, nomination.allocations)
+        else:
+            yield Promise(pod, name, pod.priority)
+
+
+def leaving(snapshot: Snapshot) -> list[PodInfo]:
+    """The pods that make room for others: evicted by a decision, or seen to be deleted for that reason."""
+    found = dict(snapshot.leaving)
+    for key in evicted_pods(snapshot.nominations.values()):
+        pod = snapshot.pods.get(key.path)
+        if pod is not None and pod.key == key and pod.node and not pod.terminal:
+            found[key.path] = pod
+    return [found[path] for path in sorted(found)]
+
+
+def with_promises(snapshot: Snapshot, pods: Collection[PodInfo]) -> Snapshot:
+    """The snapshot as pods that are decided together must see it: `after` is set if room is made for others."""
+    kept = [promise for promise in promises(snapshot) if _counts(snapshot, promise, pods)]
+    going = leaving(snapshot)
+    if not kept and not going:
+        return snapshot
+    clearing = Clearing(snapshot)
+    clearing.take(going)
+    return replace(snapshot, after=_kept_places(clearing.snapshot(), kept))
+
+
+def own_promises(snapshot: Snapshot, pods: Collection[PodInfo]) -> list[Promise]:
+    """What these pods were promised themselves."""
+    paths = {pod.key.path for pod in pods}
+    return [promise for promise in promises(snapshot) if promise.pod.key.path in paths]
+
+
+def displaced(snapshot: Snapshot, decision: Decision, priority: int) -> list[PodKey]:
+    """The less important pods whose promised places a nominated decision takes: their nominations are void."""
+    own = {member.pod.path for member in decision.members}
+    nodes = {member.node for member in decision.nominated}
+    devices = {device for member in decision.nominated for device in _devices(member.allocations)}
+    return [
+        promise.pod.key
+        for promise in promises(snapshot)
+        if promise.priority < priority
+        and promise.pod.key.path not in own
+        and (promise.node in nodes or not devices.isdisjoint(_devices(promise.allocations)))
+    ]
 
 
 def is_half_placed(snapshot: Snapshot, pod: PodInfo) -> bool:
@@ -48,3 +95,45 @@ def is_half_placed(snapshot: Snapshot, pod: PodInfo) -> bool:
         return False
     minimum = min_count(snapshot.pod_group(pod.group))
     return minimum is not None and 0 < len(snapshot.group_state(pod.group).scheduled) < minimum
+
+
+def _counts(snapshot: Snapshot, promise: Promise, pods: Collection[PodInfo]) -> bool:
+    other = promise.pod
+    if any(pod.key.path == other.key.path or (pod.group is not None and pod.group == other.group) for pod in pods):
+        return False
+    return promise.priority >= max(pod.priority for pod in pods) or is_half_placed(snapshot, other)
+
+
+def _kept_places(snapshot: Snapshot, kept: Collection[Promise]) -> Snapshot:
+    """The snapshot with the promised pods in their places."""
+    nodes: dict[str, NodeInfo | None] = {}
+    pods: dict[str, PodInfo | None] = {}
+    anti_affine: dict[str, PodInfo | None] = {}
+    claims: dict[str, Obj | None] = {}
+    allocated = snapshot.allocated
+    for promise in kept:
+        pod = promise.pod.bound_to(promise.node)
+        nodes[promise.node] = (nodes.get(promise.node) or snapshot.nodes[promise.node]).with_pod(pod)
+        pods[pod.key.path] = pod
+        if pod.has_required_anti_affinity:
+            anti_affine[pod.key.path] = pod
+        for given in promise.allocations:
+            claim = snapshot.claims.get(given.path, given.new_claim)
+            if claim is None or (claim.get("status") or {}).get("allocation"):
+                continue
+            status = {**(claim.get("status") or {}), "allocation": given.allocation, "reservedFor": [given.reserve_for]}
+            claims[given.path] = {**claim, "status": status}
+            allocated = allocated.with_allocation(given.path, given.allocation)
+    return replace(
+        snapshot,
+        nodes=Patched(snapshot.nodes, nodes),
+        pods=Patched(snapshot.pods, pods),
+        anti_affine=Patched(snapshot.anti_affine, anti_affine),
+        claims=Patched(snapshot.claims, claims),
+        allocated=allocated,
+    )
+
+
+def _devices(allocations: Collection[ClaimAllocation]) -> set[tuple[str, str, str]]:
+    bodies = [given.allocation.get("devices") or {} for given in allocations]
+    return {(r["driver"], r["pool"], r["device"]) for body in bodies for r in body.get("results") or ()}

@@ -15,17 +15,14 @@ from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
 from haru.engine.devices import AllocationError
 from haru.engine.groups.alternatives import alternatives
-from haru.engine.groups.board import decoded_claims
+from haru.engine.groups.board import decoded_claims, lasting_plan, rules_between_pods
 from haru.engine.groups.budget import Budget, OutOfBudgetError
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import demand_of
 from haru.engine.groups.options import Options
 from haru.engine.groups.packing import MemberClass, Packing
 from haru.engine.groups.placing import Placed
-from haru.engine.groups.promises import Promises
 from haru.engine.groups.walk import Walk
-from haru.engine.nodes.interpod import inter_pod_rules
-from haru.engine.nodes.plan import make_plan
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
@@ -85,7 +82,7 @@ class _Search:
 
     def run(self) -> None:
         pods = [pod for _, pod in self._members]
-        if any(pod.inter_pod or inter_pod_rules(self._overlay, pod) is not None for pod in pods):
+        if any(pod.inter_pod or rules_between_pods(moment, pod) for pod in pods for moment in self._overlay.moments):
             self._walk(self._members, ordered=True)
         else:
             self._branch(list(_shared_claims(self._uses())), self._members)
@@ -147,15 +144,14 @@ class _Search:
             self._keep(walk.best)
 
     def _classes(self, members: Sequence[tuple[int, PodInfo]]) -> list[MemberClass]:
-        promises = Promises(self._overlay.snapshot)
         classes: dict[Hashable, MemberClass] = {}
         for number, pod in members:
             demand = demand_of(self._overlay, pod, self._group, self._options)
             if isinstance(demand, Reason):
                 continue
-            key = (pod.shape, demand.shape, promises.view(pod))
+            key = (pod.shape, demand.shape)
             if key not in classes:
-                plan = make_plan(self._overlay.snapshot, pod, demand.backed)
+                plan = lasting_plan(self._overlay, pod, demand)
                 if plan.rejection is not None:
                     continue
                 classes[key] = MemberClass(plan, demand)
