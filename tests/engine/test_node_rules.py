@@ -11,10 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haru.engine.decision import Decision
-from haru.engine.nodeinfo import NodeInfo, NodeSpec
-from haru.engine.nodes import scores
 from haru.engine.nodes.failure import Failure, refuse, unavailable_message
-from haru.engine.pods import PodInfo
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -173,33 +170,10 @@ def test_rules(case: Case) -> None:
         assert decision.message == case.message
 
 
-def info(cpu: str = "4", used: str = "0") -> NodeInfo:
-    empty = NodeInfo.empty("a", NodeSpec.of(node("a", cpu=cpu)))
-    return empty.with_pod(PodInfo.of(pod("o", cpu=used, node="a"))) if used != "0" else empty
-
-
-def test_scores() -> None:
-    work = PodInfo.of(pod("p", containers=[{"resources": {"requests": {"cpu": "1", "memory": "16Gi"}}}]))
-    assert scores.least_allocated(work, info()) == 75
-    assert scores.balanced(work, info()) == 100
-    assert scores.balanced(work, info(cpu="1")) == 100 - 38
-    assert scores.normalised([0, 1, 4]) == [0, 25, 100]
-    assert scores.normalised([0, 1, 4], reverse=True) == [100, 75, 0]
-    assert scores.normalised([0, 0], reverse=True) == [100, 100]
-    assert scores.min_max_normalised([-2, 0, 2]) == [0, 50, 100]
-
-
 def test_the_emptier_node_is_better() -> None:
     objects = [node("a"), node("b"), pod("o", cpu="4", node="a"), pod("p", cpu="1")]
     decision: Decision = decide_all(objects, only=[objects[-1]])
     assert decision.placed[0].node == "b"
-
-
-@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 3), min_size=1), st.integers(), st.text(max_size=5))
-def test_choice_is_among_the_best(totals: dict[str, int], seed: int, salt: str) -> None:
-    chosen = scores.choose(totals, seed, salt)
-    assert totals[chosen] == max(totals.values())
-    assert chosen == scores.choose(dict(reversed(totals.items())), seed, salt)
 
 
 @settings(max_examples=50)

@@ -42,12 +42,24 @@ class NodeSpec:
         )
 
     @cached_property
+    def images(self) -> Mapping[str, int]:
+        """The images that the node has, by every name they go by, with their sizes in bytes."""
+        listed = (self.obj.get("status") or {}).get("images") or ()
+        return {name: int(image.get("sizeBytes") or 0) for image in listed for name in image.get("names") or ()}
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The features that the node declares (KEP-5328)."""
+        return frozenset((self.obj.get("status") or {}).get("declaredFeatures") or ())
+
+    @cached_property
     def kind(self) -> str:
         """What the node offers, labels aside: nodes of one kind differ only in labels, pods and devices."""
         parts: list[Any] = [
             sorted(({k: v for k, v in t.items() if k != "timeAdded"} for t in self.taints), key=str),
             self.unschedulable,
             sorted(self.allocatable.items()),
+            sorted(self.features),
         ]
         return json.dumps(parts, sort_keys=True)
 
@@ -90,6 +102,16 @@ class NodeInfo:
     def allocatable(self) -> Mapping[str, int]:
         """What the node offers to pods."""
         return self.spec.allocatable
+
+    @property
+    def images(self) -> Mapping[str, int]:
+        """The images on the node, with their sizes in bytes."""
+        return self.spec.images
+
+    @cached_property
+    def affine(self) -> tuple[PodInfo, ...]:
+        """Its pods that have inter-pod terms."""
+        return tuple(pod for pod in self.pods.values() if pod.terms)
 
     @cached_property
     def load(self) -> tuple[str, str]:

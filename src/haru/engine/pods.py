@@ -7,18 +7,20 @@ Source: kube-scheduler's PodInfo and Resource, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
+from haru.engine.affinity import NO_TERMS, PodTerms
 from haru.engine.decision import GroupKey, Obj, PodKey
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import pod_requests
 
 # What a container without requests counts as when nodes are scored (never when they are filtered).
-_SCORING_CPU_MILLI = 100
-_SCORING_MEMORY = 200 * 1024 * 1024
+_SCORING_MISSING = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
+# What a pod at one place knows that it does not know at another.
+_PLACE_BOUND = ("node", "shape")
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -53,6 +55,23 @@ def amount(resource: str, quantity: Quantity) -> int:
 def amount_of(resource: str, text: str | int | float) -> int:
     """The integer that a written quantity of this resource counts as."""
     return amount(resource, parse_quantity(text))
+
+
+_DISK_SOURCES = frozenset({"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"})
+
+
+def normalized_image(name: str) -> str:
+    """An image's name as nodes report it: with the tag `latest` if it has neither tag nor digest."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+def _needed_features(spec: Mapping[str, Any]) -> Iterator[str]:
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    rules = (rule for container in containers for rule in container.get("restartPolicyRules") or ())
+    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
+        yield "RestartAllContainersOnContainerExits"
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        yield "UserNamespacesHostNetworkSupport"
 
 
 def _host_ports(spec: Mapping[str, Any]) -> frozenset[HostPort]:
@@ -149,11 +168,8 @@ class PodInfo:
     @cached_property
     def scoring_requests(self) -> tuple[int, int]:
         """Cpu and memory as scores count them: a container that asks for none counts as a small one."""
-        cpu, memory = self.requests.get("cpu", 0), self.requests.get("memory", 0)
-        for container in self.spec.get("containers") or ():
-            asked = (container.get("resources") or {}).get("requests") or {}
-            cpu += 0 if "cpu" in asked else _SCORING_CPU_MILLI
-            memory += 0 if "memory" in asked else _SCORING_MEMORY
+        counted = pod_requests(self.obj, _SCORING_MISSING)
+        cpu, memory = (amount(name, counted[name]) if name in counted else 0 for name in ("cpu", "memory"))
         return cpu, memory
 
     @cached_property
@@ -192,9 +208,37 @@ class PodInfo:
                 names.append(f"{self.key.name}-{volume['name']}")
         return tuple(names)
 
+    @cached_property
+    def ephemeral_claims(self) -> frozenset[str]:
+        """Those of `volume_claims` that are made for the pod."""
+        volumes = self.spec.get("volumes") or ()
+        return frozenset(f"{self.key.name}-{volume['name']}" for volume in volumes if volume.get("ephemeral"))
+
+    @cached_property
+    def disks(self) -> tuple[Obj, ...]:
+        """Volumes of the old in-tree kinds that may not be shared between pods of one node."""
+        return tuple(v for v in self.spec.get("volumes") or () if not _DISK_SOURCES.isdisjoint(v))
+
     def affinity(self, kind: str) -> Mapping[str, Any]:
         """`spec.affinity.<kind>`: nodeAffinity, podAffinity or podAntiAffinity."""
         return (self.spec.get("affinity") or {}).get(kind) or {}
+
+    @cached_property
+    def terms(self) -> PodTerms:
+        """Its inter-pod terms, required and preferred."""
+        affinity = self.spec.get("affinity")
+        return PodTerms.of(self.key.namespace, affinity) if affinity else NO_TERMS
+
+    @cached_property
+    def images(self) -> tuple[str, ...]:
+        """The images of its containers, init containers first, each with a tag or digest."""
+        containers = [*(self.spec.get("initContainers") or ()), *(self.spec.get("containers") or ())]
+        return tuple(normalized_image(container.get("image") or "") for container in containers)
+
+    @cached_property
+    def needed_features(self) -> tuple[str, ...]:
+        """The features that a node must declare for it (KEP-5328), in order of name."""
+        return tuple(sorted(_needed_features(self.spec)))
 
     @cached_property
     def has_required_anti_affinity(self) -> bool:
@@ -223,10 +267,15 @@ class PodInfo:
             spec.get("affinity"),
             spec.get("topologySpreadConstraints"),
             self.volume_claims,
+            self.disks,
+            self.needed_features,
             self.node,
         ]
         return json.dumps(parts, sort_keys=True)
 
     def bound_to(self, node: str) -> PodInfo:
         """The same pod on a node."""
-        return PodInfo(self.key, self.obj, node)
+        bound = PodInfo(self.key, self.obj, node)
+        # What was read of the object so far stays true.
+        bound.__dict__.update((k, v) for k, v in self.__dict__.items() if k not in _PLACE_BOUND)
+        return bound

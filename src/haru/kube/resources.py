@@ -2,7 +2,8 @@
 
 Containers run together with the sidecars; init containers run before, one after another, beside the sidecars that
 were started earlier. The larger of both peaks counts; a pod-level request (KEP-2837) replaces the sum; overhead
-comes on top. Source: k8s.io/component-helpers `resource`, as behaviour.
+comes on top. While a pod is resized in place (KEP-1287, KEP-5419) the largest of what it asks for, was promised and
+has counts. Source: k8s.io/component-helpers `resource`, as behaviour.
 """
 
 from __future__ import annotations
@@ -52,9 +53,8 @@ def _resize_is_infeasible(pod: Mapping[str, Any]) -> bool:
     return False
 
 
-def _container(container: Mapping[str, Any], status: Mapping[str, Any] | None, infeasible: bool) -> Requests:
-    """A container's request; during an in-place resize the largest of asked, allocated and actual (KEP-1287)."""
-    asked = parse_resource_list((container.get("resources") or {}).get("requests"))
+def _held(asked: Requests, status: Mapping[str, Any] | None, infeasible: bool) -> Requests:
+    """What is asked for; during an in-place resize the largest of asked, allocated and actual."""
     if status is None:
         return asked
     actual = parse_resource_list((status.get("resources") or {}).get("requests"))
@@ -69,22 +69,40 @@ def _container(container: Mapping[str, Any], status: Mapping[str, Any] | None, i
     return held
 
 
-def pod_requests(pod: Mapping[str, Any]) -> Requests:
-    """The effective request of a pod for every resource that it names (`pods` is not among them)."""
+def _container(
+    container: Mapping[str, Any], status: Mapping[str, Any] | None, infeasible: bool, missing: Mapping[str, Quantity]
+) -> Requests:
+    """A container's request, `missing` added for what it does not ask for."""
+    asked = parse_resource_list((container.get("resources") or {}).get("requests"))
+    held = _held(asked, status, infeasible)
+    return {**missing, **held} if missing else held
+
+
+_NOTHING: Final[Mapping[str, Quantity]] = {}
+
+
+def pod_requests(pod: Mapping[str, Any], missing: Mapping[str, Quantity] = _NOTHING) -> Requests:
+    """The effective request of a pod for every resource that it names (`pods` is not among them).
+
+    `missing` is what a container counts as that does not ask for a resource: scores use it, nothing else does.
+    """
     spec = pod.get("spec") or {}
     infeasible = _resize_is_infeasible(pod)
     running = _statuses(pod, "containerStatuses")
     total: Requests = {}
     for container in spec.get("containers") or ():
-        _add(total, _container(container, running.get(container.get("name")), infeasible))
+        _add(total, _container(container, running.get(container.get("name")), infeasible, missing))
     init = spec.get("initContainers")
     if init:
         starting = _statuses(pod, "initContainerStatuses")
         sidecars: Requests = {}
         peak: Requests = {}
         for container in init:
-            request = _container(container, starting.get(container.get("name")), infeasible)
-            if container.get("restartPolicy") == "Always":
+            # Only sidecars run on, so only they can be resized.
+            sidecar = container.get("restartPolicy") == "Always"
+            status = starting.get(container.get("name")) if sidecar else None
+            request = _container(container, status, infeasible, missing)
+            if sidecar:
                 _add(sidecars, request)
                 _raise_to(peak, sidecars)
             else:
@@ -93,8 +111,10 @@ def pod_requests(pod: Mapping[str, Any]) -> Requests:
                 _raise_to(peak, beside)
         _add(total, sidecars)
         _raise_to(total, peak)
-    for name, quantity in parse_resource_list((spec.get("resources") or {}).get("requests")).items():
-        if is_pod_level_resource(name):
-            total[name] = quantity
+    whole = parse_resource_list((spec.get("resources") or {}).get("requests"))
+    if whole:
+        for name, quantity in _held(whole, pod.get("status"), infeasible).items():
+            if name in whole and is_pod_level_resource(name):
+                total[name] = quantity
     _add(total, parse_resource_list(spec.get("overhead")))
     return total

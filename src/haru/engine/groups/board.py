@@ -1,26 +1,28 @@
 """Which nodes take a pod: asked once per node and kind of pod, and asked again only where something has changed.
 
 Members of a gang are mostly alike, so what one of them learnt about a thousand nodes holds for the next, but for the
-node that the first one took. The overlay says which nodes were touched.
+node that the first one took. The overlay says which nodes were touched. With a `Memory` what was learnt in one
+decision holds in the next, too, as far as it depends on nothing but the nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from haru.engine.decision import Obj
 from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate, decode_claims, prioritized_score
+from haru.engine.following import Follower, present_node
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import PLUGIN, Demand
+from haru.engine.groups.memory import Memory
 from haru.engine.groups.options import Options
+from haru.engine.groups.ranking import Ranking
+from haru.engine.groups.setting import Kind, Neighbourhood, Setting
 from haru.engine.nodeinfo import NodeInfo
-from haru.engine.nodes import scores
 from haru.engine.nodes.basic import NodeFilter
 from haru.engine.nodes.failure import Failure, refuse
-from haru.engine.nodes.interpod import inter_pod_rules
-from haru.engine.nodes.plan import NodePlan, first_failure, make_plan
-from haru.engine.nodes.spread import spread_rules
+from haru.engine.nodes.plan import NodePlan, make_plan
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
@@ -29,13 +31,12 @@ CANNOT_ALLOCATE = "cannot allocate all claims"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that takes the pod, with the allocation it would give and its scores before they are compared."""
+    """A node that takes the pod, with the allocations that it would give."""
 
     allocations: Sequence[Obj]
-    taints: int
-    affinity: int
-    devices: int
-    room: int
+
+
+_NOTHING_TO_ALLOCATE = Candidate(())
 
 
 @dataclass(slots=True)
@@ -43,10 +44,26 @@ class Board:
     """The answers of all nodes for one kind of pod."""
 
     plan: NodePlan
-    seen: int = 0
+    setting: Setting
+    ranking: Ranking
+    follower: Follower = field(default_factory=Follower)
+    later: Setting | None = None
+    differing: frozenset[str] = frozenset()
     candidates: dict[str, Candidate] = field(default_factory=dict)
     refusals: dict[str, Sequence[Failure]] = field(default_factory=dict)
     undecided: dict[str, str] = field(default_factory=dict)
+
+    def forget(self, name: str) -> None:
+        """Drop what a node answered."""
+        if self.candidates.pop(name, None) is not None:
+            self.ranking.drop(name)
+        self.refusals.pop(name, None)
+        self.undecided.pop(name, None)
+
+    @property
+    def size(self) -> int:
+        """How many nodes have answered."""
+        return len(self.candidates) + len(self.refusals) + len(self.undecided)
 
 
 class Decoder:
@@ -73,89 +90,127 @@ class Boards:
         self._overlay = overlay
         self._options = options
         self._nodes = nodes
-        self._allowed = frozenset(nodes)
+        self._everywhere = nodes is overlay.snapshot.node_names
+        self._allowed = frozenset[str]() if self._everywhere else frozenset(nodes)
+        memory = options.memory
+        self._memory = memory if memory is not None and memory.profile is options.profile else Memory(options.profile)
         self._boards: dict[Hashable, Board] = {}
         self._plans: dict[Hashable, NodePlan] = {}
         self._decoder = Decoder(overlay, options)
+        self._shared_later: Neighbourhood | None = None
 
     def board(self, pod: PodInfo, demand: Demand) -> Board:
         """The answers for a pod as things stand now. Raises AllocationError if the attempt must be aborted."""
-        rules = self._rules(pod)
-        ruled = any(rules)
-        labels = tuple(sorted(pod.labels.items())) if ruled else ()
-        key = (pod.shape, demand.shape, labels)
-        board = self._boards.get(key)
+        self._memory.shared.catch_up(self._overlay)
+        kind = self._memory.shared.kind(self._overlay, pod)
+        key = (pod.shape, demand.shape, kind.signature)
+        later = self._later(pod)
+        lasting = self._everywhere and not (demand.uses or demand.extended or pod.volume_claims or later)
+        board = self._memory.find(key) if lasting else self._boards.get(key)
         if board is None:
-            board = self._boards[key] = Board(self._plan(pod, demand))
-            stale: Sequence[str] = self._nodes
-        else:
-            stale = self._nodes if ruled else self._stale(board)
-        board.seen = len(self._overlay.changes)
+            board = self._made(kind, demand)
+            board.later = later
         if board.plan.rejection is None:
-            for name in stale:
-                self._ask(board, pod, demand, self._overlay.node(name), rules)
+            self._refresh(board, pod, demand)
+        if lasting:
+            self._memory.keep(key, board)
+        else:
+            self._boards[key] = board
         return board
 
-    def _rules(self, pod: PodInfo) -> tuple[tuple[NodeFilter, ...], ...]:
-        """Rules between pods at each moment, as things stand: they hold until something else is placed."""
-        return tuple(rules_between_pods(moment, pod) for moment in self._overlay.moments)
+    def _later(self, pod: PodInfo) -> Setting | None:
+        """The rules between pods that hold for a pod once room was made for others, if that is ahead and there are any."""
+        if self._overlay.after is None:
+            return None
+        if self._shared_later is None:
+            self._shared_later = Neighbourhood(self._options.profile)
+        self._shared_later.catch_up(self._overlay.after)
+        kind = self._shared_later.kind(self._overlay.after, pod)
+        return Setting(self._shared_later, kind) if kind.hard or kind.company else None
 
-    def _plan(self, pod: PodInfo, demand: Demand) -> NodePlan:
+    def _made(self, kind: Kind, demand: Demand) -> Board:
+        setting = Setting(self._memory.shared, kind)
+        return Board(self._plan(kind.pod, demand, setting), setting, Ranking(setting.scorers))
+
+    def _plan(self, pod: PodInfo, demand: Demand, setting: Setting) -> NodePlan:
         key = (pod.shape, demand.backed)
         plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = lasting_plan(self._overlay, pod, demand)
+        if plan is None or setting.sole_use is not None:
+            plan = self._plans[key] = lasting_plan(self._overlay, pod, demand, self._options, setting.sole_use)
         return plan
 
-    def _stale(self, board: Board) -> Sequence[str]:
-        changed = self._overlay.changes[board.seen :]
-        if None in changed:
-            return self._nodes
-        return sorted({name for name in changed if name is not None and name in self._allowed})
+    def _refresh(self, board: Board, pod: PodInfo, demand: Demand) -> None:
+        """Ask again where the answer may have changed: at nodes that did, and where rules between pods say so."""
+        changed = board.follower.catch_up(self._overlay)
+        if board.follower.devices_changed and (demand.uses or demand.extended):
+            changed = None
+        moved = board.setting.catch_up(self._overlay)
+        if board.later is not None and self._overlay.after is not None:
+            moved_later = board.later.catch_up(self._overlay.after)
+            moved = None if moved is None or moved_later is None else moved | moved_later
+        differing = self._overlay.differing
+        stale: Sequence[str] = self._nodes
+        if changed is None or moved is None:
+            for name in [*board.candidates, *board.refusals, *board.undecided]:
+                board.forget(name)
+        else:
+            names = changed | moved | differing | board.differing
+            stale = sorted(names if self._everywhere else names & self._allowed)
+        board.differing = differing
+        for name in stale:
+            board.forget(name)
+            node = present_node(self._overlay, name)
+            if node is not None:
+                self._memory.asked += 1
+                self._ask(board, pod, demand, node)
 
-    def _ask(
-        self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo, rules: Sequence[Sequence[NodeFilter]]
-    ) -> None:
+    def _ask(self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo) -> None:
         name = node.name
-        board.candidates.pop(name, None)
-        board.refusals.pop(name, None)
-        board.undecided.pop(name, None)
-        failures = self._refusal(board.plan, name, rules) or demand.tied_elsewhere(node)
+        failures = (
+            board.plan.check(node)
+            or board.setting.check(node)
+            or self._refused_later(board, name)
+            or demand.tied_elsewhere(node)
+        )
         if failures:
             board.refusals[name] = failures
             return
+        uses = demand.pending_on(node)
         try:
-            allocations = self._allocations(node, demand)
+            found = allocate_on(self._overlay, self._options, node, self._decoder.claims(uses)) if uses else ()
         except GaveUp as error:
             board.undecided[name] = str(error)
             return
-        if isinstance(allocations, Failure):
-            board.refusals[name] = (allocations,)
-        else:
-            board.candidates[name] = _candidate(pod, node, demand, allocations)
+        if isinstance(found, Failure):
+            board.refusals[name] = (found,)
+            return
+        board.candidates[name] = Candidate(found) if uses else _NOTHING_TO_ALLOCATE
+        board.ranking.put(name, board.setting.key(node, _preference(demand, node, found)))
 
-    def _refusal(self, plan: NodePlan, name: str, rules: Sequence[Sequence[NodeFilter]]) -> Sequence[Failure]:
-        for moment, between_pods in zip(self._overlay.moments, rules, strict=True):
-            node = moment.node(name)
-            failures = plan.check(node) or first_failure(between_pods, node)
-            if failures:
-                return failures
-        return ()
-
-    def _allocations(self, node: NodeInfo, demand: Demand) -> Sequence[Obj] | Failure:
-        uses = demand.pending_on(node)
-        return allocate_on(self._overlay, self._options, node, self._decoder.claims(uses)) if uses else ()
+    def _refused_later(self, board: Board, name: str) -> Sequence[Failure]:
+        """What speaks against a node once room was made for others."""
+        if self._overlay.after is None:
+            return ()
+        node = self._overlay.after.node(name)
+        failures = board.plan.check(node) if name in board.differing else ()
+        return failures or (board.later.check(node) if board.later is not None else ())
 
 
-def rules_between_pods(moment: Overlay, pod: PodInfo) -> tuple[NodeFilter, ...]:
-    """The rules between pods that hold for a pod at one moment."""
-    spread, company = spread_rules(moment, pod), inter_pod_rules(moment, pod)
-    return tuple(rules.check for rules in (spread, company) if rules is not None)
-
-
-def lasting_plan(overlay: Overlay, pod: PodInfo, demand: Demand) -> NodePlan:
+def lasting_plan(
+    overlay: Overlay, pod: PodInfo, demand: Demand, options: Options, sole_use: NodeFilter | None = None
+) -> NodePlan:
     """What is asked of a node for the pod; what rejects it at any moment rejects it."""
-    plans = [make_plan(moment.snapshot, pod, demand.backed) for moment in overlay.moments]
+    plans = [
+        make_plan(
+            moment.snapshot,
+            pod,
+            demand.backed,
+            options.profile,
+            declared_features=options.declared_features,
+            sole_use=sole_use,
+        )
+        for moment in overlay.moments
+    ]
     rejections = [plan.rejection for plan in plans if plan.rejection is not None]
     return replace(plans[0], rejection=rejections[0] if rejections else None)
 
@@ -184,34 +239,8 @@ def allocate_on(
     return answer.results
 
 
-def _candidate(pod: PodInfo, node: NodeInfo, demand: Demand, allocations: Sequence[Obj]) -> Candidate:
-    return Candidate(
-        allocations,
-        scores.raw_taints(pod, node) if node.taints else 0,
-        scores.raw_affinity(pod, node),
-        _preference(demand, node, allocations),
-        scores.least_allocated(pod, node) + scores.balanced(pod, node),
-    )
-
-
 def _preference(demand: Demand, node: NodeInfo, allocations: Sequence[Obj]) -> int:
     """How far up their lists of alternatives the claims are served (KEP-4816)."""
     fixed = dict(demand.fixed)
     claims = [use.claim for use in demand.uses if use.path in fixed] + [use.claim for use in demand.pending_on(node)]
     return prioritized_score([*fixed.values(), *allocations], claims)
-
-
-def totals(candidates: Mapping[str, Candidate]) -> dict[str, int]:
-    """Each candidate's score, comparable with the others'."""
-    names = list(candidates)
-    values = list(candidates.values())
-    taints = scores.normalised([c.taints for c in values], reverse=True)
-    affinity = scores.normalised([c.affinity for c in values])
-    devices = scores.normalised([c.devices for c in values])
-    return {
-        name: scores.WEIGHT_TAINTS * taints[i]
-        + scores.WEIGHT_AFFINITY * affinity[i]
-        + scores.WEIGHT_DEVICES * devices[i]
-        + values[i].room
-        for i, name in enumerate(names)
-    }

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from haru.engine.devices import Features
+from haru.engine.profile import DEFAULT_PROFILE, Profile
+
+if TYPE_CHECKING:
+    from haru.engine.groups.memory import Memory
 
 
 def _no_share_id() -> str:
@@ -20,7 +25,9 @@ class Options:
     that the search for a group's places may ask: beyond them the answer is "gave up", an error, never "does not fit".
     `extras_budget` is what a group that has its quorum may spend on places for more members. `new_share_id` makes
     identifiers of shares, and is asked only for devices that several claims may share. The switches are the gates
-    GangScheduling, DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling and DRAExtendedResource.
+    GangScheduling, DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling, DRAExtendedResource and
+    NodeDeclaredFeatures. `profile` has the filters and scores; `memory` keeps what earlier decisions under the same
+    options have learnt: with it decisions are faster and no different.
     """
 
     seed: int = 0
@@ -33,3 +40,6 @@ class Options:
     workload_claims: bool = True
     topology: bool = True
     extended_resources: bool = True
+    declared_features: bool = True
+    profile: Profile = DEFAULT_PROFILE
+    memory: Memory | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from haru.engine.decision import Obj, Reason
 from haru.engine.devices import AllocationError
-from haru.engine.groups.board import Board, Boards, Candidate, totals
+from haru.engine.groups.board import Board, Boards, Candidate
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import PLUGIN, Demand, demand_of
 from haru.engine.groups.options import Options
@@ -22,7 +22,6 @@ from haru.engine.nodes.failure import (
     summed_reasons,
     unavailable_message,
 )
-from haru.engine.nodes.scores import choose
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
@@ -78,7 +77,7 @@ class Placer:
             return self._refused(pod, board)
         name = pod.nominated_node
         if name not in board.candidates:
-            name = choose(totals(board.candidates), self._options.seed, pod.key.path)
+            name = board.ranking.choose(self._options.seed, pod.key.path)
         return self.take(pod, demand, name, board.candidates[name])
 
     def take(self, pod: PodInfo, demand: Demand, node: str, candidate: Candidate) -> Placed:

@@ -15,7 +15,7 @@ from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
 from haru.engine.devices import AllocationError
 from haru.engine.groups.alternatives import alternatives
-from haru.engine.groups.board import decoded_claims, lasting_plan, rules_between_pods
+from haru.engine.groups.board import decoded_claims, lasting_plan
 from haru.engine.groups.budget import Budget, OutOfBudgetError
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import demand_of
@@ -23,6 +23,8 @@ from haru.engine.groups.options import Options
 from haru.engine.groups.packing import MemberClass, Packing
 from haru.engine.groups.placing import Placed
 from haru.engine.groups.walk import Walk
+from haru.engine.nodes.disks import sole_claims
+from haru.engine.nodes.interpod import inter_pod_rules
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
@@ -82,10 +84,16 @@ class _Search:
 
     def run(self) -> None:
         pods = [pod for _, pod in self._members]
-        if any(pod.inter_pod or rules_between_pods(moment, pod) for pod in pods for moment in self._overlay.moments):
+        if any(self._depends_on_others(pod) for pod in pods):
             self._walk(self._members, ordered=True)
         else:
             self._branch(list(_shared_claims(self._uses())), self._members)
+
+    def _depends_on_others(self, pod: PodInfo) -> bool:
+        """Whether what a node says to a pod depends on pods on other nodes."""
+        if pod.inter_pod or sole_claims(self._overlay.snapshot, pod):
+            return True
+        return any(inter_pod_rules(moment, pod) is not None for moment in self._overlay.moments)
 
     @property
     def _done(self) -> bool:
@@ -151,7 +159,7 @@ class _Search:
                 continue
             key = (pod.shape, demand.shape)
             if key not in classes:
-                plan = lasting_plan(self._overlay, pod, demand)
+                plan = lasting_plan(self._overlay, pod, demand, self._options)
                 if plan.rejection is not None:
                     continue
                 classes[key] = MemberClass(plan, demand)

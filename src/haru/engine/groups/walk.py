@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from haru.engine.decision import Obj, Reason
 from haru.engine.groups.alternatives import alternatives
-from haru.engine.groups.board import Boards, Decoder, totals
+from haru.engine.groups.board import Boards, Decoder
 from haru.engine.groups.budget import Budget
 from haru.engine.groups.demand import Demand, demand_of
 from haru.engine.groups.options import Options
@@ -89,9 +89,8 @@ class Walk:
         board = self._boards.board(pod, demand)
         if board.undecided:
             self._budget.missed = True
-        ranked = totals(board.candidates)
         rest = [other for other in remaining if other is not member]
-        for name in sorted(ranked, key=lambda n: (-ranked[n], n)):
+        for name in board.ranking.best_first():
             node = self._overlay.node(name)
             pending = demand.pending_on(node)
             claims = self._decoder.claims(pending)

@@ -1,4 +1,4 @@
-"""Filters that look at one node at a time: cordon, name, taints, affinity, ports, resources.
+"""Filters that look at one node at a time: cordon, name, taints, affinity, declared features, ports, resources.
 
 Each builder takes the pod once and answers with a function of the node, or with None if the pod can never be refused
 by it. Messages are kube-scheduler 1.36's. Source: its in-tree plugins of the same names, as behaviour.
@@ -13,6 +13,7 @@ from haru.engine.decision import Obj
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.failure import Failure, refuse
 from haru.engine.pods import PodInfo
+from haru.engine.profile import DEFAULT_PROFILE, Profile
 from haru.kube.meta import tolerates
 from haru.kube.selectors import node_selector_matches
 
@@ -21,6 +22,7 @@ NodeFilter = Callable[[NodeInfo], Sequence[Failure]]
 PASS: tuple[Failure, ...] = ()
 _UNSCHEDULABLE_TAINT: Obj = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def node_unschedulable(pod: PodInfo) -> NodeFilter | None:
@@ -67,17 +69,71 @@ def matches_node_affinity(pod: PodInfo, name: str, labels: Mapping[str, str]) ->
     selector = pod.spec.get("nodeSelector") or {}
     if any(labels.get(key) != value for key, value in selector.items()):
         return False
-    required = pod.affinity("nodeAffinity").get("requiredDuringSchedulingIgnoredDuringExecution")
+    required = pod.affinity("nodeAffinity").get(_REQUIRED)
     return required is None or node_selector_matches(required, name, labels)
 
 
 def node_affinity(pod: PodInfo) -> NodeFilter | None:
     """`nodeSelector` and required node affinity."""
-    required = pod.affinity("nodeAffinity").get("requiredDuringSchedulingIgnoredDuringExecution")
+    required = pod.affinity("nodeAffinity").get(_REQUIRED)
     if not pod.spec.get("nodeSelector") and required is None:
         return None
     failure = (refuse("NodeAffinity", "NodeAffinityMismatch", "node(s) didn't match Pod's node affinity/selector"),)
     return lambda node: PASS if matches_node_affinity(pod, node.name, node.labels) else failure
+
+
+def added_node_affinity(added: Obj | None) -> NodeFilter | None:
+    """The required node affinity that a profile adds to every pod's."""
+    required = (added or {}).get(_REQUIRED)
+    if required is None:
+        return None
+    message = "node(s) didn't match scheduler-enforced node affinity"
+    failure = (refuse("NodeAffinity", "NodeAffinityMismatch", message),)
+    return lambda node: PASS if node_selector_matches(required, node.name, node.labels) else failure
+
+
+def _names(pod: PodInfo) -> frozenset[str] | None:
+    """The nodes that a pod's required node affinity names, as a DaemonSet's pods do; None if it names none."""
+    required = pod.affinity("nodeAffinity").get(_REQUIRED) or {}
+    found: set[str] = set()
+    for term in required.get("nodeSelectorTerms") or ():
+        fields = [f for f in term.get("matchFields") or () if f.get("key") == "metadata.name" and f["operator"] == "In"]
+        if not fields:
+            return None
+        found |= set[str].intersection(*(set(field.get("values") or ()) for field in fields))
+    return frozenset(found) if required.get("nodeSelectorTerms") else None
+
+
+def named_nodes(pod: PodInfo) -> NodeFilter | None:
+    """Where a pod names its nodes the others are not looked at, and say so."""
+    names = _names(pod)
+    if not names:
+        return None
+    failure = (refuse("NodeAffinity", "NodeAffinityMismatch", "node(s) didn't satisfy plugin(s) [NodeAffinity]"),)
+    return lambda node: PASS if node.name in names else failure
+
+
+def conflicting_names(pod: PodInfo) -> Failure | None:
+    """A pod whose affinity names nodes that exclude each other can go nowhere."""
+    if _names(pod) != frozenset():
+        return None
+    return refuse("NodeAffinity", "NodeAffinityMismatch", "pod affinity terms conflict")
+
+
+def declared_features(pod: PodInfo) -> NodeFilter | None:
+    """Features that a node must declare because the pod uses them (KEP-5328)."""
+    needed = frozenset(pod.needed_features)
+    if not needed:
+        return None
+    message = "node(s) didn't match Pod's required features"
+
+    def check(node: NodeInfo) -> Sequence[Failure]:
+        missing = sorted(needed - node.spec.features)
+        if not missing:
+            return PASS
+        return (refuse("NodeDeclaredFeatures", "FeaturesMissing", message, {"features": missing}),)
+
+    return check
 
 
 def node_ports(pod: PodInfo) -> NodeFilter | None:
@@ -94,13 +150,13 @@ def node_ports(pod: PodInfo) -> NodeFilter | None:
     return check
 
 
-def node_resources_fit(pod: PodInfo, backed: Collection[str] = ()) -> NodeFilter:
+def node_resources_fit(pod: PodInfo, backed: Collection[str] = (), profile: Profile = DEFAULT_PROFILE) -> NodeFilter:
     """Room for the pod's requests, resource by resource; a zero request never fails.
 
     `backed` are extended resources with a DeviceClass behind them: where the node does not advertise one itself,
     devices are allocated for it, and this is not the filter to say whether there are any (KEP-5004).
     """
-    requests = sorted(pod.requests.items())
+    requests = sorted((name, amount) for name, amount in pod.requests.items() if not profile.ignores(name))
 
     def check(node: NodeInfo) -> Sequence[Failure]:
         failures: list[Failure] = []

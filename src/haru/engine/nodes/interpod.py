@@ -1,27 +1,27 @@
-"""Rules between pods: required affinity and anti-affinity, in both directions.
+"""Rules between pods: affinity and anti-affinity in both directions, required and preferred.
 
 A rule speaks of domains: the nodes with one value of a topology label. What counts are the pods as the overlay has
-them, so members that were placed earlier in the same decision attract and repel later ones.
+them, so members that were placed earlier in the same decision attract and repel later ones. Every node contributes
+what its pods say about its domains; a placement costs the node it touched.
 Source: kube-scheduler's InterPodAffinity plugin, as behaviour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
+from haru.engine.affinity import Term
+from haru.engine.decision import Obj
+from haru.engine.following import Follower, present_nodes
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.basic import PASS
 from haru.engine.nodes.failure import Failure, refuse
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
-from haru.kube.selectors import label_selector_from
 
 PLUGIN = "InterPodAffinity"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_Pair = tuple[str, str]
-
 _NO_AFFINITY = (refuse(PLUGIN, "PodAffinity", "node(s) didn't match pod affinity rules"),)
 _OWN_ANTI = (refuse(PLUGIN, "PodAntiAffinity", "node(s) didn't match pod anti-affinity rules", resolvable=True),)
 _THEIR_ANTI = (
@@ -33,92 +33,173 @@ _THEIR_ANTI = (
     ),
 )
 
+Kind = Literal["company", "wanted", "avoided", "forbidden", "liked"]
+Fact = tuple[Kind, str, str]
+"""What a node contributes to: of a kind, about a topology label (a term's number for `wanted`) and its value.
 
-class Term:
-    """One required term of one pod: which pods it speaks of, and by which label nodes make domains."""
-
-    def __init__(self, owner: PodInfo, term: Mapping[str, Any], namespaces: Mapping[str, Mapping[str, Any]]) -> None:
-        self.key: str = term.get("topologyKey") or ""
-        self._labels = label_selector_from(term.get("labelSelector"))
-        named = frozenset(term.get("namespaces") or ())
-        spaces = term.get("namespaceSelector")
-        if not named and spaces is None:
-            named = frozenset((owner.key.namespace,))
-        self._every_namespace = spaces is not None and not any(spaces.values())
-        if spaces is not None and not self._every_namespace:
-            wanted = label_selector_from(spaces)
-            named |= {n for n, obj in namespaces.items() if wanted.matches(obj["metadata"].get("labels") or {})}
-        self._namespaces = named
-
-    def matches(self, pod: PodInfo) -> bool:
-        """Whether the term speaks of a pod."""
-        return (self._every_namespace or pod.key.namespace in self._namespaces) and self._labels.matches(pod.labels)
+`company` counts pods that match all terms of the incoming one, wherever they are.
+"""
+_COMPANY: Fact = ("company", "", "")
 
 
-def _terms(overlay: Overlay, pod: PodInfo, kind: str) -> list[Term]:
-    namespaces = overlay.snapshot.objects("Namespace")
-    return [Term(pod, term, namespaces) for term in pod.affinity(kind).get(_REQUIRED) or ()]
+class Touched(NamedTuple):
+    """Domains (label, value) for which a rule may say something else, and those for which a score may be another."""
+
+    judged: set[tuple[str, str]]
+    liked: set[tuple[str, str]]
 
 
-def placed_pods(overlay: Overlay) -> Iterator[tuple[PodInfo, NodeInfo]]:
-    """Every pod that is on a node, tentative ones included, with its node."""
-    for name in overlay.snapshot.node_names:
-        node = overlay.node(name)
-        for pod in node.pods.values():
-            yield pod, node
+class Surroundings:
+    """What the pods on nodes mean to one more pod, by domain.
 
+    `hard_weight` is what a required term of an existing pod counts when nodes are scored; preferred terms of existing
+    pods are left out if `ignore_preferred` is set and the pod has no terms itself.
+    """
 
-@dataclass(frozen=True, slots=True)
-class InterPodRules:
-    """The domains that one pod must be in, must avoid, and is kept out of."""
+    def __init__(self, pod: PodInfo, hard_weight: int = 1, *, ignore_preferred: bool = False) -> None:
+        self._pod = pod
+        self._terms = pod.terms
+        self._hard_weight = hard_weight
+        self._ignore_preferred = ignore_preferred and not pod.terms
+        self._suits_itself = False
+        self._follower = Follower()
+        self._namespaces: Mapping[str, Obj] = {}
+        self._looks_at_namespaces = pod.terms.by_namespace_labels
+        self._nodes: dict[str, Counter[Fact]] = {}
+        self._facts: Counter[Fact] = Counter()
+        self._forbidden: Counter[str] = Counter()
+        self.liked: dict[str, dict[str, int]] = {}
+        self.touched: Touched | None = None
 
-    wanted: tuple[tuple[str, frozenset[str]], ...]
-    first_of_its_kind: bool
-    avoided: frozenset[_Pair]
-    forbidden: frozenset[_Pair]
+    def catch_up(self, overlay: Overlay) -> None:
+        """Take in what has changed; `touched` then says what that is (None: everything)."""
+        changed = self._follower.catch_up(overlay)
+        namespaces = overlay.snapshot.objects("Namespace")
+        renamed = self._looks_at_namespaces and namespaces is not self._namespaces
+        self._namespaces = namespaces
+        if changed is None or renamed:
+            changed = None
+            self._nodes, self._facts, self.liked, self._forbidden = {}, Counter(), {}, Counter()
+            self._suits_itself = all(self._own_match(term) for term in self._terms.near)
+        alone, touched = self._alone, Touched(set(), set())
+        for name, node in present_nodes(overlay, changed):
+            self._put(name, node, touched)
+        self.touched = None if changed is None or alone != self._alone else touched
 
     def check(self, node: NodeInfo) -> Sequence[Failure]:
-        """Why the rules refuse a node."""
-        for key, values in self.wanted:
-            value = node.labels.get(key)
-            if value is None or not (value in values or self.first_of_its_kind):
+        """Why the required terms refuse a node."""
+        alone = self._alone
+        for number, term in enumerate(self._terms.near):
+            value = node.labels.get(term.key)
+            if value is None or not (alone or self._facts[("wanted", str(number), value)]):
                 return _NO_AFFINITY
-        if any(node.labels.get(key) == value for key, value in self.avoided):
-            return _OWN_ANTI
-        if any(node.labels.get(key) == value for key, value in self.forbidden):
-            return _THEIR_ANTI
+        for term in self._terms.away:
+            if self._facts[("avoided", term.key, node.labels.get(term.key, ""))] and term.key in node.labels:
+                return _OWN_ANTI
+        for key in self._forbidden:
+            if key in node.labels and self._facts[("forbidden", key, node.labels[key])]:
+                return _THEIR_ANTI
         return PASS
 
+    @property
+    def restricts(self) -> bool:
+        """Whether there is any rule that could refuse a node."""
+        return bool(self._terms.near or self._terms.away or self._forbidden)
 
-def inter_pod_rules(overlay: Overlay, pod: PodInfo) -> InterPodRules | None:
-    """The rules that hold for a pod as things stand, or None if there are none."""
-    forbidden = frozenset(_forbidden(overlay, pod))
-    affinity, anti = _terms(overlay, pod, "podAffinity"), _terms(overlay, pod, "podAntiAffinity")
-    if not (affinity or anti or forbidden):
+    @property
+    def _alone(self) -> bool:
+        """Nobody in the cluster is the company that the pod wants, and the pod would be it: it may be the first."""
+        return not self._facts[_COMPANY] and self._suits_itself
+
+    def _own_match(self, term: Term) -> bool:
+        return term.matches(self._pod.key.namespace, self._pod.labels, self._namespaces)
+
+    def _put(self, name: str, node: NodeInfo | None, touched: Touched) -> None:
+        old = self._nodes.pop(name, None)
+        new = self._contributions(node) if node is not None else None
+        if new:
+            self._nodes[name] = new
+        for fact in {*(old or ()), *(new or ())}:
+            difference = (new[fact] if new else 0) - (old[fact] if old else 0)
+            if difference:
+                self._change(fact, difference, touched)
+
+    def _change(self, fact: Fact, difference: int, touched: Touched) -> None:
+        kind, key, value = fact
+        before = self._facts[fact]
+        after = self._facts[fact] = before + difference
+        if not after:
+            del self._facts[fact]
+        if kind == "liked":
+            self.liked.setdefault(key, {})[value] = after
+            touched.liked.add((key, value))
+        elif bool(before) != bool(after) and kind != "company":
+            if kind == "forbidden":
+                self._forbidden[key] += 1 if after else -1
+                self._forbidden = +self._forbidden
+            touched.judged.add((self._terms.near[int(key)].key if kind == "wanted" else key, value))
+
+    def _contributions(self, node: NodeInfo) -> Counter[Fact]:
+        facts: Counter[Fact] = Counter()
+        for other in node.pods.values() if self._terms else ():
+            for fact, amount in self._own(other, node):
+                facts[fact] += amount
+        for other in node.affine:
+            for fact, amount in self._theirs(other, node):
+                facts[fact] += amount
+        return facts
+
+    def _own(self, other: PodInfo, node: NodeInfo) -> Iterator[tuple[Fact, int]]:
+        """What the pod's own terms say of another pod."""
+        terms, labels = self._terms, node.labels
+        if terms.near and all(self._speaks(term, other) for term in terms.near):
+            for number, term in enumerate(terms.near):
+                if term.key in labels:
+                    yield ("wanted", str(number), labels[term.key]), 1
+                    yield _COMPANY, 1
+        for term in terms.away:
+            if term.key in labels and self._speaks(term, other):
+                yield ("avoided", term.key, labels[term.key]), 1
+        for sign, weighted in ((1, terms.likes), (-1, terms.dislikes)):
+            for term in weighted:
+                if term.key in labels and self._speaks(term, other):
+                    yield ("liked", term.key, labels[term.key]), sign * term.weight
+
+    def _theirs(self, other: PodInfo, node: NodeInfo) -> Iterator[tuple[Fact, int]]:
+        """What another pod's terms say of the pod."""
+        terms = other.terms
+        self._looks_at_namespaces = self._looks_at_namespaces or terms.by_namespace_labels
+        yield from self._about_me("forbidden", terms.away, node, 1)
+        yield from self._about_me("liked", terms.near, node, self._hard_weight)
+        if not self._ignore_preferred:
+            yield from self._about_me("liked", terms.likes, node, 1)
+            yield from self._about_me("liked", terms.dislikes, node, -1)
+
+    def _about_me(self, kind: Kind, terms: Iterable[Term], node: NodeInfo, factor: int) -> Iterator[tuple[Fact, int]]:
+        for term in terms:
+            if factor and term.key in node.labels and self._own_match(term):
+                yield (kind, term.key, node.labels[term.key]), factor * term.weight
+
+    def _speaks(self, term: Term, other: PodInfo) -> bool:
+        return term.matches(other.key.namespace, other.labels, self._namespaces)
+
+
+def surroundings(overlay: Overlay, pod: PodInfo) -> Surroundings:
+    """What the pods on nodes mean to one more pod, as things stand."""
+    found = Surroundings(pod)
+    found.catch_up(overlay)
+    return found
+
+
+def inter_pod_rules(overlay: Overlay, pod: PodInfo) -> Surroundings | None:
+    """The required terms that hold for a pod as things stand, or None if there are none."""
+    if not pod.terms and not any(True for _ in _affine(overlay)):
         return None
-    wanted: list[set[str]] = [set() for _ in affinity]
-    avoided: set[_Pair] = set()
-    company = False
-    for other, node in placed_pods(overlay) if affinity or anti else ():
-        if affinity and all(term.matches(other) for term in affinity):
-            for values, term in zip(wanted, affinity, strict=True):
-                if term.key in node.labels:
-                    values.add(node.labels[term.key])
-                    company = True
-        for term in anti:
-            if term.key in node.labels and term.matches(other):
-                avoided.add((term.key, node.labels[term.key]))
-    alone = not company and all(term.matches(pod) for term in affinity)
-    pairs = tuple((term.key, frozenset(values)) for term, values in zip(affinity, wanted, strict=True))
-    return InterPodRules(pairs, alone, frozenset(avoided), forbidden)
+    found = surroundings(overlay, pod)
+    return found if found.restricts else None
 
 
-def _forbidden(overlay: Overlay, pod: PodInfo) -> Iterator[_Pair]:
-    tentative = [other for other in overlay.placed() if other.has_required_anti_affinity]
-    for other in [*overlay.snapshot.anti_affine.values(), *tentative]:
-        if other.node not in overlay.snapshot.nodes:
-            continue
-        labels = overlay.node(other.node).labels
-        for term in _terms(overlay, other, "podAntiAffinity"):
-            if term.key in labels and term.matches(pod):
-                yield term.key, labels[term.key]
+def _affine(overlay: Overlay) -> Iterator[PodInfo]:
+    """The pods on nodes whose required anti-affinity concerns others."""
+    yield from overlay.snapshot.anti_affine.values()
+    yield from (pod for pod in overlay.placed() if pod.has_required_anti_affinity)

@@ -1,7 +1,7 @@
 """All that an ordinary node must satisfy for one pod, in kube-scheduler's order: the first refusal of a node counts.
 
-A plan is made once per pod shape and asked per node. Inter-pod rules depend on where every other pod is, so they are
-rebuilt from the overlay whenever something was placed; everything else depends on the node alone.
+A plan is made once per pod shape and asked per node. Rules between pods depend on where every other pod is, so they
+follow the overlay (`spread`, `interpod`); everything else depends on the node alone.
 Source: kube-scheduler 1.36's default profile, as behaviour.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from haru.engine.cluster import Snapshot
 from haru.engine.nodeinfo import NodeInfo
-from haru.engine.nodes import basic
+from haru.engine.nodes import basic, disks, limits, volumes
 from haru.engine.nodes.basic import PASS, NodeFilter
 from haru.engine.nodes.failure import Failure
-from haru.engine.nodes.volumes import volume_filter, volume_rejection
 from haru.engine.pods import PodInfo
+from haru.engine.profile import DEFAULT_PROFILE, Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,47 @@ def first_failure(filters: Sequence[NodeFilter], node: NodeInfo) -> Sequence[Fai
     return PASS
 
 
-def make_plan(snapshot: Snapshot, pod: PodInfo, backed: Collection[str] = ()) -> NodePlan:
-    """What is asked of a node for this pod. `backed`: extended resources that need not be the node's own."""
-    candidates = [
-        basic.node_unschedulable(pod),
-        basic.node_name(pod),
-        basic.taint_toleration(pod),
-        basic.node_affinity(pod),
-        basic.node_ports(pod),
-        basic.node_resources_fit(pod, backed),
-        volume_filter(snapshot, pod),
-    ]
-    return NodePlan(volume_rejection(snapshot, pod), tuple(check for check in candidates if check is not None))
+def make_plan(
+    snapshot: Snapshot,
+    pod: PodInfo,
+    backed: Collection[str] = (),
+    profile: Profile = DEFAULT_PROFILE,
+    *,
+    declared_features: bool = True,
+    sole_use: NodeFilter | None = None,
+) -> NodePlan:
+    """What is asked of a node for this pod. `backed`: extended resources that need not be the node's own.
+
+    `sole_use` says whether claims that the pod wants for itself are in use, which depends on all nodes.
+    """
+    on = profile.filters
+    candidates: list[NodeFilter | None] = []
+    rejection: Failure | None = None
+    if "NodeAffinity" in on:
+        candidates.append(basic.named_nodes(pod))
+        rejection = basic.conflicting_names(pod)
+    if "NodeUnschedulable" in on:
+        candidates.append(basic.node_unschedulable(pod))
+    if "NodeName" in on:
+        candidates.append(basic.node_name(pod))
+    if "TaintToleration" in on:
+        candidates.append(basic.taint_toleration(pod))
+    if "NodeAffinity" in on:
+        candidates.append(basic.added_node_affinity(profile.added_affinity))
+        candidates.append(basic.node_affinity(pod))
+    if "NodeDeclaredFeatures" in on and declared_features:
+        candidates.append(basic.declared_features(pod))
+    if "NodePorts" in on:
+        candidates.append(basic.node_ports(pod))
+    if "NodeResourcesFit" in on:
+        candidates.append(basic.node_resources_fit(pod, backed, profile))
+    if "VolumeRestrictions" in on:
+        candidates += [disks.disk_conflicts(pod), sole_use]
+    if "NodeVolumeLimits" in on:
+        candidates.append(limits.volume_limits(snapshot, pod))
+    if "VolumeBinding" in on:
+        rejection = rejection or volumes.volume_rejection(snapshot, pod)
+        candidates.append(volumes.volume_affinity(snapshot, pod))
+    if "VolumeZone" in on:
+        candidates.append(volumes.volume_zone(snapshot, pod))
+    return NodePlan(rejection, tuple(check for check in candidates if check is not None))

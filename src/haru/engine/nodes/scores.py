@@ -1,25 +1,25 @@
-"""What makes one feasible node better than another: kube-scheduler's default scores and weights, in integers.
+"""What makes one feasible node better than another, as numbers: the raw scores of one node, and how they are compared.
 
-Every score is brought to 0..100 over the feasible nodes, weighted and summed. Ties are broken by the seed, evenly and
-reproducibly. Source: kube-scheduler 1.36's default profile, as behaviour.
+Where kube-scheduler computes with doubles, so is done here: the same numbers come out, rounding included. Ties are
+broken by the seed, evenly and reproducibly. Source: kube-scheduler 1.36's score plugins, as behaviour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
+from haru.engine.decision import Obj
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.pods import PodInfo
 from haru.kube.meta import tolerates
 from haru.kube.selectors import node_selector_term_matches
 
 MAX_SCORE = 100
-WEIGHT_TAINTS = 3
-WEIGHT_AFFINITY = 2
-WEIGHT_DEVICES = 2
-WEIGHT_INTER_POD = 2
-WEIGHT_SPREAD = 2
+_MEBI = 1024 * 1024
+_IMAGE_MIN = 23 * _MEBI
+_IMAGE_MAX_PER_CONTAINER = 1000 * _MEBI
 
 
 def raw_taints(pod: PodInfo, node: NodeInfo) -> int:
@@ -31,38 +31,32 @@ def raw_taints(pod: PodInfo, node: NodeInfo) -> int:
     )
 
 
-def raw_affinity(pod: PodInfo, node: NodeInfo) -> int:
+def preferred_terms(affinity: Mapping[str, object] | None) -> tuple[Obj, ...]:
+    """The preferred terms of a NodeAffinity."""
+    listed = (affinity or {}).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return tuple(listed)  # type: ignore[arg-type]
+
+
+def raw_affinity(terms: Iterable[Obj], node: NodeInfo) -> int:
     """The summed weights of the preferred terms that the node matches."""
-    preferred = pod.affinity("nodeAffinity").get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     return sum(
         int(term.get("weight") or 0)
-        for term in preferred
+        for term in terms
         if node_selector_term_matches(term.get("preference") or {}, node.name, node.labels)
     )
 
 
-def least_allocated(pod: PodInfo, node: NodeInfo) -> int:
-    """The share of cpu and memory that would stay free, in percent."""
-    total = weights = 0
-    used = node.scoring_requested
-    for index, resource in enumerate(("cpu", "memory")):
-        capacity = node.allocatable.get(resource, 0)
-        if capacity:
-            asked = used[index] + pod.scoring_requests[index]
-            total += (capacity - asked) * MAX_SCORE // capacity if asked <= capacity else 0
-            weights += 1
-    return total // weights if weights else 0
+def image_score(sizes: Sequence[int], shares: Sequence[float]) -> int:
+    """What the images on a node save: each size (0: not there) weighted by the share of nodes that have the image."""
+    found = sum(int(float(size) * share) for size, share in zip(sizes, shares, strict=True) if size)
+    most = _IMAGE_MAX_PER_CONTAINER * len(sizes)
+    return MAX_SCORE * (min(max(found, _IMAGE_MIN), most) - _IMAGE_MIN) // (most - _IMAGE_MIN)
 
 
-def balanced(pod: PodInfo, node: NodeInfo) -> int:
-    """How evenly cpu and memory would be used: 100 less half the difference of the two shares in percent."""
-    cpu, memory = node.allocatable.get("cpu", 0), node.allocatable.get("memory", 0)
-    if not cpu or not memory:
-        return MAX_SCORE
-    cpu_used = min(cpu, node.requested.get("cpu", 0) + pod.requests.get("cpu", 0))
-    memory_used = min(memory, node.requested.get("memory", 0) + pod.requests.get("memory", 0))
-    difference = abs(cpu_used * memory - memory_used * cpu)
-    return MAX_SCORE - (difference * MAX_SCORE + 2 * cpu * memory - 1) // (2 * cpu * memory)
+def rounded(value: float) -> int:
+    """The nearest integer of a number that is not negative, halves up."""
+    whole = math.trunc(value)
+    return whole + 1 if value - whole >= 0.5 else whole
 
 
 def normalised(raw: Sequence[int], *, reverse: bool = False) -> list[int]:
@@ -74,17 +68,23 @@ def normalised(raw: Sequence[int], *, reverse: bool = False) -> list[int]:
     return [MAX_SCORE - value for value in scaled] if reverse else scaled
 
 
-def min_max_normalised(raw: Sequence[int], *, reverse: bool = False) -> list[int]:
-    """Scores spread over 0..100 between the smallest and the largest."""
+def min_max_normalised(raw: Sequence[int]) -> list[int]:
+    """Scores spread over 0..100 between the smallest and the largest; all 0 if they are equal."""
     low, high = min(raw, default=0), max(raw, default=0)
     if low == high:
-        return [MAX_SCORE if reverse else 0] * len(raw)
-    scaled = [(value - low) * MAX_SCORE // (high - low) for value in raw]
-    return [MAX_SCORE - value for value in scaled] if reverse else scaled
+        return [0] * len(raw)
+    return [int(MAX_SCORE * (float(value - low) / float(high - low))) for value in raw]
 
 
-def choose(totals: Mapping[str, int], seed: int, salt: str) -> str:
-    """A node with the highest total, evenly among equals; the same seed and salt give the same node."""
-    best = max(totals.values())
-    names = sorted(name for name, total in totals.items() if total == best)
-    return names[crc32(f"{seed}/{salt}".encode()) % len(names)]
+def skew_normalised(raw: Sequence[int | None]) -> list[int]:
+    """Fewer is better: the largest is the worst, the smallest is 100; None (a node that does not count) is 0."""
+    counted = [value for value in raw if value is not None]
+    low, high = min(counted, default=0), max(counted, default=0)
+    if high == 0:
+        return [0 if value is None else MAX_SCORE for value in raw]
+    return [0 if value is None else MAX_SCORE * (high + low - value) // high for value in raw]
+
+
+def pick(count: int, seed: int, salt: str) -> int:
+    """A number below `count`, evenly; the same seed and salt give the same number."""
+    return crc32(f"{seed}/{salt}".encode()) % count

@@ -2,7 +2,7 @@
 
 Binding a volume late (WaitForFirstConsumer) is not done here, so a pod that needs it is refused in so many words
 rather than placed where its volume may never come.
-Source: kube-scheduler's VolumeBinding, VolumeZone and VolumeRestrictions plugins, as behaviour.
+Source: kube-scheduler's VolumeBinding and VolumeZone plugins, as behaviour.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.basic import PASS, NodeFilter
 from haru.engine.nodes.failure import Failure, refuse
 from haru.engine.pods import PodInfo
+from haru.kube.meta import controller_of
 from haru.kube.selectors import node_selector_matches
 
-_ZONE_LABELS = (
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-)
+_ZONE_LABELS = {
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+"""From each label that says where a volume is to the label of today."""
 _ZONE_SEPARATOR = "__"
+_PLUGIN = "VolumeBinding"
 
 
 def volume_rejection(snapshot: Snapshot, pod: PodInfo) -> Failure | None:
@@ -39,71 +42,96 @@ def _claim_rejection(snapshot: Snapshot, pod: PodInfo, name: str) -> Failure | N
     path = f"{pod.key.namespace}/{name}"
     claim = snapshot.objects("PersistentVolumeClaim").get(path)
     data = {"persistentVolumeClaim": path}
+    generated = name in pod.ephemeral_claims
     if claim is None:
-        return refuse("VolumeBinding", "VolumeMissing", f'persistentvolumeclaim "{name}" not found', data)
-    if claim["metadata"].get("deletionTimestamp"):
-        return refuse("VolumeBinding", "VolumeMissing", f'persistentvolumeclaim "{name}" is being deleted', data)
+        waited = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+        message = waited if generated else f'persistentvolumeclaim "{name}" not found'
+        return refuse(_PLUGIN, "VolumeMissing", message, data)
     spec = claim.get("spec") or {}
     volume_name = spec.get("volumeName")
-    if not volume_name:
+    if (claim.get("status") or {}).get("phase") == "Lost":
+        message = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name or ""}"'
+        return refuse(_PLUGIN, "VolumeMissing", message, data)
+    if claim["metadata"].get("deletionTimestamp"):
+        return refuse(_PLUGIN, "VolumeMissing", f'persistentvolumeclaim "{name}" is being deleted', data)
+    if generated and (controller_of(claim) or {}).get("uid") != pod.key.uid:
+        message = f"PVC {path} was not created for pod {pod.key.path} (pod is not owner)"
+        return refuse(_PLUGIN, "VolumeMissing", message, data)
+    if not volume_name or _is_anothers(snapshot.objects("PersistentVolume").get(volume_name), claim):
         return _unbound(snapshot, spec, data)
-    if volume_name not in snapshot.objects("PersistentVolume"):
-        return refuse("VolumeBinding", "VolumeMissing", f'persistentvolume "{volume_name}" not found', data)
-    if "ReadWriteOncePod" in (spec.get("accessModes") or ()) and _in_use(snapshot, pod, name):
-        message = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
-        return refuse("VolumeRestrictions", "VolumeInUse", message, data, resolvable=True)
     return None
+
+
+def _is_anothers(volume: Obj | None, claim: Obj) -> bool:
+    """Whether a volume belongs to another claim than the one that asks for it by name."""
+    owner = ((volume or {}).get("spec") or {}).get("claimRef")
+    if not owner:
+        return False
+    meta = claim["metadata"]
+    same = (owner.get("namespace"), owner.get("name")) == (meta.get("namespace") or "default", meta["name"])
+    return not same or bool(owner.get("uid") and meta.get("uid") and owner["uid"] != meta["uid"])
 
 
 def _unbound(snapshot: Snapshot, spec: Obj, data: Obj) -> Failure:
     storage_class = snapshot.objects("StorageClass").get(spec.get("storageClassName") or "") or {}
-    if storage_class.get("volumeBindingMode") == "WaitForFirstConsumer":
+    if storage_class.get("volumeBindingMode") == "WaitForFirstConsumer" and not spec.get("volumeName"):
         claim = data["persistentVolumeClaim"]
         message = f'persistentvolumeclaim "{claim}" must be bound before the pod is scheduled: late binding is not done'
-        return refuse("VolumeBinding", "VolumeUnbound", message, data)
-    return refuse("VolumeBinding", "VolumeUnbound", "pod has unbound immediate PersistentVolumeClaims", data)
+        return refuse(_PLUGIN, "VolumeUnbound", message, data)
+    return refuse(_PLUGIN, "VolumeUnbound", "pod has unbound immediate PersistentVolumeClaims", data)
 
 
-def _in_use(snapshot: Snapshot, pod: PodInfo, claim: str) -> bool:
-    return any(
-        claim in other.volume_claims
-        for other in snapshot.pods.values()
-        if other.key.namespace == pod.key.namespace
-        and other.key.path != pod.key.path
-        and other.node
-        and not other.terminal
-    )
+def _bound(snapshot: Snapshot, pod: PodInfo) -> list[tuple[str, Obj | None]]:
+    """The names of the volumes that the pod's claims are bound to, and the volumes."""
+    claims, volumes = snapshot.objects("PersistentVolumeClaim"), snapshot.objects("PersistentVolume")
+    names = [
+        ((claims.get(f"{pod.key.namespace}/{name}") or {}).get("spec") or {}).get("volumeName")
+        for name in pod.volume_claims
+    ]
+    return [(name, volumes.get(name)) for name in names if name]
 
 
-def volume_filter(snapshot: Snapshot, pod: PodInfo) -> NodeFilter | None:
+def volume_affinity(snapshot: Snapshot, pod: PodInfo) -> NodeFilter | None:
     """Nodes that the pod's bound volumes can be reached from."""
-    volumes: list[Obj] = []
-    for name in pod.volume_claims:
-        claim = snapshot.objects("PersistentVolumeClaim").get(f"{pod.key.namespace}/{name}") or {}
-        volume = snapshot.objects("PersistentVolume").get((claim.get("spec") or {}).get("volumeName") or "")
-        if volume is not None:
-            volumes.append(volume)
-    if not volumes:
+    bound = _bound(snapshot, pod)
+    if not bound:
         return None
+    gone = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
     def check(node: NodeInfo) -> Sequence[Failure]:
-        for volume in volumes:
-            failure = _unreachable(volume, node)
-            if failure is not None:
-                return (failure,)
+        for name, volume in bound:
+            data = {"persistentVolume": name}
+            if volume is None:
+                return (refuse(_PLUGIN, "VolumeMissing", gone, data),)
+            required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
+            if required is not None and not node_selector_matches(required, node.name, node.labels):
+                message = "node(s) didn't match PersistentVolume's node affinity"
+                return (refuse(_PLUGIN, "VolumeNodeAffinity", message, data),)
         return PASS
 
     return check
 
 
-def _unreachable(volume: Obj, node: NodeInfo) -> Failure | None:
-    data = {"persistentVolume": volume["metadata"]["name"]}
-    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
-    if required is not None and not node_selector_matches(required, node.name, node.labels):
-        message = "node(s) didn't match PersistentVolume's node affinity"
-        return refuse("VolumeBinding", "VolumeNodeAffinity", message, data)
-    labels = volume["metadata"].get("labels") or {}
-    for key in _ZONE_LABELS:
-        if key in labels and node.labels.get(key) not in labels[key].split(_ZONE_SEPARATOR):
-            return refuse("VolumeZone", "VolumeNodeAffinity", "node(s) had no available volume zone", data)
-    return None
+def volume_zone(snapshot: Snapshot, pod: PodInfo) -> NodeFilter | None:
+    """Nodes in the zone or region that a volume's labels name. A node without any such label is in all of them."""
+    wanted: list[tuple[str, str, frozenset[str]]] = []
+    for name, volume in _bound(snapshot, pod):
+        labels = (volume or {"metadata": {}})["metadata"].get("labels") or {}
+        for key in _ZONE_LABELS:
+            if key in labels:
+                wanted.append((name, key, frozenset(labels[key].split(_ZONE_SEPARATOR))))
+    if not wanted:
+        return None
+
+    def check(node: NodeInfo) -> Sequence[Failure]:
+        if not any(key in node.labels for key in _ZONE_LABELS):
+            return PASS
+        for name, key, values in wanted:
+            here = node.labels.get(key, node.labels.get(_ZONE_LABELS[key]))
+            if here not in values:
+                data = {"persistentVolume": name}
+                message = "node(s) had no available volume zone"
+                return (refuse("VolumeZone", "VolumeNodeAffinity", message, data),)
+        return PASS
+
+    return check

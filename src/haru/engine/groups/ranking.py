@@ -1,0 +1,82 @@
+"""The feasible nodes for one kind of pod in classes that score alike, and the choice among the best of them.
+
+Source: kube-scheduler's prioritizing (weighted sum of normalised scores, any of the best), as behaviour.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Sequence
+
+from haru.engine.nodes.leanings import Scorer
+from haru.engine.nodes.scores import pick
+
+Key = tuple[Hashable, ...]
+
+
+class Ranking:
+    """Nodes by the keys that the scorers gave them."""
+
+    def __init__(self, scorers: Sequence[Scorer]) -> None:
+        self._scorers = scorers
+        self._key_of: dict[str, Key] = {}
+        self._members: dict[Key, list[str]] = {}
+
+    def put(self, name: str, key: Key) -> None:
+        """Add a node, or move it."""
+        before = self._key_of.get(name)
+        if before == key:
+            return
+        if before is not None:
+            self.drop(name)
+        self._key_of[name] = key
+        insort(self._members.setdefault(key, []), name)
+
+    def drop(self, name: str) -> None:
+        """Remove a node if it is there."""
+        key = self._key_of.pop(name, None)
+        if key is not None:
+            members = self._members[key]
+            del members[bisect_left(members, name)]
+            if not members:
+                del self._members[key]
+
+    def choose(self, seed: int, salt: str) -> str:
+        """One of the best nodes, evenly; the same seed and salt give the same node."""
+        totals = self._totals()
+        best = max(totals.values())
+        classes = sorted((self._members[key] for key, total in totals.items() if total == best), key=lambda m: m[0])
+        number = pick(sum(map(len, classes)), seed, salt)
+        for members in classes:
+            if number < len(members):
+                return members[number]
+            number -= len(members)
+        raise AssertionError("a number below the count of all members is in one of their classes")
+
+    def best_first(self) -> list[str]:
+        """All nodes, the best first, equals by name."""
+        totals = self.totals()
+        return sorted(totals, key=lambda name: (-totals[name], name))
+
+    def totals(self) -> dict[str, int]:
+        """Each node's score, comparable with the others'."""
+        totals = self._totals()
+        return {name: totals[key] for name, key in self._key_of.items()}
+
+    def _totals(self) -> dict[Key, int]:
+        keys = list(self._members)
+        totals = dict.fromkeys(keys, 0)
+        for place, scorer in enumerate(self._scorers):
+            seen: dict[Hashable, int] = {}
+            for key in keys:
+                seen[key[place]] = seen.get(key[place], 0) + len(self._members[key])
+            if len(seen) == 1:
+                # What is the same everywhere decides nothing, and adds the same to all.
+                same = scorer.weight * scorer.scores(list(seen), list(seen.values()))[0]
+                for key in keys:
+                    totals[key] += same
+                continue
+            found = dict(zip(seen, scorer.scores(list(seen), list(seen.values())), strict=True))
+            for key in keys:
+                totals[key] += scorer.weight * found[key[place]]
+        return totals

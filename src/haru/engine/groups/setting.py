@@ -1,0 +1,167 @@
+"""What surrounds one kind of pod: the rules between pods that hold for it, and the scorers that rank nodes for it.
+
+Everything here follows the cluster: it is made once per kind of pod, and a placement costs what it touched.
+Source: kube-scheduler's PreFilter and PreScore states, as behaviour; that they are kept is our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+
+from haru.engine.groups.ranking import Key
+from haru.engine.nodeinfo import NodeInfo
+from haru.engine.nodes.basic import PASS, NodeFilter
+from haru.engine.nodes.defaults import Services, constraints
+from haru.engine.nodes.disks import SoleUse, sole_claims
+from haru.engine.nodes.domains import AffinePods, Domains, Images
+from haru.engine.nodes.failure import Failure
+from haru.engine.nodes.interpod import Surroundings
+from haru.engine.nodes.leanings import (
+    HOSTNAME,
+    Company,
+    Devices,
+    ImageLocality,
+    PreferredNodes,
+    Room,
+    Scorer,
+    SoftSpread,
+    Taints,
+)
+from haru.engine.nodes.scores import preferred_terms
+from haru.engine.nodes.spread import HARD, SOFT, Constraint, SpreadRules
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+from haru.engine.profile import Profile
+
+
+class Neighbourhood:
+    """What all kinds of pods look at: the nodes of domains, pods with terms, images, services."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.affine = AffinePods()
+        self.images = Images()
+        self.services = Services()
+        self._domains: dict[str, Domains] = {}
+
+    def catch_up(self, overlay: Overlay) -> None:
+        """Take in what has changed."""
+        self.affine.catch_up(overlay)
+
+    def domains(self, key: str) -> Domains:
+        """The nodes by one label; to be caught up by whoever asks."""
+        found = self._domains.get(key)
+        if found is None:
+            found = self._domains[key] = Domains(key)
+        return found
+
+    def kind(self, overlay: Overlay, pod: PodInfo) -> Kind:
+        """What of a pod matters to other pods and their domains, as things stand."""
+        snapshot = overlay.snapshot
+        hard, soft = (constraints(snapshot, pod, self.profile, self.services, when) for when in (HARD, SOFT))
+        sole = sole_claims(snapshot, pod) if pod.volume_claims else ()
+        return Kind(self, pod, hard, soft, sole)
+
+
+class Kind:
+    """The constraints of a pod and what tells it from pods of the same shape."""
+
+    def __init__(
+        self,
+        shared: Neighbourhood,
+        pod: PodInfo,
+        hard: tuple[Constraint, ...],
+        soft: tuple[Constraint, ...],
+        sole: tuple[str, ...],
+    ) -> None:
+        filters, profile = shared.profile.filters, shared.profile
+        self.pod = pod
+        self.hard = hard if "PodTopologySpread" in filters else ()
+        self.soft = soft if profile.weight("PodTopologySpread") else ()
+        self.sole = sole if "VolumeRestrictions" in filters else ()
+        scores = profile.weight("InterPodAffinity")
+        self.company = bool(("InterPodAffinity" in filters or scores) and (shared.affine or pod.terms))
+        labels: tuple[tuple[str, str], ...] = ()
+        if self.company:
+            own = {key for term in pod.terms.near for key in term.label_keys}
+            mine = tuple(sorted((key, pod.labels[key]) for key in own if key in pod.labels))
+            labels = (*shared.affine.relevant(pod.labels), ("", ""), *mine)
+        matched = tuple(c.selector.matches(pod.labels) for c in self.hard)
+        self.signature: Hashable = (self.hard, matched, self.soft, self.company, labels, self.sole, pod.images)
+
+
+class Setting:
+    """The rules and scorers for pods of one kind."""
+
+    def __init__(self, shared: Neighbourhood, kind: Kind) -> None:
+        self._shared = shared
+        self._spread = SpreadRules(kind.pod, kind.hard) if kind.hard else None
+        self._sole = SoleUse(kind.pod, kind.sole) if kind.sole else None
+        self._around: Surroundings | None = None
+        profile = shared.profile
+        if kind.company:
+            ignore = profile.ignore_preferred_of_existing
+            self._around = Surroundings(kind.pod, profile.hard_affinity_weight, ignore_preferred=ignore)
+        self._refuses = "InterPodAffinity" in profile.filters
+        self._scorers = tuple(self._made(kind))
+
+    @property
+    def sole_use(self) -> NodeFilter | None:
+        """Whether claims that the pod wants for itself are in use: a rule that the plan asks in its turn."""
+        return self._sole.check if self._sole is not None else None
+
+    @property
+    def scorers(self) -> Sequence[Scorer]:
+        """The scorers, in the order of a key's parts; the first is that of the devices."""
+        return self._scorers
+
+    def catch_up(self, overlay: Overlay) -> set[str] | None:
+        """Take in what has changed; the nodes to be asked again, besides those that changed. None: all of them."""
+        found: list[set[str] | None] = []
+        if self._sole is not None and self._sole.catch_up(overlay):
+            found.append(None)
+        if self._spread is not None:
+            touched = self._spread.catch_up(overlay)
+            found += [self._nodes(overlay, key, values) for key, values in zip(self._spread.keys, touched, strict=True)]
+        if self._around is not None:
+            self._around.catch_up(overlay)
+            judged = self._around.touched.judged if self._around.touched is not None else None
+            found += [None] if judged is None else [self._nodes(overlay, key, {value}) for key, value in judged]
+        found += [scorer.catch_up(overlay) for scorer in self._scorers]
+        if any(names is None for names in found):
+            return None
+        return set().union(*(names for names in found if names))
+
+    def check(self, node: NodeInfo) -> Sequence[Failure]:
+        """Why the rules between pods refuse a node."""
+        failures = self._spread.check(node) if self._spread is not None else PASS
+        if not failures and self._around is not None and self._refuses:
+            failures = self._around.check(node)
+        return failures
+
+    def key(self, node: NodeInfo, devices: int) -> Key:
+        """What the scorers see of a node; `devices` is how well its devices suit the claims."""
+        return (devices, *(scorer.key(node) for scorer in self._scorers[1:]))
+
+    def _made(self, kind: Kind) -> Iterator[Scorer]:
+        """Scorers that could tell nodes apart. A weight of 0 is the same as not being there."""
+        profile, pod = self._shared.profile, kind.pod
+        yield Devices(profile.weight("DynamicResources"))
+        yield Room(profile, pod)
+        if weight := profile.weight("TaintToleration"):
+            yield Taints(weight, pod)
+        terms = (*preferred_terms(profile.added_affinity), *preferred_terms(pod.affinity("nodeAffinity")))
+        if terms and (weight := profile.weight("NodeAffinity")):
+            yield PreferredNodes(weight, terms)
+        if weight := profile.weight("ImageLocality"):
+            yield ImageLocality(weight, pod, self._shared.images)
+        if kind.soft:
+            everywhere = profile.system_spread and not pod.spec.get("topologySpreadConstraints")
+            yield SoftSpread(profile.weight("PodTopologySpread"), pod, kind.soft, everywhere=everywhere)
+        if self._around is not None and (weight := profile.weight("InterPodAffinity")):
+            yield Company(weight, self._around, self._shared.domains(HOSTNAME))
+
+    def _nodes(self, overlay: Overlay, key: str, values: set[str]) -> set[str]:
+        domains = self._shared.domains(key)
+        domains.catch_up(overlay)
+        return domains.nodes(values)

@@ -1,0 +1,119 @@
+"""What many pods' rules look at: the nodes of each topology domain, the pods with terms, the images on nodes.
+
+Kept per cluster and brought up to date by what has changed. Source: our own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from haru.engine.following import Follower, present_nodes
+from haru.engine.nodeinfo import NodeInfo
+from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
+
+
+class Domains:
+    """The nodes by their value of one label; nodes without the label are in no domain."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._follower = Follower()
+        self._value: dict[str, str] = {}
+        self._nodes: dict[str, set[str]] = {}
+
+    def catch_up(self, overlay: Overlay) -> None:
+        """Take in what has changed."""
+        changed = self._follower.catch_up(overlay)
+        if changed is None:
+            self._value, self._nodes = {}, {}
+        for name, node in present_nodes(overlay, changed):
+            self._put(name, node.labels.get(self.key) if node is not None else None)
+
+    def nodes(self, values: Iterable[str]) -> set[str]:
+        """The nodes of some domains."""
+        found: set[str] = set()
+        for value in values:
+            found |= self._nodes.get(value, set())
+        return found
+
+    def _put(self, name: str, value: str | None) -> None:
+        before = self._value.get(name)
+        if before == value:
+            return
+        if before is not None:
+            self._nodes[before].discard(name)
+            del self._value[name]
+        if value is not None:
+            self._value[name] = value
+            self._nodes.setdefault(value, set()).add(name)
+
+
+class AffinePods:
+    """The pods on nodes that have inter-pod terms, and the labels that these terms look at."""
+
+    def __init__(self) -> None:
+        self._follower = Follower()
+        self._pods: dict[str, tuple[PodInfo, ...]] = {}
+        self._labels: Counter[str] = Counter()
+
+    def catch_up(self, overlay: Overlay) -> None:
+        """Take in what has changed."""
+        changed = self._follower.catch_up(overlay)
+        if changed is None:
+            self._pods, self._labels = {}, Counter()
+        for name, node in present_nodes(overlay, changed):
+            found = node.affine if node is not None else ()
+            before = self._pods.pop(name, ())
+            if found:
+                self._pods[name] = found
+            if found is not before:
+                self._labels -= _looked_at(before)
+                self._labels += _looked_at(found)
+
+    def __bool__(self) -> bool:
+        return bool(self._pods)
+
+    def relevant(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """What of a pod's labels any of the terms can see."""
+        return tuple(sorted((key, value) for key, value in labels.items() if key in self._labels))
+
+
+def _looked_at(pods: Iterable[PodInfo]) -> Counter[str]:
+    return Counter(key for pod in pods for term in pod.terms for key in set(term.label_keys))
+
+
+class Images:
+    """On how many nodes each image is, and how many nodes there are."""
+
+    def __init__(self) -> None:
+        self._follower = Follower()
+        self._of: dict[str, Mapping[str, int]] = {}
+        self._holders: Counter[str] = Counter()
+
+    def catch_up(self, overlay: Overlay) -> None:
+        """Take in what has changed."""
+        changed = self._follower.catch_up(overlay)
+        if changed is None:
+            self._of, self._holders = {}, Counter()
+        for name, node in present_nodes(overlay, changed):
+            self._put(name, node)
+
+    def share(self, image: str) -> float:
+        """The share of nodes that have an image."""
+        return self._holders[image] / len(self._of) if self._of else 0.0
+
+    def known(self, images: Iterable[str]) -> bool:
+        """Whether any of the images is on any node."""
+        return any(self._holders[image] for image in images)
+
+    def _put(self, name: str, node: NodeInfo | None) -> None:
+        before = self._of.pop(name, None)
+        if node is not None:
+            self._of[name] = node.images
+            if node.images is before:
+                return
+            self._holders.update(node.images.keys())
+        if before:
+            self._holders.subtract(before.keys())

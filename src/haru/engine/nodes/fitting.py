@@ -1,0 +1,120 @@
+"""How full a node would be with one more pod: the scores of NodeResourcesFit and NodeResourcesBalancedAllocation.
+
+Cpu and memory are scored with a minimum for containers that ask for none. An extended resource is left out if the pod
+does not ask for it or the node does not have it. Source: kube-scheduler 1.36's plugins, as behaviour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from haru.engine.nodeinfo import NodeInfo
+from haru.engine.nodes.scores import MAX_SCORE, rounded
+from haru.engine.pods import PodInfo
+from haru.engine.profile import FitStrategy
+
+NodeScore = Callable[[NodeInfo], int]
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
+_SHAPE_SCALE = 10
+"""A shape's scores go up to 10."""
+
+
+def fit_score(strategy: FitStrategy, pod: PodInfo) -> NodeScore:
+    """The score of NodeResourcesFit, a function of the node."""
+    of_resource = _OF_RESOURCE.get(strategy.type) or _broken_line(strategy.shape)
+    ratio = strategy.type == "RequestedToCapacityRatio"
+
+    def score(node: NodeInfo) -> int:
+        total = weights = 0
+        for name, weight in strategy.resources:
+            asked, capacity = _scored(pod, node, name)
+            if not capacity:
+                continue
+            value = of_resource(asked, capacity)
+            if ratio and value <= 0:
+                continue
+            total += value * weight
+            weights += weight
+        if not weights:
+            return 0
+        return rounded(total / weights) if ratio else total // weights
+
+    return score
+
+
+def _scored(pod: PodInfo, node: NodeInfo, name: str) -> tuple[int, int]:
+    """What would be asked of a resource of a node with the pod on it, and what there is; (0, 0) to leave it out."""
+    capacity = node.allocatable.get(name, 0)
+    if name in ("cpu", "memory"):
+        place = 0 if name == "cpu" else 1
+        return node.scoring_requested[place] + pod.scoring_requests[place], capacity
+    asked = pod.requests.get(name, 0)
+    if not asked and name not in _NATIVE:
+        return 0, 0
+    return node.requested.get(name, 0) + asked, capacity
+
+
+def _least(asked: int, capacity: int) -> int:
+    return (capacity - asked) * MAX_SCORE // capacity if asked <= capacity else 0
+
+
+def _most(asked: int, capacity: int) -> int:
+    return min(asked, capacity) * MAX_SCORE // capacity
+
+
+_OF_RESOURCE: dict[str, Callable[[int, int], int]] = {"LeastAllocated": _least, "MostAllocated": _most}
+
+
+def _broken_line(shape: Sequence[tuple[int, int]]) -> Callable[[int, int], int]:
+    points = [(utilization, score * _SHAPE_SCALE) for utilization, score in shape]
+
+    def of(asked: int, capacity: int) -> int:
+        used = asked * MAX_SCORE // capacity if asked <= capacity else MAX_SCORE
+        for (left, low), (right, high) in zip([points[0], *points], points, strict=False):
+            if used <= right:
+                return high if left == right else low + math.trunc((high - low) * (used - left) / (right - left))
+        return points[-1][1]
+
+    return of
+
+
+def balance_score(resources: Sequence[str], pod: PodInfo) -> NodeScore | None:
+    """The score of NodeResourcesBalancedAllocation: 75 if the pod leaves the balance as it is, more if it mends it.
+
+    None for a pod that asks for none of the resources, which would pile up where the balance is best.
+    """
+    if not any(pod.requests.get(name) for name in resources):
+        return None
+
+    def score(node: NodeInfo) -> int:
+        before: list[float] = []
+        after: list[float] = []
+        for name in resources:
+            capacity, asked = node.allocatable.get(name, 0), pod.requests.get(name, 0)
+            if not capacity or not (asked or name in _NATIVE):
+                continue
+            used = node.requested.get(name, 0)
+            before.append(min(float(used) / float(capacity), 1.0))
+            after.append(min(float(used + asked) / float(capacity), 1.0))
+        half = MAX_SCORE // 2
+        return half + (half + _evenness(after) - _evenness(before)) // 2
+
+    return score
+
+
+def _evenness(shares: Sequence[float]) -> int:
+    """100 less the standard deviation of the shares in percent."""
+    spread = 0.0
+    if len(shares) == 2:
+        spread = abs((shares[0] - shares[1]) / 2)
+    elif len(shares) > 2:
+        total = 0.0
+        for share in shares:
+            total += share
+        mean = total / float(len(shares))
+        squares = 0.0
+        for share in shares:
+            squares = squares + (share - mean) * (share - mean)
+        spread = math.sqrt(squares / float(len(shares)))
+    return int((1 - spread) * float(MAX_SCORE))
