@@ -31,6 +31,7 @@ ACCELERATOR_GATES = ",".join(
     f"{name}=true"
     for name in (
         "DRADeviceTaintRules",
+        "DRAResourcePoolStatus",
         "DRAWorkloadResourceClaims",
         "GangScheduling",
         "GenericWorkload",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -287,6 +288,48 @@ def test_a_tainted_device_evicts_and_is_spared(cluster: Cluster, space: str) -> 
         assert (pool, device) not in cluster.held(space)
     finally:
         api.delete("devicetaintrules", "broken")
+
+
+def test_how_full_the_pools_are(cluster: Cluster, space: str, kubectl: str) -> None:
+    api = cluster.api
+    api.create(template("one", request()), space)
+    api.create(deployment("web", 3, template="one"), space)
+    cluster.wait_running(space, 3)
+    held = cluster.held(space)
+    pool, device = next(("dgx-h100-1", f"gpu-{i}") for i in range(8) if ("dgx-h100-1", f"gpu-{i}") not in held)
+    rule: Obj = {"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": {"name": "hot"}}
+    rule["spec"] = {"deviceSelector": {"pool": pool, "device": device}, "taint": {"key": "hot", "effect": "NoSchedule"}}
+    api.create(rule)
+    asked: Obj = {"apiVersion": "resource.k8s.io/v1alpha3", "kind": "ResourcePoolStatusRequest"}
+    asked |= {"metadata": {"name": space}, "spec": {"driver": "gpu.nvidia.com"}}
+    name = f"resourcepoolstatusrequests/{space}"
+    try:
+        # The controllers hear of the claims and of the rule in their own time; an answer is of one moment.
+        def counted() -> Obj | None:
+            assert cluster.up.kubectl(kubectl, "create", "-f", "-", stdin=json.dumps(asked)).returncode == 0
+            waited = cluster.up.kubectl(kubectl, "wait", "--for=condition=Complete", name, "--timeout=30s")
+            assert waited.returncode == 0, waited.stderr
+            answer = json.loads(cluster.up.kubectl(kubectl, "get", name, "-o", "json").stdout)
+            table = cluster.up.kubectl(kubectl, "get", name).stdout.splitlines()
+            assert cluster.up.kubectl(kubectl, "delete", name).returncode == 0
+            assert table[0].split()[2:6] == ["TOTAL", "AVAILABLE", "ALLOCATED", "UNAVAILABLE"]
+            seen = [int(number) for number in table[1].split()[2:6]]
+            return answer["status"] if (seen[2], seen[3]) == (3, 1) else None
+
+        status = until("all is counted", counted) or {}
+    finally:
+        api.delete("devicetaintrules", "hot")
+    assert status["poolCount"] == 3
+    pools = {p["poolName"]: p for p in status["pools"]}
+    assert list(pools) == ["dgx-a100-80gb-mig-0", "dgx-h100-0", "dgx-h100-1"]
+    for of_pool in pools.values():
+        assert of_pool["nodeName"] == of_pool["poolName"] and "validationError" not in of_pool
+        on_it = [device for where, device in held if where == of_pool["poolName"]]
+        unavailable = 1 if of_pool["poolName"] == pool else 0
+        left = of_pool["totalDevices"] - len(on_it) - unavailable
+        numbers = (of_pool["allocatedDevices"], of_pool["unavailableDevices"], of_pool["availableDevices"])
+        assert numbers == (len(on_it), unavailable, left)
+    assert pools["dgx-h100-0"]["totalDevices"] == 8 and pools["dgx-a100-80gb-mig-0"]["totalDevices"] > 100
 
 
 def test_events_say_what_happened(cluster: Cluster, space: str) -> None:
