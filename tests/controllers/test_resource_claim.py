@@ -3,7 +3,7 @@
 import pytest
 from controller_cluster import pod_body
 
-from haru.controllers.objects import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
+from haru.controllers.objects import CLAIM_TEMPLATES, CLAIMS, PODS
 from haru.kube import kinds
 
 EVENTS = kinds.lookup("", "v1", "events")
@@ -255,55 +255,3 @@ async def test_a_pod_bound_past_the_scheduler_is_reserved_for(cluster):
         return [e["name"] for e in (await cluster.get(CLAIMS, "c"))["status"]["reservedFor"]] == ["a", "b"]
 
     await cluster.eventually(both)
-
-
-GROUP = {
-    "metadata": {"name": "g"},
-    "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": USES["resourceClaims"]},
-}
-
-
-async def test_members_of_a_group_share_its_claim(cluster):
-    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
-    await cluster.create(CLAIM_TEMPLATES, {**TEMPLATE, "metadata": {"name": "other"}})
-    grouped = {"schedulingGroup": {"podGroupName": "g"}}
-    other = [{"name": "gpu", "resourceClaimTemplateName": "other"}]
-    await cluster.start(NAME)
-    for name, spec in {"a": USES, "b": USES, "c": {"resourceClaims": other}}.items():
-        await cluster.create(PODS, pod_body(name, **spec, **grouped))
-
-    async def nothing():
-        return not await cluster.items(CLAIMS)
-
-    await cluster.always(nothing)  # the group is not there: nobody can know whose the claims are
-    await cluster.create(POD_GROUPS, GROUP)
-    shared = await cluster.eventually(lambda: _recorded(cluster, POD_GROUPS, "g", "gpu"))
-    assert shared.startswith("g-gpu-")
-    assert await recorded_claim(cluster, "a") == shared
-    assert await recorded_claim(cluster, "b") == shared
-    own = await recorded_claim(cluster, "c")
-    assert own.startswith("c-gpu-")
-    assert {c["metadata"]["name"] for c in await cluster.items(CLAIMS)} == {shared, own}
-    (owner,) = (await cluster.get(CLAIMS, shared))["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"]) == ("PodGroup", "g")
-
-
-async def test_a_group_keeps_its_reservation_until_it_is_gone(cluster):
-    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
-    group = await cluster.create(POD_GROUPS, GROUP)
-    await cluster.create(PODS, pod_body("a", **USES, schedulingGroup={"podGroupName": "g"}))
-    await cluster.start(NAME, "podgroup-protection-controller")
-    shared = await recorded_claim(cluster, "a")
-    await use(cluster, shared, group)
-    await cluster.set_status(PODS, "a", {"phase": "Succeeded"})
-
-    async def reserved():
-        return (await cluster.get(CLAIMS, shared))["status"]["reservedFor"]
-
-    await cluster.always(reserved)
-    await cluster.client.delete(POD_GROUPS, "g", "ns")
-
-    async def released():
-        return not (await cluster.get(CLAIMS, shared)).get("status")
-
-    await cluster.eventually(released)

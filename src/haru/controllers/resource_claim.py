@@ -307,7 +307,9 @@ class ResourceClaimController(Controller):
                 pod = await self.live(PODS, entry["name"], namespace)
             return pod is not None and uid_of(pod) == uid and not is_done(pod)
         if (group, resource) == (POD_GROUPS.group, POD_GROUPS.plural) and self.groups is not None:
-            found = self.groups.get(entry["name"], namespace) or await self.live(POD_GROUPS, entry["name"], namespace)
+            found = self.groups.get(entry["name"], namespace)
+            if found is None or uid_of(found) != uid:
+                found = await self.live(POD_GROUPS, entry["name"], namespace)
             return found is not None and uid_of(found) == uid
         raise ValueError(f"claim in {namespace}: consumer {resource}.{group} {entry['name']} is of an unknown kind")
 
@@ -329,24 +331,26 @@ class ResourceClaimController(Controller):
         await self.update(self.claims, {**claim, "metadata": {**claim["metadata"], "finalizers": kept}})
 
     async def _delete_unneeded(self, claim: Obj) -> None:
-        """A generated claim goes with the end of its pod, though the pod object may live on."""
+        """A generated claim goes with the end of its pod, though the pod object may live on; not so with a group."""
         owner = controller_of(claim)
-        if owner is None or owner.get("kind") != PODS.kind or is_being_deleted(claim):
+        of = {PODS.kind: self.pods, POD_GROUPS.kind: self.groups}.get(owner["kind"]) if owner is not None else None
+        if owner is None or of is None or is_being_deleted(claim):
             return
-        pod = self.pods.get(owner["name"], namespace_of(claim))
-        if pod is None:  # the garbage collector's work
+        found = of.get(owner["name"], namespace_of(claim))
+        if found is None:  # the garbage collector's work
             return
-        replaced = uid_of(pod) != owner["uid"]
-        if replaced or is_done(pod) or self._is_surplus(claim, pod):
+        replaced = uid_of(found) != owner["uid"]
+        over = of is self.pods and (replaced or is_done(found))
+        if over or (not replaced and self._is_surplus(claim, found)):
             await self.delete(self.claims, claim)
 
-    def _is_surplus(self, claim: Obj, pod: Obj) -> bool:
-        """The pod has recorded another claim of its own for this entry: this one was generated twice, and not used."""
-        name = claim_names.recorded_names(pod).get(claim_names.entry_of(claim) or "")
+    def _is_surplus(self, claim: Obj, owner: Obj) -> bool:
+        """Another claim is recorded for this entry of the owner: this one was generated twice, and not used."""
+        name = claim_names.recorded_names(owner).get(claim_names.entry_of(claim) or "")
         if not name or name == name_of(claim) or claim_names.is_allocated(claim):
             return False
         other = self.claims.get(name, namespace_of(claim))
-        return other is not None and claim_names.is_owned_by(other, pod)
+        return other is not None and claim_names.is_owned_by(other, owner)
 
 
 def _deallocated(status: Mapping[str, Any]) -> Obj:
