@@ -6,7 +6,7 @@ of each member, are stored before the first binding is sent. Whoever schedules n
 No answer is no outcome: after a timeout or an error of the server the object is read again, and taking back goes on
 until it is certain what is stored. Until then the caller counts the devices as taken. Removing the finalizer of a
 claim that turned out unallocated makes a write that is still under way fail, because it expects an older version.
-Source: KEP-4381 (PreBind of DynamicResources), KEP-5278 (nominated node name), the Binding subresource.
+Source: KEP-4381 and KEP-5004 (PreBind of DynamicResources), KEP-5278 (nominated node name), the Binding subresource.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import Any
 
 from haru.client.api import ApiClient
 from haru.engine.decision import MemberDecision, PodKey
+from haru.engine.extended import special_owner
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
+from haru.scheduler import extended
 from haru.scheduler.claims import (
     FINALIZER,
     BindingError,
@@ -67,11 +69,20 @@ def _ignore(_kind: Kind, _obj: Obj) -> None:
     return None
 
 
+def _unknown(_path: str) -> Obj | None:
+    return None
+
+
+def _uncounted(_status: str) -> None:
+    return None
+
+
 class Binder:
     """Writes claims, nominations and bindings.
 
-    `cached_claim` answers from the informer, without a request; `learn` is told every answer, so that the caller
-    never decides on something older than its own writes.
+    `cached_claim` and `cached_pod` answer from the informers, without a request; `learn` is told every answer and
+    `unlearn` every object that was deleted, so that the caller never decides on something older than its own writes.
+    `count` hears of every claim that was to be created: success or failure.
     """
 
     def __init__(
@@ -81,22 +92,74 @@ class Binder:
         timestamp: Callable[[], str | None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         learn: Callable[[Kind, Obj], None] = _ignore,
+        unlearn: Callable[[Kind, Obj], None] = _ignore,
+        cached_pod: Callable[[str], Obj | None] = _unknown,
+        count: Callable[[str], None] = _uncounted,
     ) -> None:
         self._client = client
         self._cached_claim = cached_claim
+        self._cached_pod = cached_pod
         self._timestamp = timestamp
         self._sleep = sleep
         self._learn = learn
+        self._unlearn = unlearn
+        self._count = count
         self._slots = asyncio.Semaphore(_PARALLEL)
 
     # -- reserving ----------------------------------------------------------------------------------------------------
 
+    async def create_claims(
+        self, members: Sequence[MemberDecision], insist: Callable[[], bool] = _never
+    ) -> dict[str, Obj | Exception]:
+        """Creates the claims that do not exist yet, by stand-in path; what went wrong instead of those that failed.
+
+        While `insist()` is true, what may still succeed is tried again for ever.
+        """
+        wanted = extended.claims_to_create(members)
+        works = [self._create_claim(claim, insist) for _, claim in wanted.values()]
+        outcomes = await asyncio.gather(*works, return_exceptions=True)
+        answers: dict[str, Obj | Exception] = {}
+        for path, outcome in zip(wanted, outcomes, strict=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+                raise outcome
+            answers[path] = outcome
+            self._count("failure" if isinstance(outcome, Exception) else "success")
+        return answers
+
+    async def _create_claim(self, claim: Obj, insist: Callable[[], bool]) -> Obj:
+        attempt, in_doubt = 0, False
+        while True:
+            try:
+                async with self._slots:
+                    made = await self._find_claim(claim) if in_doubt else None
+                    made = made or await self._client.create(CLAIMS, extended.body_of(claim))
+                self._learn(CLAIMS, made)
+                return made
+            except (StatusError, OSError) as error:
+                conflict = isinstance(error, StatusError) and error.code == 409
+                if not conflict and not is_transient(error):
+                    raise
+                problem: Exception = error
+            # No answer is no outcome: it may have been created all the same.
+            in_doubt = in_doubt or not conflict
+            attempt += 1
+            if attempt >= _ATTEMPTS and not insist():
+                raise BindingError(f"claim {claim['metadata']['generateName']}: {problem}") from problem
+            await self._sleep(_delay(attempt))
+
+    async def _find_claim(self, claim: Obj) -> Obj | None:
+        """What came of a creation that was not answered."""
+        listed = (await self._client.list(CLAIMS, claim["metadata"]["namespace"]))["items"]
+        kind = {"apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind}
+        return next(({**kind, **found} for found in listed if extended.is_same_claim(found, claim)), None)
+
     async def reserve(
         self, members: Sequence[MemberDecision], nominate: bool, insist: Callable[[], bool] = _never
     ) -> dict[PodKey, Exception]:
-        """Stores allocations, reservations and (if asked) nominations; returns the members for which that failed.
+        """Stores allocations, reservations, what pods must say of them and (if asked) nominations.
 
-        While `insist()` is true, what may still succeed is tried again for ever.
+        Returns the members for which that failed. While `insist()` is true, what may still succeed is tried again for
+        ever.
         """
         writes = list(claim_writes(members).values())
         outcomes = await asyncio.gather(*(self._write_claim(w, insist) for w in writes), return_exceptions=True)
@@ -106,14 +169,13 @@ class Binder:
                 failures.update(dict.fromkeys(write.pods, outcome))
             elif isinstance(outcome, BaseException):
                 raise outcome
-        if nominate:
-            standing = [m for m in members if m.pod not in failures]
-            answers = await asyncio.gather(*(self._nominate(m, insist) for m in standing), return_exceptions=True)
-            for member, answer in zip(standing, answers, strict=True):
-                if isinstance(answer, Exception):
-                    failures[member.pod] = answer
-                elif isinstance(answer, BaseException):
-                    raise answer
+        standing = [m for m in members if m.pod not in failures]
+        answers = await asyncio.gather(*(self._tell(m, nominate, insist) for m in standing), return_exceptions=True)
+        for member, answer in zip(standing, answers, strict=True):
+            if isinstance(answer, Exception):
+                failures[member.pod] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
         return failures
 
     async def _write_claim(self, write: ClaimWrite, insist: Callable[[], bool]) -> None:
@@ -156,10 +218,18 @@ class Binder:
                 raise BindingError(f"claim {write.path} got deleted in the meantime") from error
             raise
 
-    async def _nominate(self, member: MemberDecision, insist: Callable[[], bool]) -> None:
-        patch = {"metadata": {"uid": member.pod.uid}, "status": {"nominatedNodeName": member.node}}
+    async def _tell(self, member: MemberDecision, nominate: bool, insist: Callable[[], bool]) -> None:
+        """Writes into the pod's status which claim serves its extended resources, and its place."""
+        pod = self._cached_pod(member.pod.path)
+        if pod is not None and pod["metadata"].get("uid") != member.pod.uid:
+            pod = None
         attempt = 0
         while True:
+            if pod is None and extended.unrecorded(member, None):
+                pod = await self._ours(member)
+            patch = extended.place_patch(member, pod, nominate=nominate)
+            if patch is None:
+                return
             try:
                 async with self._slots:
                     self._learn(PODS, await self._patch_pod(member, patch))
@@ -167,12 +237,12 @@ class Binder:
             except (StatusError, OSError) as error:
                 problem: Exception = error
             # A conflict may mean another pod of that name, or only a writer that was faster.
-            await self._bound_to_ours(member)
+            pod = await self._ours(member)
             if isinstance(problem, StatusError) and problem.code != 409 and not is_transient(problem):
                 raise problem
             attempt += 1
             if attempt >= _ATTEMPTS and not insist():
-                raise BindingError(f"nomination of {member.pod.path}: {problem}") from problem
+                raise BindingError(f"status of {member.pod.path}: {problem}") from problem
             await self._sleep(_delay(attempt))
 
     async def _patch_pod(self, member: MemberDecision, patch: Obj) -> Obj:
@@ -218,6 +288,11 @@ class Binder:
 
     async def _bound_to_ours(self, member: MemberDecision) -> bool | None:
         """Whether the pod has its node; None if nobody can tell. Raises PodGoneError if it is not ours any more."""
+        pod = await self._ours(member)
+        return bool((pod.get("spec") or {}).get("nodeName")) if pod is not None else None
+
+    async def _ours(self, member: MemberDecision) -> Obj | None:
+        """The pod as it is stored; None if nobody can tell. Raises PodGoneError if it is not ours any more."""
         try:
             pod = await self._client.get(PODS, member.pod.name, member.pod.namespace)
         except StatusError as error:
@@ -231,7 +306,7 @@ class Binder:
         node = (pod.get("spec") or {}).get("nodeName")
         if node and node != member.node:
             raise PodGoneError(f"pod {member.pod.path} was bound to {node} by somebody else")
-        return bool(node)
+        return pod
 
     # -- taking back --------------------------------------------------------------------------------------------------
 
@@ -246,17 +321,28 @@ class Binder:
         `kept_consumers` are UIDs in `reservedFor` that stand for others too (the group of members that stay);
         `nominated` are the members whose nomination goes as well.
         """
+        members = list(members)
         works = [
-            self._until_certain(w.path, self._undo_claim, w, kept_consumers) for w in claim_writes(members).values()
+            self._until_certain(w.path, self._undo_claim, w, kept_consumers)
+            for w in claim_writes(members).values()
+            if w.uid  # what was not created need not be taken back
         ]
-        works += [self._until_certain(m.pod.path, self._clear_nomination, m) for m in nominated]
+        cleared = {m.pod: (m, extended.to_clear(m)) for m in members}
+        for member in nominated:
+            cleared[member.pod] = (member, [*extended.to_clear(member), "nominatedNodeName"])
+        works += [self._until_certain(m.pod.path, self._clear, m, fields) for m, fields in cleared.values() if fields]
         await asyncio.gather(*works)
 
     async def deallocate(self, claim: Obj) -> None:
-        """Frees a claim that nobody can use, unless it has changed since it was seen. Best effort."""
+        """Frees a claim that nobody can use, unless it has changed since it was seen. Best effort.
+
+        A claim for extended resources is of no use afterwards, and removed.
+        """
         try:
             async with self._slots:
-                await self._free(claim)
+                claim = await self._free(claim)
+                if special_owner(claim):
+                    await self._delete(claim)
         except (StatusError, OSError) as error:
             if not isinstance(error, StatusError) or error.code not in (404, 409):
                 _log.warning("freeing claim %s: %s", claim["metadata"]["name"], error)
@@ -293,37 +379,51 @@ class Binder:
         claim = await self._client.get(CLAIMS, write.name, write.namespace)
         if claim["metadata"].get("uid") != write.uid:
             return
+        status = claim.get("status") or {}
+        if special_owner(claim) and write.allocation is not None and not status.get("allocation"):
+            await self._delete(await self._free(claim))
+            return
         if is_protected_for_nothing(claim):
             self._learn(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
             return
-        status = claim.get("status") or {}
         ours = {entry["uid"] for entry in write.consumers}.difference(kept_consumers)
         left = [entry for entry in status.get("reservedFor") or () if entry.get("uid") not in ours]
         made = write.allocation is not None and same_allocation(status.get("allocation") or {}, write.allocation)
         if made and not left:
-            await self._free(claim)
+            claim = await self._free(claim)
+            if special_owner(claim):
+                await self._delete(claim)
         elif len(left) < len(status.get("reservedFor") or ()):
             claim = {**claim, "status": {**status, "reservedFor": left}}
             self._learn(CLAIMS, await self._client.update_status(CLAIMS, claim))
         else:
             self._learn(CLAIMS, claim)
 
-    async def _free(self, claim: Obj) -> None:
-        claim = await self._client.update_status(CLAIMS, {**claim, "status": freed_status(claim)})
-        self._learn(CLAIMS, claim)
+    async def _free(self, claim: Obj) -> Obj:
+        if (claim.get("status") or {}) != freed_status(claim):
+            claim = await self._client.update_status(CLAIMS, {**claim, "status": freed_status(claim)})
+            self._learn(CLAIMS, claim)
         if FINALIZER in (claim["metadata"].get("finalizers") or ()):
-            self._learn(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
+            claim = await self._client.update(CLAIMS, without_finalizer(claim))
+            self._learn(CLAIMS, claim)
+        return claim
 
-    async def _clear_nomination(self, member: MemberDecision) -> None:
+    async def _delete(self, claim: Obj) -> None:
+        """Removes a claim that is free, unless somebody has used it in the meantime."""
+        metadata = claim["metadata"]
+        version = metadata.get("resourceVersion") or ""
+        await self._client.delete(CLAIMS, metadata["name"], metadata["namespace"], metadata["uid"], version)
+        self._unlearn(CLAIMS, claim)
+
+    async def _clear(self, member: MemberDecision, fields: Sequence[str]) -> None:
         pod = await self._client.get(PODS, member.pod.name, member.pod.namespace)
         bound = (pod.get("spec") or {}).get("nodeName")
-        nominated = (pod.get("status") or {}).get("nominatedNodeName")
-        if pod["metadata"].get("uid") != member.pod.uid or bound or not nominated:
+        told = [field for field in fields if (pod.get("status") or {}).get(field)]
+        if pod["metadata"].get("uid") != member.pod.uid or bound or not told:
             return
         precondition = {"uid": member.pod.uid, "resourceVersion": pod["metadata"].get("resourceVersion")}
-        self._learn(
-            PODS, await self._patch_pod(member, {"metadata": precondition, "status": {"nominatedNodeName": None}})
-        )
+        patch = {"metadata": precondition, "status": dict.fromkeys(told)}
+        self._learn(PODS, await self._patch_pod(member, patch))
 
 
 def _binding(member: MemberDecision) -> Obj:

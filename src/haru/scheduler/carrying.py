@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from haru.engine.cluster import Cluster
+from haru.engine.cluster import Cluster, claim_path
 from haru.engine.decision import GroupKey, MemberDecision, PodKey
 from haru.engine.groups.claims import resolve_claims
 from haru.scheduler.binding import Binder, PodGoneError
 from haru.scheduler.claims import BindingError, claim_writes, reserved_claim
+from haru.scheduler.extended import claims_to_create, stale_claims, unrecorded, with_created
 
 Obj = dict[str, Any]
 
@@ -86,11 +87,16 @@ class Carrier:
             self._uncertain.add(member.pod)
             self._silence(member.pod.path)
         errand.nominated_before = frozenset(nominated)
-        for write in claim_writes(errand.members).values():
-            claim = snapshot.claims.get(write.path)
+        new = claims_to_create(errand.members)
+        for path, write in claim_writes(errand.members).items():
+            claim = snapshot.claims.get(path)
+            if path in new:
+                pod, body = new[path]
+                # A pod of the same name, made anew, may have such a claim under way as well.
+                claim = {**body, "metadata": {**body["metadata"], "name": f"{body['metadata']['name']}{pod.uid}"}}
             if claim is not None and write.allocation is not None:
-                errand.claims[write.path] = reserved_claim(claim, write, None)
-                self._cluster.assume_claim(errand.claims[write.path])
+                errand.claims[path] = reserved_claim(claim, write, None)
+                self._cluster.assume_claim(errand.claims[path])
 
     async def carry_out(self, errand: Errand) -> None:
         """Ends when every member is bound or has been given back."""
@@ -105,8 +111,10 @@ class Carrier:
     # -- the reserving phase ------------------------------------------------------------------------------------------
 
     async def _reserve(self, errand: Errand) -> Sequence[MemberDecision]:
-        failures = await self._binder.reserve(
-            errand.members, nominate=errand.is_gang, insist=lambda: self._is_half_placed(errand)
+        failures = await self._create_claims(errand)
+        made = tuple(m for m in errand.members if m.pod not in failures)
+        failures |= await self._binder.reserve(
+            made, nominate=errand.is_gang, insist=lambda: self._is_half_placed(errand)
         )
         for member in errand.members:
             if member.pod not in failures and (problem := self._fallen(errand, member)) is not None:
@@ -119,7 +127,26 @@ class Carrier:
             ready = []
         self._uncertain.difference_update(m.pod for m in ready)
         await self._take_back(errand, failures)
+        stale = [claim for member in ready for claim in stale_claims(self._cluster.snapshot(), member)]
+        await asyncio.gather(*(self._binder.deallocate(claim) for claim in stale))
         return ready
+
+    async def _create_claims(self, errand: Errand) -> dict[PodKey, Exception]:
+        """Claims that have to be made first take the places of their stand-ins; the members for which that failed."""
+        new = claims_to_create(errand.members)
+        if not new:
+            return {}
+        answers = await self._binder.create_claims(errand.members, insist=lambda: self._is_half_placed(errand))
+        created = {path: claim for path, claim in answers.items() if isinstance(claim, dict)}
+        errand.members = tuple(with_created(m, created) for m in errand.members)
+        writes = claim_writes(errand.members)
+        for path, claim in created.items():
+            known = claim_path(claim)
+            errand.claims[known] = reserved_claim(claim, writes[known], None)
+            self._cluster.assume_claim(errand.claims[known])
+            stand_in = errand.claims.pop(path)
+            self._cluster.forget_claim(claim_path(stand_in), stand_in)
+        return {new[path][0]: error for path, error in answers.items() if isinstance(error, Exception)}
 
     def _certain(self, errand: Errand) -> frozenset[str]:
         """The group's members that are bound, or reserved beyond recall."""
@@ -146,6 +173,19 @@ class Carrier:
         for use in uses:
             if use.allocation is None or not use.is_reserved or use.path in snapshot.in_flight:
                 return BindingError(f"claim {use.path} is not reserved any more")
+        return self._without_devices(member, info.obj)
+
+    def _without_devices(self, member: MemberDecision, pod: Obj) -> BindingError | None:
+        """Why the claim of a pod's extended resources is not in order."""
+        if missing := unrecorded(member, pod):
+            return BindingError(f"pod {member.pod.path}: its status does not say {', '.join(missing)}")
+        if member.extended is None:
+            return None
+        path, snapshot = member.extended.path, self._cluster.snapshot()
+        status = (snapshot.claims.get(path) or {}).get("status") or {}
+        reserved = any(entry.get("uid") == member.pod.uid for entry in status.get("reservedFor") or ())
+        if not status.get("allocation") or not reserved or path in snapshot.in_flight:
+            return BindingError(f"claim {path} is not reserved any more")
         return None
 
     def _obstacle(self, member: MemberDecision) -> str:
@@ -178,7 +218,7 @@ class Carrier:
         await self._binder.release(failed, self._kept_consumers(errand, failed), self._to_unnominate(errand, failed))
         for path, write in claim_writes(errand.members).items():
             if path in errand.claims and write.pods <= failures.keys():
-                self._cluster.forget_claim(path, errand.claims[path])
+                self._cluster.forget_claim(claim_path(errand.claims[path]), errand.claims[path])
         for member in failed:
             self._cluster.forget_pod(member.pod)
             self._uncertain.discard(member.pod)

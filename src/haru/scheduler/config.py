@@ -31,6 +31,7 @@ def scheduler_config(
             new_share_id=lambda: str(uuid.uuid4()),
             gang_scheduling=gates.enabled("GangScheduling"),
             workload_claims=gates.enabled("DRAWorkloadResourceClaims"),
+            extended_resources=gates.enabled("DRAExtendedResource"),
         )
 
     return SchedulerConfig(

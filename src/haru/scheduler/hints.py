@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from haru.engine.extended import special_owner
+
 Obj = dict[str, Any]
 
 NODE_PLUGINS = frozenset(
@@ -44,6 +46,8 @@ POD_GONE = frozenset(
 )
 POD_PLACED = frozenset({"InterPodAffinity", "PodTopologySpread"})
 DEVICES = frozenset({"DynamicResources", "GangScheduling"})
+# A class may stand behind an extended resource that nodes were found to lack.
+CLASSES = DEVICES | {"NodeResourcesFit"}
 VOLUMES = frozenset({"VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits"})
 
 
@@ -99,6 +103,8 @@ def _sizes(pod: Obj) -> list[Any]:
 
 def claim_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     """The plugins that a claim's change may satisfy: it appeared, was freed, or has room for another consumer."""
+    if old is None and new is not None and special_owner(new) and not (new.get("status") or {}).get("allocation"):
+        return frozenset()  # made for a pod that is decided already
     if old is None or new is None:
         return DEVICES
     before, after = old.get("status") or {}, new.get("status") or {}

@@ -16,6 +16,7 @@ from typing import Any
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import GroupKey
 from haru.engine.groups.claims import ClaimUse, resolve_claims
+from haru.engine.groups.extended import special_use
 from haru.engine.persistent import Patched
 from haru.engine.pods import PodInfo
 from haru.scheduler.claims import freed_status
@@ -58,7 +59,11 @@ def without_allocations(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapsh
 def _uses(snapshot: Snapshot, pods: Iterable[Obj], group: Obj | None, workload_claims: bool) -> list[ClaimUse]:
     found: list[ClaimUse] = []
     for pod in pods:
-        resolved = resolve_claims(snapshot, PodInfo.of(pod), group, workload_claims=workload_claims)
+        info = PodInfo.of(pod)
+        resolved = resolve_claims(snapshot, info, group, workload_claims=workload_claims)
         if isinstance(resolved, tuple):
             found += resolved
+        special = special_use(snapshot, info)
+        if special is not None:
+            found.append(special)
     return found

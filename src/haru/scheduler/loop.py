@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from haru.client.api import ApiClient
@@ -27,10 +28,10 @@ from haru.kube.kinds import Kind
 from haru.kube.names import format_time
 from haru.scheduler import hints
 from haru.scheduler.admission import Admission, minimum_of
-from haru.scheduler.binding import Binder
+from haru.scheduler.binding import CLAIMS, PODS, Binder
 from haru.scheduler.carrying import Carrier, Errand
-from haru.scheduler.claims import is_protected_for_nothing
 from haru.scheduler.idle import idle_claims, without_allocations
+from haru.scheduler.leftovers import clearing
 from haru.scheduler.metrics import SchedulerMetrics
 from haru.scheduler.queue import Place, SchedulingQueue, Unit
 from haru.scheduler.reporting import Reporter, path_of, pod_key
@@ -79,7 +80,15 @@ class Scheduler:
             workload_claims=config.workload_claims,
         )
         self._reporter = Reporter(client, recorder, config.clock, self._cached, self._learn)
-        self._binder = Binder(client, self._cached_claim, self._claim_timestamp, learn=self._learn)
+        self._binder = Binder(
+            client,
+            partial(self._cached, CLAIMS),
+            self._claim_timestamp,
+            learn=self._learn,
+            unlearn=self._unlearn,
+            cached_pod=partial(self._cached, PODS),
+            count=lambda status: self.metrics.claim_creates.labels(status).inc(),
+        )
         self._carrier = Carrier(
             self.cluster, self._binder, self, self._reporter.silence, workload_claims=config.workload_claims
         )
@@ -127,18 +136,17 @@ class Scheduler:
         """What a predecessor left: groups that were bound whole must say so, unfinished allocations end."""
         for path in list(self.cluster.snapshot().pod_groups):
             self._settle_group(GroupKey(*path.split("/", 1)))
-        self._unprotect_leftovers()
+        self._clear_leftovers()
 
-    def _unprotect_leftovers(self) -> None:
-        snapshot = self.cluster.snapshot()
-        for path, claim in snapshot.claims.items():
-            if is_protected_for_nothing(claim) and path not in snapshot.in_flight:
-                self._spawn(self._binder.unprotect(claim))
+    def _clear_leftovers(self) -> None:
+        names = self._config.scheduler_names
+        for work in clearing(self.cluster.snapshot(), self._binder, names, self.cluster.is_assumed):
+            self._spawn(work)
 
     async def _flush_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
-            self._unprotect_leftovers()
+            self._clear_leftovers()
             if self.queue.flush_leftovers(self._config.monotonic()):
                 self._wake.set()
 
@@ -395,12 +403,13 @@ class Scheduler:
     def _cached(self, kind: Kind, path: str) -> Obj | None:
         return self._watchers.informers[kind.kind].store.get(path) if self._watchers is not None else None
 
-    def _cached_claim(self, path: str) -> Obj | None:
-        return self._watchers.informers["ResourceClaim"].store.get(path) if self._watchers is not None else None
-
     def _learn(self, kind: Kind, obj: Obj) -> None:
         if self._watchers is not None:
             self._watchers.informers[kind.kind].observe(obj)
+
+    def _unlearn(self, kind: Kind, obj: Obj) -> None:
+        if self._watchers is not None:
+            self._watchers.informers[kind.kind].observe_deleted(obj)
 
     def _claim_timestamp(self) -> str | None:
         return format_time(self._config.clock()) if self._config.claim_timestamps else None

@@ -46,8 +46,11 @@ class SchedulerMetrics:
             registry=self.registry,
             buckets=_SECONDS,
         )
-        self.claim_writes = Counter(
-            "scheduler_resourceclaim_writes", "Writes of claim allocations.", ("status",), registry=self.registry
+        self.claim_creates = Counter(
+            "scheduler_resourceclaim_creates",
+            "Claims created for extended resources.",
+            ("status",),
+            registry=self.registry,
         )
         gauge = Gauge("scheduler_pending_pods", "Pods that wait, by queue.", ("queue",), registry=self.registry)
         for queue in ("active", "backoff", "unschedulable", "gated"):

@@ -137,7 +137,7 @@ class Watchers:
 
     def _other_changed(self, name: str) -> Callable[[Obj | None, Obj | None], None]:
         helped = {
-            "DeviceClass": hints.DEVICES,
+            "DeviceClass": hints.CLASSES,
             "DeviceTaintRule": hints.DEVICES,
             "Namespace": frozenset({"InterPodAffinity"}),
         }.get(name, hints.VOLUMES)
