@@ -10,7 +10,8 @@ import pytest
 from device_objects import DRIVER, NODE, Obj, chosen, claim, class_, device, request, slice_
 
 from haru.engine.devices import AllocatedState, DeviceSnapshot, Features, Inventory, NodeView, allocate
-from haru.engine.devices.decode import Interner, decode_slice
+from haru.engine.devices.decode import decode_slice
+from haru.engine.devices.interning import Interner
 from haru.engine.devices.pools import Pool
 
 

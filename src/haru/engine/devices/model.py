@@ -100,15 +100,20 @@ class Shape:
         attributes: tuple[tuple[str, Attribute], ...],
         capacity: tuple[tuple[str, Capacity], ...],
         shareable: bool,
+        plain: bool = False,
     ) -> None:
+        """`plain` says that no attribute is faulty, where that is known already."""
         self.driver = driver
         self.attributes = attributes
         self.capacity = capacity
         self.shareable = shareable
         self.by_name = dict(attributes)
         self.amounts = dict(capacity)
-        self.policies = bool([name for name, amount in capacity if amount.policy])
-        self.faulty = tuple([pair for pair in attributes if pair[1][0] not in PLAIN_KINDS])
+        self.policies = False
+        for _, amount in capacity:
+            if amount.policy:
+                self.policies = True
+        self.faulty = () if plain else tuple([pair for pair in attributes if pair[1][0] not in PLAIN_KINDS])
 
     def attribute(self, name: str) -> Attribute | None:
         """An attribute by its fully qualified name; one published without domain belongs to the driver's."""
@@ -155,17 +160,16 @@ class Placement:
     selector: Obj | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Consumption:
+class Consumption(NamedTuple):
     """What a device takes from one counter set; `amounts` is interned apart from the set's name."""
 
     counter_set: str
     amounts: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Device:
-    """One device of a slice. `shape` is shared by equal devices."""
+    """One device of a slice. `shape` is shared by equal devices. Never changed (a frozen class takes long to make)."""
 
     name: str
     shape: Shape
@@ -175,8 +179,7 @@ class Device:
     placement: Placement | None
 
 
-@dataclass(frozen=True, slots=True)
-class CounterSet:
+class CounterSet(NamedTuple):
     """Counters that devices of the pool share."""
 
     name: str

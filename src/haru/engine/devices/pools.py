@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Literal
 
-from haru.engine.devices.model import Consumption, Device, DeviceId, NodeView, PoolKey, Slice
+from haru.engine.devices.counters import Charge, Counters, charge_of, fault
+from haru.engine.devices.model import CounterSet, Device, DeviceId, NodeView, PoolKey, Slice
 from haru.engine.devices.placement import relevant
 from haru.engine.devices.state import PoolUse
 from haru.engine.devices.table import Table, table_of
+
+_MAX_COUNTERS = 64
 
 PoolStatus = Literal["ok", "incomplete", "invalid"]
 
@@ -58,11 +61,15 @@ class PoolView:
         self.problem = ""
         self.status: PoolStatus = "ok" if whole else "incomplete"
         if whole:
-            self.problem = _fault(self.table, slices, elsewhere, partitionable)
+            sets = tuple([counter_set for item in slices for counter_set in item.counter_sets])
+            counters = _counters_of(self.table, sets)
+            self.problem = _repeated(self.table, sets)
+            if partitionable and not self.problem:
+                self.problem = counters.fault or fault([d for item in elsewhere for d in item.devices], sets)
             if self.problem:
                 self.status = "invalid"
             else:
-                self._number_counters(slices)
+                _, self.counter_names, self.totals, self.charges, _ = counters
 
     def device_id(self, index: int) -> DeviceId:
         """The identity of a device of this view."""
@@ -92,72 +99,32 @@ class PoolView:
                     left[counter] -= amount
         numbers = {name: number for number, name in enumerate(self.counter_names)} if self.elsewhere else {}
         for name in taken & self.elsewhere.keys():
-            for counter, amount in _charge(self.elsewhere[name].consumes, numbers):
+            for counter, amount in charge_of(self.elsewhere[name].consumes, numbers):
                 left[counter] -= amount
         return left
 
-    def _number_counters(self, slices: Sequence[Slice]) -> None:
-        counters = [((s.name, name), value) for item in slices for s in item.counter_sets for name, value in s.counters]
-        if not counters:
-            self.charges = ((),) * len(self.devices)
-            return
-        self.counter_names = tuple(name for name, _ in counters)
-        self.totals = tuple(value for _, value in counters)
-        known = _tables.get(self.counter_names)
-        if known is None:
-            if len(_tables) >= _MAX_TABLES:
-                _tables.clear()
-            known = _tables[self.counter_names] = {}
-        numbers = {name: number for number, name in enumerate(self.counter_names)}
-        charges = []
-        for device in self.devices:
-            charge = known.get(device.consumes)
-            if charge is None:
-                charge = known[device.consumes] = _charge(device.consumes, numbers)
-            charges.append(charge)
-        self.charges = tuple(charges)
+
+def _counters_of(table: Table, sets: tuple[CounterSet, ...]) -> Counters:
+    """The counters of a pool with these devices. Sets that are equal are mostly the same."""
+    key = tuple(map(id, sets))
+    found: Counters | None = table.counters.get(key)
+    if found is None:
+        if len(table.counters) >= _MAX_COUNTERS:
+            table.counters.clear()
+        found = table.counters[key] = Counters.of(sets, table.devices)  # holds the sets, so that no other has their id
+    return found
 
 
-Charge = tuple[tuple[int, int], ...]
-"""What a device takes, as (number of the counter in its view, amount)."""
-
-_MAX_TABLES = 512
-_tables: dict[tuple[tuple[str, str], ...], dict[tuple[Consumption, ...], Charge]] = {}
-"""Charges by the counters of a view: the pools of equal nodes share them."""
-
-
-def _charge(consumes: tuple[Consumption, ...], numbers: dict[tuple[str, str], int]) -> Charge:
-    """Unknown counters (those of a feature that is off) take nothing."""
-    return tuple(
-        (numbers[(c.counter_set, name)], amount)
-        for c in consumes
-        for name, amount in c.amounts
-        if (c.counter_set, name) in numbers
-    )
-
-
-def _fault(table: Table, slices: Sequence[Slice], elsewhere: Sequence[Slice], partitionable: bool) -> str:
-    """Why a pool cannot be trusted, or nothing."""
-    sets: dict[str, frozenset[str]] = {}
-    for counter_set in [counter_set for item in slices for counter_set in item.counter_sets]:
-        if counter_set.name in sets:
-            return f"counter set {counter_set.name} is defined twice"
-        sets[counter_set.name] = frozenset(name for name, _ in counter_set.counters)
+def _repeated(table: Table, sets: Sequence[CounterSet]) -> str:
+    """What a pool has twice, so that it cannot be trusted; or nothing."""
+    names = [counter_set.name for counter_set in sets]
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        return f"counter set {twice} is defined twice"
     if len(table.places) < len(table.devices):
         names = [device.name for device in table.devices]
         twice = next(name for name in names if names.count(name) > 1)
         return f"device {twice} is published twice"
-    if not partitionable or not (table.consuming or elsewhere):
-        return ""
-    for item in (*slices, *elsewhere):
-        for device in item.devices:
-            for consumption in device.consumes:
-                known = sets.get(consumption.counter_set)
-                if known is None:
-                    return f"device {device.name} consumes from unknown counter set {consumption.counter_set}"
-                for name, _ in consumption.amounts:
-                    if name not in known:
-                        return f"device {device.name} consumes unknown counter {consumption.counter_set}/{name}"
     return ""
 
 

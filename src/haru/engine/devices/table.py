@@ -15,7 +15,7 @@ from haru.engine.devices.model import Device, Shape
 
 
 class Table:
-    """Devices in the order in which they are tried. `columns` and `offers` are caches of pure functions of them."""
+    """Devices in the order in which they are tried. `columns`, `offers` and `cards` are caches of functions of them."""
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self.devices = devices
@@ -38,13 +38,23 @@ class Table:
         shared = any(shape.shareable or shape.policies for shape in self.shapes)
         self.plain = not (taints or shared or self.conditional or self.consuming or bindings - {None})
         """Whether there is nothing about the devices but attributes and capacities that are taken whole."""
+        self.counters: dict[Hashable, Any] = {}
         self.columns: dict[Hashable, Any] = {}
         self.offers: dict[Hashable, Any] = {}
+        self.cards: dict[Hashable, Any] = {}
 
     @cached_property
     def places(self) -> dict[str, int]:
         """Where each device is, by name."""
         return {device.name: index for index, device in enumerate(self.devices)}
+
+    @cached_property
+    def largest(self) -> dict[str, int]:
+        """The largest capacity of each name, in billionths."""
+        found: dict[str, int] = {}
+        for name, capacity in [pair for shape in self.shapes for pair in shape.capacity]:
+            found[name] = max(capacity.value, found.get(name, 0))
+        return found
 
 
 _tables: WeakValueDictionary[tuple[Device, ...], Table] = WeakValueDictionary()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from haru.engine.devices.decode import decode_taint
+from haru.engine.devices import parts
 from haru.engine.devices.model import Obj, PoolKey, Taint
 
 
@@ -62,7 +62,7 @@ def decode_taint_rule(obj: Obj) -> TaintRule:
     given: Obj = selector or {}
     return TaintRule(
         name=str((obj.get("metadata") or {}).get("name") or ""),
-        taint=decode_taint(spec.get("taint") or {}),
+        taint=parts.taint(spec.get("taint") or {}),
         selects=selector is not None,
         driver=given.get("driver"),
         pool=given.get("pool"),

@@ -1,0 +1,69 @@
+"""What the parts of a published device mean: attributes, capacities, counters, taints, as JSON carries them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from haru.engine.devices.amounts import amount
+from haru.engine.devices.model import (
+    LIST_KINDS,
+    PLAIN_KINDS,
+    SCALAR_KINDS,
+    UNSUPPORTED,
+    Attribute,
+    Capacity,
+    Range,
+    Taint,
+)
+
+
+def attribute(raw: Mapping[str, Any]) -> Attribute:
+    """A DeviceAttribute; what no version of the API knows is kept as text."""
+    if len(raw) == 1:
+        ((kind, value),) = raw.items()
+        if kind in PLAIN_KINDS and value is not None:
+            return Attribute(kind, value)
+    given = [(kind, value) for kind, value in raw.items() if value is not None]
+    if len(given) == 1:
+        kind, value = given[0]
+        if kind in SCALAR_KINDS:
+            return Attribute(kind, value)
+        if kind in LIST_KINDS:
+            return Attribute(kind, tuple(value))
+    return Attribute(UNSUPPORTED, json.dumps(raw, sort_keys=True))
+
+
+def capacity(raw: Mapping[str, Any]) -> Capacity:
+    """A DeviceCapacity with its request policy."""
+    value, policy = raw.get("value", "0"), raw.get("requestPolicy")
+    if not policy:
+        return Capacity(amount(value), str(value), policy="" if policy is None else "{}")
+    default, limits = policy.get("default"), policy.get("validRange")
+    return Capacity(
+        value=amount(value),
+        text=str(value),
+        default=None if default is None else amount(default),
+        default_text="" if default is None else str(default),
+        valid_range=_range(limits) if limits else None,
+        valid_values=tuple((amount(v), str(v)) for v in policy.get("validValues") or ()),
+        policy=json.dumps(policy, sort_keys=True),
+    )
+
+
+def _range(raw: Mapping[str, Any]) -> Range:
+    def optional(name: str) -> int | None:
+        return None if raw.get(name) is None else amount(raw[name])
+
+    return Range(optional("min") or 0, optional("max"), optional("step"))
+
+
+def counters(raw: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Counters or what is taken of them, by name."""
+    return tuple(sorted([(name, amount(counter.get("value", "0"))) for name, counter in raw.items()]))
+
+
+def taint(raw: Mapping[str, Any]) -> Taint:
+    """A DeviceTaint; when it was added plays no part in allocation."""
+    return Taint(raw.get("key") or "", raw.get("value") or "", raw.get("effect") or "")
