@@ -218,6 +218,7 @@ _GROUPS = (
     ("policy", "v1"),
     ("resource.k8s.io", "v1"),
     ("resource.k8s.io", "v1beta2"),
+    ("resource.k8s.io", "v1alpha3"),
     ("scheduling.k8s.io", "v1alpha2"),
     ("scheduling.k8s.io", "v1"),
     ("coordination.k8s.io", "v1"),

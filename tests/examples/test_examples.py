@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from system_cluster import deployment, template
 
 from haru_process import Up, devices_of, environment, phase, until
 
@@ -51,9 +52,9 @@ def apply(up: Up, binary: str, name: str) -> list[Obj]:
     return [obj for obj in yaml.safe_load_all(file.read_text()) if obj]
 
 
-def running(up: Up, count: int, prefix: str = "") -> list[Obj]:
+def running(up: Up, count: int, prefix: str = "", namespace: str = "default") -> list[Obj]:
     def found() -> list[Obj] | None:
-        pods = [p for p in up.api.list("pods", "default") if p["metadata"]["name"].startswith(prefix)]
+        pods = [p for p in up.api.list("pods", namespace) if p["metadata"]["name"].startswith(prefix)]
         alive = [p for p in pods if phase(p) == "Running"]
         return alive if len(alive) == count else None
 
@@ -109,11 +110,70 @@ def test_maintenance(clean: Up, kubectl: str) -> None:
     running(clean, 16, "notebooks-")
 
 
+def test_monitoring(tmp_path: Path, kubectl: str) -> None:
+    """Agents run on every GPU node while all cards are taken, see all cards of their node, and take none away."""
+    up = Up(tmp_path, "--ephemeral", "--profile", "dgx-h100:2,t4:1,cpu:1")
+    try:
+        cards = {"dgx-h100-0": 8, "dgx-h100-1": 8, "t4-0": 4}
+        everything = {(node, f"gpu-{i}") for node, count in cards.items() for i in range(count)}
+        up.api.create(template("any-card", plain_request()), "default")
+        up.api.create(deployment("work", 20, template="any-card"), "default")
+        running(up, 20, "work-")
+        assert {device for devices in held(up).values() for device in devices} == everything
+        apply(up, kubectl, "monitoring/namespace.yaml")
+        apply(up, kubectl, "monitoring/agents.yaml")
+        agents = running(up, 3, "agent-", "gpu-monitoring")
+        assert {agent["spec"]["nodeName"] for agent in agents} == set(cards)
+        for agent in agents:
+            [status] = agent["status"]["resourceClaimStatuses"]
+            claim = up.api.get("resourceclaims", status["resourceClaimName"], "gpu-monitoring")
+            node = agent["spec"]["nodeName"]
+            assert sorted(devices_of(claim)) == [(node, f"gpu-{i}") for i in range(cards[node])]
+            assert all(r["adminAccess"] for r in claim["status"]["allocation"]["devices"]["results"])
+            assert [user["uid"] for user in claim["status"]["reservedFor"]] == [agent["metadata"]["uid"]]
+        # Nothing counts as taken by them: not in what pools tell, and not for the work that comes next.
+        assert allocated(up) == {"dgx-h100-0": (8, 0), "dgx-h100-1": (8, 0), "t4-0": (4, 0)}
+        up.api.patch("deployments", "work", {"spec": {"replicas": 0}}, "default")
+        until("the cards are given back", lambda: not up.api.list("resourceclaims", "default"))
+        free = {"dgx-h100-0": (0, 8), "dgx-h100-1": (0, 8), "t4-0": (0, 4)}
+        until("the pools are free", lambda: allocated(up) == free)
+        up.api.patch("deployments", "work", {"spec": {"replicas": 20}}, "default")
+        running(up, 20, "work-")
+        assert {device for devices in held(up).values() for device in devices} == everything
+        assert len(running(up, 3, "agent-", "gpu-monitoring")) == 3
+    finally:
+        assert up.stop() == 0
+
+
+def plain_request() -> Obj:
+    return {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+
+
+def allocated(up: Up) -> dict[str, tuple[int, int]]:
+    """Pool → devices allocated and available, as a ResourcePoolStatusRequest tells."""
+    request: Obj = {"apiVersion": "resource.k8s.io/v1alpha3", "kind": "ResourcePoolStatusRequest"}
+    up.api.create({**request, "metadata": {"name": "ask"}, "spec": {"driver": "gpu.nvidia.com"}})
+    status = until("it is answered", lambda: up.api.get("resourcepoolstatusrequests", "ask").get("status")) or {}
+    up.api.delete("resourcepoolstatusrequests", "ask")
+    return {p["poolName"]: (p["allocatedDevices"], p["availableDevices"]) for p in status["pools"]}
+
+
+def test_admin_access_is_refused_without_the_label(clean: Up, kubectl: str) -> None:
+    text = (
+        (EXAMPLES / "monitoring" / "agents.yaml").read_text().replace("namespace: gpu-monitoring", "namespace: default")
+    )
+    answer = clean.kubectl(kubectl, "apply", "-f", "-", stdin=text.split("---")[0])
+    assert answer.returncode == 1
+    assert "requires the `resource.kubernetes.io/admin-access: true` label" in answer.stderr
+
+
 MANIFESTS = sorted(file for file in EXAMPLES.rglob("*.yaml") if "UpConfiguration" not in file.read_text())
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: str(file.relative_to(EXAMPLES)))
 def test_every_manifest_is_accepted_by_both_ways_of_applying(up: Up, kubectl: str, file: Path) -> None:
+    for namespace in file.parent.glob("namespace.yaml"):  # what is only tried makes no namespace for the rest
+        assert up.kubectl(kubectl, "apply", "-f", str(namespace)).returncode == 0
     for flags in (("--dry-run=server",), ("--server-side", "--dry-run=server")):
         answer = up.kubectl(kubectl, "apply", "--validate=strict", *flags, "-f", str(file))
         assert (answer.returncode, answer.stderr) == (0, ""), answer.stderr
