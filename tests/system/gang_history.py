@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gang_resources import cards_of, owner_of, plugin_cards, recorded_claim
+
 Obj = dict[str, Any]
 FINALIZER = "resource.kubernetes.io/delete-protection"
 BUCKETS = ("pods", "resourceclaims", "podgroups", "nodes")
@@ -57,6 +59,8 @@ class History:
     # -- one kind each ------------------------------------------------------------------------------------------------
 
     def _pods(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
+        if new is not None and new["spec"].get("nodeName") and not (old or {"spec": {}})["spec"].get("nodeName"):
+            self._bound(key, new, revision)
         group = _group(new or old or {})
         if group is None:
             return
@@ -67,6 +71,23 @@ class History:
         replaced = old is not None and new is not None and _uid(old) != _uid(new)
         if new is None or replaced or new["metadata"].get("deletionTimestamp"):
             self._hit.add(group)
+
+    def _bound(self, key: str, pod: Obj, revision: int) -> None:
+        """A pod came to its node: with a claim for its extended resources, or within what a plugin has."""
+        node = pod["spec"]["nodeName"]
+        if not cards_of(pod):
+            return
+        if not plugin_cards(node):
+            claim = self.objects["resourceclaims"].get(self._claim_key(pod, recorded_claim(pod)))
+            uids = [entry["uid"] for entry in ((claim or {}).get("status") or {}).get("reservedFor") or ()]
+            if claim is None or not _allocation(claim) or uids != [_uid(pod)]:
+                self.problems.append(f"{revision}: {key} is bound without the devices of its extended resource")
+        elif recorded_claim(pod):
+            self.problems.append(f"{revision}: {key} is bound to a plugin's node, and with a claim")
+        pods = self.objects["pods"].values()
+        used = sum(cards_of(p) for p in pods if p["spec"].get("nodeName") == node and not recorded_claim(p))
+        if used > plugin_cards(node):
+            self.problems.append(f"{revision}: {node}: {used} cards of a plugin are given, it has {plugin_cards(node)}")
 
     def _nodes(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
         return None
@@ -140,12 +161,16 @@ class History:
         names = {
             s["name"]: s.get("resourceClaimName") for s in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
         }
-        namespace = pod["metadata"]["namespace"]
         found = []
         for entry in pod["spec"].get("resourceClaims") or ():
             name = entry.get("resourceClaimName") or names.get(entry["name"])
-            found.append(self.objects["resourceclaims"].get(f"resourceclaims/{namespace}/{name}"))
+            found.append(self.objects["resourceclaims"].get(self._claim_key(pod, name)))
+        if cards_of(pod) and not plugin_cards(self._place(pod)):
+            found.append(self.objects["resourceclaims"].get(self._claim_key(pod, recorded_claim(pod))))
         return found
+
+    def _claim_key(self, pod: Obj, name: str | None) -> str:
+        return f"resourceclaims/{pod['metadata']['namespace']}/{name}"
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -166,6 +191,22 @@ class History:
             for claim in self.claims_of(pod) if pod["spec"].get("nodeName") else ():
                 if claim is None or not _allocation(claim):
                     yield f"{path} is bound without an allocated claim"
+        yield from self._unused()
+
+    def _unused(self) -> Iterable[str]:
+        """Claims for extended resources that no pod has, or more than one for a pod."""
+        pods = {_uid(pod): pod for pod in self.objects["pods"].values()}
+        seen: dict[str, str] = {}
+        for path, claim in self.objects["resourceclaims"].items():
+            if not (owner := owner_of(claim)):
+                continue
+            pod = pods.get(owner)
+            if pod is None:
+                yield f"{path} was made for a pod that is gone"
+            elif pod["spec"].get("nodeName") and path != self._claim_key(pod, recorded_claim(pod)):
+                yield f"{path} was made for {pod['metadata']['name']}, which is bound without it"
+            elif seen.setdefault(owner, path) != path:
+                yield f"{path} and {seen[owner]} were both made for {pod['metadata']['name']}"
 
 
 def _group(pod: Obj) -> str | None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from gang_history import BUCKETS, History
+from gang_resources import CARD, cards_of, plugin_cards
 
 import virtual_time
 from faulty_api import FaultyApi
@@ -191,10 +192,10 @@ class World:
         await _maybe(self.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}))
         for name in CLASSES:
             expression = f'device.attributes["{DRIVER}"].type == "{name}"'
-            await self.create(
-                DEVICE_CLASSES,
-                {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": expression}}]}},
-            )
+            selected: Obj = {"selectors": [{"cel": {"expression": expression}}]}
+            if name == "card":
+                selected["extendedResourceName"] = CARD
+            await self.create(DEVICE_CLASSES, {"metadata": {"name": name}, "spec": selected})
         await self.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
         for name, requests in CLAIM_SPECS.items():
             spec = {"spec": {"devices": {"requests": requests}}}
@@ -213,6 +214,8 @@ class World:
         labels = {"kubernetes.io/hostname": name}
         await _maybe(self.create(NODES, {"metadata": {"name": name, "labels": labels}}))
         amounts = {"cpu": str(cpu), "memory": "16Gi", "pods": "30"}
+        if plugin_cards(name):
+            amounts[CARD] = str(plugin_cards(name))
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
         status = {"status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}}
         await _maybe(self.admin.patch(NODES, name, status, subresource="status"))
@@ -250,7 +253,8 @@ class World:
         urgent = self.rng.random() < 0.25
         pods = [f"{name}-{i}" for i in range(size)]
         works: list[Callable[[], Awaitable[Any]]] = [make_group]
-        works += [partial(self.create, PODS, gang_pod(pod, name, claims, urgent)) for pod in pods]
+        cards = EXTENDED.get(flavour, 0)
+        works += [partial(self.create, PODS, gang_pod(pod, name, claims, urgent, cards)) for pod in pods]
         self.rng.shuffle(works)
         self._gangs[name] = pods
         for work in works:
@@ -261,7 +265,8 @@ class World:
         name = f"single-{next(self._numbers)}"
         flavour = self.rng.choice([f for f in FLAVOURS if f not in ("group", "named")])
         self.steps.append(f"{name}: {flavour}")
-        await _maybe(self.create(PODS, gang_pod(name, "", claim_entries(flavour, name), self.rng.random() < 0.3)))
+        claims, cards = claim_entries(flavour, name), EXTENDED.get(flavour, 0)
+        await _maybe(self.create(PODS, gang_pod(name, "", claims, self.rng.random() < 0.3, cards)))
 
     async def delete_pod(self) -> None:
         pods = (await self.admin.list(PODS, NS))["items"]
@@ -274,7 +279,7 @@ class World:
         if group and self.rng.random() < 0.8:
             await asyncio.sleep(self.rng.choice((0, 0.001, 0.05)))
             claims = list(pod["spec"].get("resourceClaims") or ())
-            await _maybe(self.create(PODS, gang_pod(name, group, claims, False)))
+            await _maybe(self.create(PODS, gang_pod(name, group, claims, False, cards_of(pod))))
 
     async def delete_gang(self) -> None:
         if not self._gangs:
@@ -365,13 +370,17 @@ CLAIM_SPECS: dict[str, list[Obj]] = {
     "half-slice": [{"name": "r", "exactly": {"deviceClassName": "slice", "selectors": _HALF}}],
     "two-lanes": [{"name": "r", "exactly": {"deviceClassName": "lane", "capacity": {"requests": {"lanes": "2"}}}}],
 }
+EXTENDED = {"extended-one": 1, "extended-two": 2, "extended-and-slice": 1}
 FLAVOURS = ("cpu", "cpu", "one-card", "two-cards", "one-slice", "half-slice", "two-lanes", "group", "named", "both")
+FLAVOURS += tuple(EXTENDED)
 
 
 def claim_entries(flavour: str, name: str) -> list[Obj]:
     """The claims of each pod: none, its own, its group's, or one that is there by name."""
-    if flavour == "cpu":
+    if flavour in ("cpu", "extended-one", "extended-two"):
         return []
+    if flavour == "extended-and-slice":
+        return [{"name": "mine", "resourceClaimTemplateName": "one-slice"}]
     if flavour == "group":
         return [{"name": "ours", "resourceClaimTemplateName": "one-card"}]
     if flavour == "named":
@@ -386,8 +395,10 @@ def group_claim(pod: Obj) -> bool:
     return any(c["name"] == "ours" for c in pod["spec"].get("resourceClaims") or ())
 
 
-def gang_pod(name: str, group: str, claims: Sequence[Obj], urgent: bool) -> Obj:
+def gang_pod(name: str, group: str, claims: Sequence[Obj], urgent: bool, cards: int = 0) -> Obj:
     container: Obj = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    if cards:
+        container["resources"]["limits"] = {CARD: str(cards)}
     spec: Obj = {"containers": [container]}
     if group:
         spec["schedulingGroup"] = {"podGroupName": group}

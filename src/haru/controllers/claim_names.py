@@ -39,6 +39,13 @@ def claim_name(obj: Mapping[str, Any], entry: Mapping[str, Any]) -> str | None:
     return str(direct) if direct else recorded_names(obj).get(entry["name"])
 
 
+def claim_keys(pod: Mapping[str, Any]) -> list[str]:
+    """`namespace/name` of every claim that a pod has so far, the one for its extended resources included (KEP-5004)."""
+    names = [claim_name(pod, entry) for entry in entries_of(pod)]
+    extended = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    return [f"{namespace_of(pod)}/{name}" for name in (*names, extended) if name]
+
+
 def group_name(pod: Mapping[str, Any]) -> str:
     """The PodGroup that the pod belongs to, or an empty text."""
     return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")

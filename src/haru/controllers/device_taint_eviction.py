@@ -37,11 +37,6 @@ _STATUS_SECONDS = 10.0
 _REMEMBERED = 500
 
 
-def _claims_of_pod(pod: Mapping[str, Any]) -> Iterable[str]:
-    names = (claim_names.claim_name(pod, entry) for entry in claim_names.entries_of(pod))
-    return [f"{namespace_of(pod)}/{name}" for name in names if name]
-
-
 def _results_of(claim: Mapping[str, Any]) -> list[Obj]:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     return list((allocation.get("devices") or {}).get("results") or ())
@@ -79,7 +74,7 @@ class DeviceTaintEvictionController(Controller):
         )
         self._deletions = 0
         self._status_at: dict[str, tuple[float, int]] = {}
-        self.pods.add_index("claim", _claims_of_pod)
+        self.pods.add_index("claim", claim_names.claim_keys)
         self.claims.add_index("pool", _pools_of_claim)
         self.slices.add_index("pool", _pool_of_slice)
         self.pods.add_handler(self._pod_changed, lambda _, new: self._pod_changed(new), self._pod_deleted)
@@ -103,7 +98,7 @@ class DeviceTaintEvictionController(Controller):
     # -- what happened ------------------------------------------------------------------------------------------------
 
     def _pod_changed(self, pod: Obj) -> None:
-        if node_of(pod) and claim_names.entries_of(pod):
+        if node_of(pod) and claim_names.claim_keys(pod):
             self.queue.add(f"pod:{object_key(pod)}")
 
     def _pod_deleted(self, pod: Obj) -> None:
@@ -146,7 +141,7 @@ class DeviceTaintEvictionController(Controller):
             return None
         rules = list(self.rules.store.values()) if self.rules is not None else []
         found = []
-        for claim in map(self.claims.store.get, _claims_of_pod(pod)):
+        for claim in map(self.claims.store.get, claim_names.claim_keys(pod)):
             if claim is None or not self._uses(pod, claim):
                 continue
             due = claim_eviction(

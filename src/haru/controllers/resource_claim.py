@@ -33,11 +33,6 @@ def is_done(pod: Mapping[str, Any]) -> bool:
     return is_terminal(pod) or (is_being_deleted(pod) and not node_of(pod))
 
 
-def _claims_of_pod(pod: Mapping[str, Any]) -> Iterable[str]:
-    names = (claim_names.claim_name(pod, entry) for entry in claim_names.entries_of(pod))
-    return [f"{namespace_of(pod)}/{name}" for name in names if name]
-
-
 def _templates_of(obj: Mapping[str, Any]) -> Iterable[str]:
     names = (entry.get("resourceClaimTemplateName") for entry in claim_names.entries_of(obj))
     return [f"{namespace_of(obj)}/{name}" for name in names if name]
@@ -72,7 +67,7 @@ class ResourceClaimController(Controller):
         self.templates = self.informer(CLAIM_TEMPLATES)
         self.groups: Informer | None = None
         self._creates: Counter[tuple[str, str]] = Counter()
-        self.pods.add_index("claim", _claims_of_pod)
+        self.pods.add_index("claim", claim_names.claim_keys)
         self.pods.add_index("claim-template", _templates_of)
         self.claims.add_index("consumer", _consumers_of)
         self.claims.add_index("controller", _owner_of)
