@@ -120,6 +120,11 @@ for component in ("scheduler", "controllers"):
         ([component, "--log-format", "xml"], ["--log-format", "xml", "json"]),
     ]
 CASES += [(["controllers", "--controllers", "jobs"], ["--controllers", "jobs", "job-controller"])]
+for command in ("up", "controllers"):
+    CASES += [
+        ([command, "--stale-gang-after", "soon"], ["--stale-gang-after", '"soon"', "such as 10m"]),
+        ([command, "--stale-gang-policy", "Kill"], ["--stale-gang-policy", "Kill", "Report", "Evict"]),
+    ]
 
 
 @pytest.mark.parametrize(("arguments", "parts"), CASES, ids=lambda value: " ".join(value) if value else "nothing")

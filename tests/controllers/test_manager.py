@@ -19,7 +19,7 @@ async def test_everything_runs_with_the_accelerator_gates(cluster):
 async def test_what_a_gate_forbids_does_not_run(cluster):
     cluster.gates = FeatureGates()
     manager = await cluster.start("*")
-    gated = {"podgroup-protection-controller", "resourcepoolstatusrequest-controller"}
+    gated = {"podgroup-protection-controller", "resourcepoolstatusrequest-controller", "stale-gang-controller"}
     assert set(CONTROLLERS) - set(manager.running) == gated
 
 

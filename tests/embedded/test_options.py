@@ -69,6 +69,8 @@ CONFIG = {
     "dataDir": "/tmp/x",
     "featureGates": {"GangScheduling": True},
     "runtimeConfig": {"resource.k8s.io/v1beta1": True},
+    "staleGangAfter": "10m",
+    "staleGangPolicy": "Evict",
 }
 
 
@@ -79,6 +81,7 @@ def test_a_configuration_file(tmp_path: Path) -> None:
     assert [(p.profile, p.count) for p in options.profiles] == [("dgx-h100", 2), ("cpu", 3), ("t4", 1)]
     assert (options.port, options.data_dir) == (0, Path("/tmp/x"))
     assert options.feature_gates == "GangScheduling=true"
+    assert (options.stale_gang_after, options.stale_gang_policy) == ("10m", "Evict")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,7 @@ def test_a_configuration_file(tmp_path: Path) -> None:
         ({"profiles": [{"name": "x", "cnt": 1}]}, r"profiles\[0\].cnt: unknown field"),
         ({"listen": "nowhere"}, "listen: Invalid value"),
         ({"featureGates": {"A": "yes"}}, "featureGates.A: Invalid value"),
+        ({"staleGangAfter": 10}, "staleGangAfter: Invalid value: 10: must be a duration, for example 10m"),
     ],
 )
 def test_a_wrong_field_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:

@@ -24,6 +24,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="which to run: '*' all, 'name' this one, '-name' not this one (default: all on a Haru server, else none)",
     )
+    add_stale_gang_arguments(parser)
+
+
+def add_stale_gang_arguments(parser: argparse.ArgumentParser) -> None:
+    """What becomes of gangs that stay below minCount; also for `haru up`."""
+    parser.add_argument(
+        "--stale-gang-after",
+        metavar="DURATION",
+        help="report a gang that has been below minCount for so long, for example 10m (default: never; a PodGroup's "
+        "annotation haru.dev/stale-gang-after wins)",
+    )
+    parser.add_argument(
+        "--stale-gang-policy",
+        choices=("Report", "Evict"),
+        help="what to do with a stale gang: report it (default), or also evict the members that are left (a "
+        "PodGroup's annotation haru.dev/stale-gang-policy wins)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
     gates = parse_gates(options.feature_gates)
     listed = None if options.controllers is None else options.controllers.split(",")
     _check(listed)
+    settings = {"stale-gang": _stale_policy(options)}
     running: list[ControllerManager] = []
 
     async def work(client: ApiClient) -> None:
@@ -42,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
                 "this API server is not Haru's and has controllers of its own: none is run. "
                 "Name those to run with --controllers LIST"
             )
-        manager = ControllerManager(client, gates, names)
+        manager = ControllerManager(client, gates, names, options=settings)
         running[:] = [manager]
         await manager.run()
 
@@ -62,6 +80,15 @@ def _check(names: list[str] | None) -> None:
 
     try:
         select_controllers(names)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _stale_policy(options: argparse.Namespace) -> object:
+    from haru.controllers.stale_gang_rules import default_policy
+
+    try:
+        return default_policy(options.stale_gang_after, options.stale_gang_policy or "Report")
     except ValueError as error:
         raise UsageError(str(error)) from error
 

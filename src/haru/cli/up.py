@@ -10,6 +10,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from haru.cli.controllers import add_stale_gang_arguments
 from haru.cli.main import UsageError
 
 
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the schedulerName to serve (default default-scheduler); repeat it for several",
     )
     scheduler.add_argument("--no-scheduler", action="store_true", help="run no scheduler here: bring your own")
+    add_stale_gang_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
 
@@ -95,4 +97,8 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = replace(options, scheduler_names=tuple(flags.scheduler_name))
     if flags.no_scheduler:
         options = replace(options, scheduler_names=())
+    if flags.stale_gang_after is not None:
+        options = replace(options, stale_gang_after=flags.stale_gang_after)
+    if flags.stale_gang_policy is not None:
+        options = replace(options, stale_gang_policy=flags.stale_gang_policy)
     return options

@@ -34,6 +34,7 @@ from haru.controllers.resource_claim import ResourceClaimController
 from haru.controllers.resource_pool_status import ResourcePoolStatusController
 from haru.controllers.service_account import ServiceAccountController
 from haru.controllers.slices import kept_part
+from haru.controllers.stale_gang import StaleGangController
 from haru.controllers.taint_eviction import TaintEvictionController
 from haru.controllers.ttl_after_finished import TtlAfterFinishedController
 from haru.kube.errors import StatusError
@@ -55,6 +56,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         ResourceClaimController,
         ResourcePoolStatusController,
         ServiceAccountController,
+        StaleGangController,
         TaintEvictionController,
         TtlAfterFinishedController,
     )

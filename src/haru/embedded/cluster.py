@@ -16,6 +16,7 @@ from haru.apiserver.serving import HttpServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.controllers.manager import CONTROLLERS, ControllerManager, select_controllers
+from haru.controllers.stale_gang_rules import StalePolicy, default_policy
 from haru.drivers.simulated.driver import SimulatedDriver, install_device_classes
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
 from haru.embedded.identity import ADMIN, USERS, Identity, ensure_identity
@@ -47,6 +48,7 @@ class EmbeddedCluster:
         self.gates = _gates(options.feature_gates)
         self.nodes = _nodes(options)
         self._controllers = _controllers(options)
+        self._stale_gang = _stale_gang(options)
         _check_versions(options.runtime_config)
         self.kubeconfig = directory / "kubeconfig"
         self.address = ""
@@ -121,7 +123,8 @@ class EmbeddedCluster:
         waits: list[Callable[[], Coroutine[Any, Any, Any]]] = []
         scheduler: Scheduler | None = None
         if self._controllers:
-            manager = ControllerManager(self.client("controllers"), self.gates, self._controllers)
+            settings = {"stale-gang": self._stale_gang}
+            manager = ControllerManager(self.client("controllers"), self.gates, self._controllers, options=settings)
             self._run("controllers", manager.run())
             waits.append(manager.wait_started)
         if names := self._options.scheduler_names:
@@ -202,6 +205,13 @@ def _check_versions(runtime_config: Mapping[str, bool]) -> None:
 def _controllers(options: UpOptions) -> list[str]:
     try:
         return select_controllers(options.controllers)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+
+
+def _stale_gang(options: UpOptions) -> StalePolicy:
+    try:
+        return default_policy(options.stale_gang_after, options.stale_gang_policy)
     except ValueError as error:
         raise OptionError(str(error)) from error
 

@@ -46,6 +46,9 @@ class UpOptions:
     """As `--controllers` of kube-controller-manager; empty: none runs here."""
     scheduler_names: tuple[str, ...] = ("default-scheduler",)
     """The schedulerNames that are served; empty: no scheduler runs here."""
+    stale_gang_after: str | None = None
+    """After how long below minCount a gang is stale, as a duration; None: it never is, unless it says so itself."""
+    stale_gang_policy: str = "Report"
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -146,6 +149,10 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 options = replace(options, controllers=_names(value, f"{where}: controllers"))
             case "schedulerNames", list():
                 options = replace(options, scheduler_names=_names(value, f"{where}: schedulerNames"))
+            case "staleGangAfter", str():
+                options = replace(options, stale_gang_after=value)
+            case "staleGangPolicy", str():
+                options = replace(options, stale_gang_policy=value)
             case _:
                 raise OptionError(f"{where}: {name}: Invalid value: {value!r}: {_CONFIG_HELP.get(name, _UNKNOWN)}")
     return options
@@ -161,6 +168,8 @@ _CONFIG_HELP = {
     "runtimeConfig": "must map group/version to true or false",
     "controllers": "must be a list of controllers, each NAME, -NAME or *",
     "schedulerNames": "must be a list of names",
+    "staleGangAfter": "must be a duration, for example 10m",
+    "staleGangPolicy": "must be Report or Evict",
 }
 _UNKNOWN = f"unknown field; known are {', '.join(_CONFIG_HELP)}"
 
