@@ -68,6 +68,18 @@ def test_an_indexed_job_becomes_a_gang_and_frees_its_claims_when_it_completes(cl
     until("the devices are free", lambda: cluster.held(space) == [])
 
 
+def test_a_gang_that_asks_for_an_extended_resource_gets_devices_and_frees_them(cluster: Cluster, space: str) -> None:
+    api = cluster.api
+    main = {"name": "main", "image": "registry.example.com/work:1", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    api.create(job("train", 3, run_seconds="1", containers=[main]), space)
+    until("the job is complete", lambda: condition(api.get("jobs", "train", space), "Complete").get("status") == "True")
+    for each in cluster.pods(space):
+        recorded = each["status"]["extendedResourceClaimStatus"]
+        assert recorded["resourceClaimName"].startswith(f"{each['metadata']['name']}-extended-resources-")
+        assert [m["containerName"] for m in recorded["requestMappings"]] == ["main"]
+    until("the devices are free", lambda: api.list("resourceclaims", space) == [])
+
+
 def test_a_gang_that_does_not_fit_is_held_whole_until_it_fits(cluster: Cluster, space: str) -> None:
     api = cluster.api
     api.create(template("one", request()), space)

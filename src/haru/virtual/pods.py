@@ -313,7 +313,8 @@ def admission_problem(pod: Obj, others: Sequence[Obj], allocatable: Mapping[str,
     if len(others) + 1 > allocatable["pods"] // 1000:
         return "OutOfpods", _no_room("pods", 1, len(others), allocatable["pods"] // 1000)
     for name, quantity in pod_requests(pod).items():
-        if name not in _ADMITTED or not quantity:
+        # An extended resource that the node does not advertise is served by devices, through a claim (KEP-5004).
+        if not quantity or not (name in _ADMITTED or ("/" in name and name in allocatable)):
             continue
         used = sum(q.milli() for other in others if (q := pod_requests(other).get(name)))
         capacity = allocatable.get(name, 0)

@@ -168,6 +168,24 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     assert found is not None and (found.name, found.layout, found.labels) == ("lab", "mig", {"team": "a"})
 
 
+def test_cards_behind_a_device_plugin() -> None:
+    profile = load_profile("dgx-h100-plugin")
+    node = node_object(profile, "n", internal_ip="10.0.0.1", now="2026-01-01T00:00:00Z")
+    assert node["status"]["allocatable"]["nvidia.com/gpu"] == node["status"]["capacity"]["nvidia.com/gpu"] == "8"
+    assert resource_slices(profile, "n", "u", {}, 1) == []
+    assert load_profile("t4-plugin").extended == {"nvidia.com/gpu": "4"}
+
+
+def test_resources_of_a_profile_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "nics.yaml"
+    file.write_text(
+        "node: {cpu: 8, memory: 32Gi, extendedResources: {example.com/nic: 2}}\n"
+        "layout: plugin\ncards: {model: t4-16gb, count: 3}\n"
+    )
+    profile = load_profile(str(file))
+    assert profile.extended == {"example.com/nic": "2", "nvidia.com/gpu": "3"}
+
+
 @pytest.mark.parametrize(
     ("labels", "annotations", "found"),
     [
@@ -200,6 +218,14 @@ def test_what_nodes_say_of_their_profile(labels: Obj, annotations: Obj, found: s
         ("node: {cpu: 1, memory: 1Gi}\ndevices: [1]\ndriver: d", "devices: must be a list of devices"),
         ("node: {cpu: 1, memory: 1Gi}\nlayout: odd", "layout: .odd. is none of"),
         ("node: {cpu: 1, memory: 1Gi}\ncards: {model: {productName: x}}", "cards.model: architecture is missing"),
+        (
+            "node: {cpu: 1, memory: 1Gi, extendedResources: {gpu: 1}}",
+            "node.extendedResources: .gpu. must be of the form example.com/name",
+        ),
+        (
+            "node: {cpu: 1, memory: 1Gi, extendedResources: {example.com/x: 1.5}}",
+            "node.extendedResources.example.com/x: must be a whole number, not 1.5",
+        ),
         ("a: [", "p.yaml: error converting YAML to JSON"),
     ],
 )

@@ -71,6 +71,7 @@ def node_status(profile: Profile, name: str, *, internal_ip: str, now: str) -> O
         "hugepages-1Gi": "0",
         "hugepages-2Mi": "0",
         "pods": str(profile.pods),
+        **profile.extended,
     }
     return {
         "capacity": capacity,

@@ -2,6 +2,7 @@
 
 `NAME` publishes whole cards; `NAME-mig` adds every partition with counters (dynamic MIG); `NAME-mig-balanced` has the
 cards divided beforehand (static MIG, all-balanced); `NAME-shared` lets several claims share a card's memory;
+`NAME-plugin` publishes no devices but has the cards as an extended resource, as with NVIDIA's device plugin;
 `FILE.yaml` is a profile of one's own in the form of profiles.yaml (or a `NodeProfile` whose spec has that form).
 The built-in profiles are read on first use.
 """
@@ -11,22 +12,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from haru.drivers.simulated.geometry import CAPACITIES, Geometry, Partition, Placement
 from haru.kube import yaml
-from haru.kube.names import is_dns1123_subdomain
+from haru.kube.names import is_dns1123_subdomain, is_extended_resource_name
 from haru.kube.quantity import parse_quantity
 
 Obj = dict[str, Any]
-Layout = Literal["cards", "mig", "mig-balanced", "shared"]
+Layout = Literal["cards", "mig", "mig-balanced", "shared", "plugin"]
 
 NVIDIA_DRIVER: Final = "gpu.nvidia.com"
 _DATA: Final = Path(__file__).with_name("profiles.yaml")
-_LAYOUTS: Final[tuple[Layout, ...]] = ("mig-balanced", "mig", "shared")
+PLUGIN_RESOURCE: Final = "nvidia.com/gpu"
+_LAYOUTS: Final[tuple[Layout, ...]] = ("mig-balanced", "mig", "shared", "plugin")
+_MIG: Final[tuple[Layout, ...]] = ("mig", "mig-balanced")
 _ROW: Final = ("multiprocessors", "copyEngines", "decoders", "jpegEngines", "ofaEngines", "memory")
 _MAX_CARDS: Final = 64
 
@@ -74,6 +77,8 @@ class Profile:
     """The driver that publishes the devices; empty for a node without any."""
     devices: tuple[Obj, ...] = ()
     """Devices that are not cards, as a ResourceSlice lists them."""
+    extended: Mapping[str, str] = field(default_factory=dict)
+    """Extended resources that the node has by device plugins, with their amounts."""
     source: str = ""
     """What describes a profile that is not built in, as JSON: nodes carry it along."""
 
@@ -95,7 +100,7 @@ def profile_names() -> tuple[str, ...]:
         names.append(name)
         if "cards" in entry:
             divisible = "family" in _data()["models"][entry["cards"]["model"]]
-            names += [f"{name}-{layout}" for layout in _LAYOUTS if layout == "shared" or divisible]
+            names += [f"{name}-{layout}" for layout in _LAYOUTS if layout not in _MIG or divisible]
     return tuple(sorted(names))
 
 
@@ -113,14 +118,17 @@ def load_profile(name: str) -> Profile:
             return _with_layout(_profile(base, _data()["profiles"][base], base), name, layout)
     known = ", ".join(_data()["profiles"])
     raise ProfileError(f'no profile is named "{name}": use one of {known} (cards also with -mig, -mig-balanced, '
-                       "-shared), or a FILE.yaml")  # fmt: skip
+                       "-shared, -plugin), or a FILE.yaml")  # fmt: skip
 
 
 def _with_layout(profile: Profile, name: str, layout: Layout) -> Profile:
     if not profile.cards:
         raise ProfileError(f'profile "{name}": {profile.name} has no GPUs, so it has no {layout} layout')
-    if layout != "shared" and not profile.has_mig:
+    if layout in _MIG and not profile.has_mig:
         raise ProfileError(f'profile "{name}": {profile.cards[0].model.product} cannot be divided (MIG)')
+    if layout == "plugin":
+        extended = {**profile.extended, PLUGIN_RESOURCE: str(len(profile.cards))}
+        return replace(profile, name=name, layout=layout, cards=(), driver="", extended=extended)
     return replace(profile, name=name, layout=layout)
 
 
@@ -153,7 +161,7 @@ def _profile(name: str, entry: Mapping[str, Any], where: str) -> Profile:
     node = _mapping(entry.get("node"), f"{where}: node")
     layout = entry.get("layout", "cards")
     if layout not in ("cards", *_LAYOUTS):
-        raise ProfileError(f'{where}: layout: "{layout}" is none of cards, mig, mig-balanced, shared')
+        raise ProfileError(f'{where}: layout: "{layout}" is none of cards, mig, mig-balanced, shared, plugin')
     cards = _cards(_mapping(entry["cards"], f"{where}: cards"), f"{where}: cards") if entry.get("cards") else ()
     devices = entry.get("devices") or []
     driver = entry.get("driver", NVIDIA_DRIVER if cards else "")
@@ -175,6 +183,7 @@ def _profile(name: str, entry: Mapping[str, Any], where: str) -> Profile:
         cards=cards,
         driver=driver,
         devices=tuple(devices),
+        extended=_extended(_mapping(node.get("extendedResources") or {}, f"{where}: node.extendedResources"), where),
     )
     return profile if layout == "cards" else _with_layout(profile, name, layout)
 
@@ -183,6 +192,15 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ProfileError(f"{where}: must be an object")
     return value
+
+
+def _extended(amounts: Mapping[str, Any], where: str) -> Mapping[str, str]:
+    for name, amount in amounts.items():
+        if not is_extended_resource_name(name):
+            raise ProfileError(f'{where}: node.extendedResources: "{name}" must be of the form example.com/name')
+        if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0:
+            raise ProfileError(f"{where}: node.extendedResources.{name}: must be a whole number, not {amount!r}")
+    return {name: str(amount) for name, amount in amounts.items()}
 
 
 def _quantity(node: Mapping[str, Any], key: str, where: str) -> str:
