@@ -219,7 +219,8 @@ def clusters(draw: st.DrawFn) -> tuple[list[Obj], list[Obj], list[Obj]]:
         names = draw(st.lists(st.sampled_from([f"{pool}-s0-{i}" for i in range(8)]), max_size=held))
         claims += [claim(f"{pool}-{i}", name, pool=pool) for i, name in enumerate(names)]
         if draw(st.booleans()):
-            rules.append(rule(draw(st.sampled_from(["NoSchedule", "NoExecute", "None"])), pool=pool))
+            made = rule(draw(st.sampled_from(["NoSchedule", "NoExecute", "None"])), pool=pool)
+            rules.append({**made, "metadata": {"name": f"of-{pool}"}})
     shuffled: tuple[list[Obj], list[Obj], list[Obj]] = (slices, claims, rules)
     for part in shuffled:
         random.Random(draw(st.integers(0, 99))).shuffle(part)
