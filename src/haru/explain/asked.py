@@ -73,6 +73,14 @@ def _as_needed(kind: MemberKind, needed: int) -> MemberKind:
     return replace(kind, pods=needed, paths=paths)
 
 
+def without(kind: MemberKind, pods: int) -> MemberKind:
+    """The kind without so many pods that need no devices, because nodes serve their extended resources themselves."""
+    special = kind.demand.extended.widest() if kind.demand.extended is not None else None
+    if special is None or [claim.name for claim in kind.claims] != [special.path]:
+        return kind  # other claims of theirs need devices all the same
+    return replace(kind, paths=frozenset(sorted(kind.paths)[: max(1, len(kind.paths) - pods)]))
+
+
 def claims_of(kind: MemberKind) -> int:
     """How many claims stand behind each of the kind's claims: one per pod, or one for all."""
     return max(1, len(kind.paths) // max(1, len(kind.claims)))

@@ -47,6 +47,14 @@ def unusable(found: Answers) -> dict[str, str]:
     }
 
 
+def served_by_nodes(snapshot: Snapshot, kind: MemberKind, found: Answers) -> int:
+    """How many of the pods nodes take that serve their extended resources themselves (KEP-5004)."""
+    if kind.demand.extended is None:
+        return 0
+    takers = [snapshot.nodes[name] for name, failures in found.items() if not failures]
+    return sum(_room(node, kind, None) for node in takers if kind.demand.special_on(node) is None)
+
+
 def _brief_reason(reason: Reason) -> str:
     if reason.type == "NodeUnschedulable":
         return "cordoned"

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Reason, ReasonType
 from haru.engine.groups import Options
-from haru.explain.asked import member_kinds, pods_asked
+from haru.explain.asked import member_kinds, pods_asked, without
 from haru.explain.explanation import Funnel, FunnelStage, NodeGroup, PodsAsked
 from haru.explain.funnels import funnels
-from haru.explain.nodegroups import Answers, answers, node_groups, unusable
+from haru.explain.nodegroups import Answers, answers, node_groups, served_by_nodes, unusable
 from haru.explain.survey import Survey
 from haru.explain.wording import brief, counted, found_text, holders_text, sum_text
 from haru.explain.work import Work
@@ -71,7 +71,8 @@ def study(snapshot: Snapshot, work: Work, options: Options) -> Study:
         survey = Survey(snapshot, kind.claims, options) if kind.claims else None
         said = answers(snapshot, kind, work.pod_group(snapshot), options)
         if survey is not None:
-            found = _merged(found, funnels(survey, kind, unusable(said)))
+            left = without(kind, served_by_nodes(snapshot, kind, said))
+            found = _merged(found, funnels(survey, left, unusable(said)))
             for node in survey.kinds:
                 pools = [r for r in node.funnel.refusals if r.type in ("PoolIncomplete", "PoolInvalid")]
                 troubles.update((r.message, Reason(r.type, r.message, r.data)) for r in pools)
