@@ -56,7 +56,7 @@ def attempt_on(
     nodes: Sequence[str],
 ) -> Attempt:
     """Place as many members as possible on the nodes; at least `needed` if there is a way."""
-    greedy = _greedy(snapshot, members, group, options, nodes)
+    greedy = greedily(snapshot, members, group, options, nodes)
     if len(members) == 1 or greedy.broken or greedy.fit == len(members) or not nodes:
         return greedy
     short = greedy.fit < needed
@@ -72,9 +72,10 @@ def attempt_on(
     return greedy
 
 
-def _greedy(
+def greedily(
     snapshot: Snapshot, members: Sequence[PodInfo], group: Obj | None, options: Options, nodes: Sequence[str]
 ) -> Attempt:
+    """Place the members one after the other, each on the node that is best for it by then."""
     placer = Placer(Overlay(snapshot), group, options, nodes)
     outcomes: list[Outcome] = []
     for pod in members:

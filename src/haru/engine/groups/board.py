@@ -119,7 +119,7 @@ class Boards:
         return board
 
     def _later(self, pod: PodInfo) -> Setting | None:
-        """The rules between pods that hold for a pod once room was made for others, if that is ahead and there are any."""
+        """The rules between pods that hold for a pod once room was made for others; None if there are none."""
         if self._overlay.after is None:
             return None
         if self._shared_later is None:

@@ -14,8 +14,11 @@ from haru.engine.cluster import Snapshot
 from haru.engine.decision import Decision, GroupKey, Obj, Reason
 from haru.engine.groups import result
 from haru.engine.groups.attempt import Attempt, attempt_on
+from haru.engine.groups.fitting import Preemptor, places
 from haru.engine.groups.options import Options
 from haru.engine.groups.placing import Refused
+from haru.engine.groups.preemption import preempt_for_group
+from haru.engine.groups.preemption_pod import preempt_for_pod
 from haru.engine.groups.promises import with_promises
 from haru.engine.groups.quorum import GROUP_UNSCHEDULABLE, group_hold, min_count
 from haru.engine.groups.topology import domains, refused_message, topology_key
@@ -39,8 +42,13 @@ def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, option
         hold = group_hold(snapshot, key)
         if hold is not None:
             return result.alike(key, members, "unschedulable", hold, snapshot.version, result.GANG_PLUGIN)
-    seen = with_promises(snapshot, members)
-    return _decide(seen, key, members, group, _needed(seen, key, group, options), options)
+    seen = with_promises(snapshot, members, groups=options.groups)
+    needed = _needed(seen, key, group, options)
+    decision = _decide(seen, key, members, group, needed, options)
+    if decision.status != "unschedulable" or not (options.preempt_for_groups if key else options.preempt_for_pods):
+        return decision
+    preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
+    return preempt_for_group(seen, decision, preemptor) if key else preempt_for_pod(seen, decision, preemptor)
 
 
 def _members(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
@@ -52,7 +60,8 @@ def _members(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
         if not (placed or info.terminal or info.deleting or info.gated):
             members.append(info)
     # Among equals those that have a place reserved come first, so that no sibling takes it.
-    return sorted(members, key=lambda pod: (-pod.priority, not pod.nominated_node))
+    promised = snapshot.nominations.keys()
+    return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in promised)))
 
 
 def _group_key(members: Sequence[PodInfo], group: Obj | None) -> GroupKey | None:

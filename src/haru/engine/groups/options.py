@@ -23,23 +23,29 @@ class Options:
 
     `seed` breaks ties. `step_budget` bounds the device search of one node, `placement_budget` the questions to nodes
     that the search for a group's places may ask: beyond them the answer is "gave up", an error, never "does not fit".
-    `extras_budget` is what a group that has its quorum may spend on places for more members. `new_share_id` makes
-    identifiers of shares, and is asked only for devices that several claims may share. The switches are the gates
-    GangScheduling, DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling, DRAExtendedResource and
-    NodeDeclaredFeatures. `profile` has the filters and scores; `memory` keeps what earlier decisions under the same
-    options have learnt: with it decisions are faster and no different.
+    `extras_budget` is what a group that has its quorum may spend on places for more members, `preemption_budget` the
+    number of times that preemption may ask whether all fits. `new_share_id` makes identifiers of shares, and is asked
+    only for devices that several claims may share. The switches are the gates GenericWorkload, GangScheduling,
+    DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling, DRAExtendedResource and NodeDeclaredFeatures;
+    `preempt_for_pods` and `preempt_for_groups` (WorkloadAwarePreemption) say for whom others may be evicted. `profile`
+    has the filters and scores; `memory` keeps what earlier decisions under the same options have learnt: with it
+    decisions are faster and no different.
     """
 
     seed: int = 0
     step_budget: int = 1_000_000
     placement_budget: int = 20_000
     extras_budget: int = 500
+    preemption_budget: int = 2_000
     features: Features = field(default_factory=Features)
     new_share_id: Callable[[], str] = _no_share_id
+    groups: bool = True
     gang_scheduling: bool = True
     workload_claims: bool = True
     topology: bool = True
     extended_resources: bool = True
     declared_features: bool = True
+    preempt_for_pods: bool = False
+    preempt_for_groups: bool = False
     profile: Profile = DEFAULT_PROFILE
     memory: Memory | None = None

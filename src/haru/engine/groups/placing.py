@@ -75,7 +75,8 @@ class Placer:
             return Refused(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
         if not board.candidates:
             return self._refused(pod, board)
-        name = pod.nominated_node
+        kept = self._overlay.snapshot.nominations.get(pod.key.path)
+        name = kept.node if kept is not None else pod.nominated_node
         if name not in board.candidates:
             name = board.ranking.choose(self._options.seed, pod.key.path)
         return self.take(pod, demand, name, board.candidates[name])

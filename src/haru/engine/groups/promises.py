@@ -58,9 +58,9 @@ def leaving(snapshot: Snapshot) -> list[PodInfo]:
     return [found[path] for path in sorted(found)]
 
 
-def with_promises(snapshot: Snapshot, pods: Collection[PodInfo]) -> Snapshot:
+def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True) -> Snapshot:
     """The snapshot as pods that are decided together must see it: `after` is set if room is made for others."""
-    kept = [promise for promise in promises(snapshot) if _counts(snapshot, promise, pods)]
+    kept = [promise for promise in promises(snapshot) if _counts(snapshot, promise, pods, groups)]
     going = leaving(snapshot)
     if not kept and not going:
         return snapshot
@@ -97,11 +97,12 @@ def is_half_placed(snapshot: Snapshot, pod: PodInfo) -> bool:
     return minimum is not None and 0 < len(snapshot.group_state(pod.group).scheduled) < minimum
 
 
-def _counts(snapshot: Snapshot, promise: Promise, pods: Collection[PodInfo]) -> bool:
+def _counts(snapshot: Snapshot, promise: Promise, pods: Collection[PodInfo], groups: bool) -> bool:
     other = promise.pod
-    if any(pod.key.path == other.key.path or (pod.group is not None and pod.group == other.group) for pod in pods):
+    together = {pod.group for pod in pods} - {None} if groups else set()
+    if other.group in together or any(pod.key.path == other.key.path for pod in pods):
         return False
-    return promise.priority >= max(pod.priority for pod in pods) or is_half_placed(snapshot, other)
+    return promise.priority >= max(pod.priority for pod in pods) or (groups and is_half_placed(snapshot, other))
 
 
 def _kept_places(snapshot: Snapshot, kept: Collection[Promise]) -> Snapshot:

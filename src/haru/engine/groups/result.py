@@ -6,10 +6,12 @@ Source: KEP-4671 (what is written for a group and its members), KEP-5729 (one re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from haru.engine.decision import (
     ClaimAllocation,
     Decision,
+    Eviction,
     ExtendedClaim,
     GroupKey,
     MemberDecision,
@@ -48,6 +50,31 @@ def unschedulable(
     if key is None and members:
         return Decision(None, members[0].status, members[0].message, members, members[0].reasons, version)
     return Decision(key, "unschedulable", message or GROUP_UNSCHEDULABLE, members, (quorum,), version)
+
+
+def nominated(
+    refused: Decision, outcomes: Sequence[Outcome], evictions: tuple[Eviction, ...], message: str
+) -> Decision:
+    """Whoever has a place is nominated to it; texts and reasons are those of the refusal."""
+    before = {member.pod: member for member in refused.members}
+    members = []
+    for outcome in outcomes:
+        old = before[outcome.pod.key]
+        if isinstance(outcome, Placed):
+            place = replace(_placed(outcome), status="nominated")
+            old = replace(place, reasons=old.reasons, message=old.message, plugins=old.plugins)
+        members.append(old)
+    return replace(refused, status="nominated", message=message, members=tuple(members), evictions=evictions)
+
+
+def with_note(refused: Decision, note: str) -> Decision:
+    """A refusal that says in its message why nobody is evicted; a single pod says it itself."""
+    separator = " " if refused.message.endswith(".") else ", "
+    message = f"{refused.message}{separator}{note}"
+    members = refused.members
+    if refused.group is None:
+        members = tuple(replace(member, message=message) for member in members)
+    return replace(refused, message=message, members=members)
 
 
 def failed(key: GroupKey | None, pods: Sequence[PodInfo], reason: Reason, version: int) -> Decision:

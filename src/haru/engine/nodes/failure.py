@@ -39,9 +39,14 @@ def refuse(
 
 def unavailable_message(nodes: int, refusals: Iterable[Sequence[Failure]]) -> str:
     """`0/5 nodes are available: 2 Insufficient cpu, 3 cannot allocate all claims.`"""
+    return counted_message(nodes, (failure.reason.message for failures in refusals for failure in failures))
+
+
+def counted_message(nodes: int, texts: Iterable[str]) -> str:
+    """The same from what nodes say in words."""
     if not nodes:
         return NO_NODES
-    counts = Counter(failure.reason.message for failures in refusals for failure in failures)
+    counts = Counter(texts)
     entries = sorted(f"{count} {message}" for message, count in counts.items())
     listed = f": {', '.join(entries)}." if entries else "."
     return f"0/{nodes} nodes are available{listed}"

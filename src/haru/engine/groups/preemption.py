@@ -1,0 +1,148 @@
+"""Preemption of whole workloads: what has to go so that a group finds room, devices included.
+
+Decided once per group over the whole cluster, and only if the group does not fit as things are. First all units of a
+lower priority are thought away: if the quorum does not fit even then, nobody is evicted. Otherwise units are spared in
+order of importance as long as as many members fit; what is not spared is evicted, and the members are nominated to
+places and devices that are free once that is done. Victims' devices count as free in all of this (`Clearing`).
+Source: KEP-5710, KEP-268, docs/adr/0004; 1.36 sees neither devices nor topology here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from haru.engine.clearing import Clearing
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Decision, Reason
+from haru.engine.groups import result
+from haru.engine.groups.fitting import Fitting, Preemptor, UnansweredError
+from haru.engine.groups.promises import leaving, own_promises
+from haru.engine.groups.quorum import min_count
+from haru.engine.groups.sparing import spare, spare_one_by_one
+from haru.engine.groups.units import Unit, running_pods, sparing_order, units_below
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+NO_VICTIMS = "No preemption victims found for incoming preemptor"
+WAITING_FOR_ROOM = "pod group is waiting for preemption to complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """What has to go, most important first, so that `fit` members have places in `snapshot`.
+
+    `violations` of the units violate a disruption budget.
+    """
+
+    units: tuple[Unit, ...]
+    fit: int
+    snapshot: Snapshot
+    violations: int = 0
+
+
+def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Decision:
+    """What becomes of a group that does not fit: nominated, with evictions, or refused as before and told why."""
+    if preemptor.key is None or quorum_is_met(snapshot, preemptor):
+        # Extras wait: what their group needs it has.
+        return refused
+    if _never(snapshot, preemptor):
+        return result.with_note(refused, NEVER)
+    base = once_room_is_made(snapshot)
+    try:
+        if leaving(snapshot) and own_promises(snapshot, preemptor.members):
+            # It was promised room that is being made: as long as that will do, nobody else has to go.
+            kept = nominated(refused, preemptor, Victims((), preemptor.needed, base))
+            if kept is not None:
+                return kept
+        units = units_below(
+            base, preemptor.priority, running_pods(base, base.node_names), groups=preemptor.options.groups
+        )
+        if not units:
+            return result.with_note(refused, NO_VICTIMS)
+        victims = find_victims(base, preemptor, units)
+        if victims is None or not victims.units:
+            return refused
+        return nominated(refused, preemptor, victims) or refused
+    except UnansweredError as error:
+        return result.failed(preemptor.key, preemptor.members, error.reason, snapshot.version)
+
+
+def once_room_is_made(snapshot: Snapshot) -> Snapshot:
+    """The cluster that preemption starts from: room that is being made is made, promised places are taken."""
+    return replace(snapshot.after or snapshot, after=None)
+
+
+def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:
+    """Whether the group runs already as far as it has to."""
+    if preemptor.key is None:
+        return False
+    minimum = min_count(preemptor.group) if preemptor.options.gang_scheduling else None
+    return len(snapshot.group_state(preemptor.key).scheduled) >= (minimum or 1)
+
+
+def find_victims(base: Snapshot, preemptor: Preemptor, units: Sequence[Unit]) -> Victims | None:
+    """What has to go of some candidates; None if not even all of them make enough room. Raises UnansweredError."""
+    ground = _Ground(base, preemptor, units)
+    fit = ground.most()
+    if fit < preemptor.needed:
+        return None
+    order = sparing_order(base, units)
+    if preemptor.needs_company:
+        victims = spare_one_by_one(order.units, ground)
+    else:
+        victims = spare(order.units, ground, lambda unit: unit.priority)
+    violations = len(set(order.units[: order.guarded]).intersection(victims))
+    return Victims(tuple(sorted(victims, key=lambda unit: unit.rank)), fit, ground.snapshot(), violations)
+
+
+class _Ground:
+    """The cluster without the candidates, on which they are put back as far as the preemptor still fits."""
+
+    def __init__(self, base: Snapshot, preemptor: Preemptor, units: Sequence[Unit]) -> None:
+        self._clearing = Clearing(base)
+        self._clearing.take(pod for unit in units for pod in unit.pods)
+        self._fitting = Fitting(preemptor)
+        self._fit = 0
+        self._limit = self._questions = preemptor.options.preemption_budget
+
+    def most(self) -> int:
+        self._fit = self._fitting.most(self._clearing.snapshot())
+        return self._fit
+
+    def snapshot(self) -> Snapshot:
+        return self._clearing.snapshot()
+
+    def fits_with(self, units: Sequence[Unit]) -> bool:
+        self._clearing.put_back(pod for unit in units for pod in unit.pods)
+        if self._questions <= 0:
+            raise UnansweredError(_too_many_questions(self._limit))
+        self._questions -= 1
+        fits = self._fitting.fits(self._clearing.snapshot(), self._fit)
+        self._clearing.take(pod for unit in units for pod in unit.pods)
+        return fits
+
+    def keep(self, units: Sequence[Unit]) -> None:
+        self._clearing.put_back(pod for unit in units for pod in unit.pods)
+
+
+def _too_many_questions(limit: int) -> Reason:
+    return Reason("GaveUp", f"gave up after {limit} questions whether less has to be evicted", {"budget": limit})
+
+
+def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
+    """Whether any pending member forbids to evict others."""
+    pods = list(preemptor.members)
+    if preemptor.key is not None:
+        waiting = (snapshot.pods[path] for path in snapshot.group_state(preemptor.key).unscheduled)
+        pods += [pod for pod in waiting if not pod.deleting]
+    return any(pod.spec.get("preemptionPolicy") == "Never" for pod in pods)
+
+
+def nominated(refused: Decision, preemptor: Preemptor, victims: Victims) -> Decision | None:
+    """The members in their places once the victims are gone, or None if there are none. Raises UnansweredError."""
+    attempt = Fitting(preemptor).place(victims.snapshot, victims.fit)
+    if attempt is None:
+        return None
+    evictions = tuple(eviction for unit in victims.units for eviction in unit.evictions())
+    message = WAITING_FOR_ROOM if preemptor.key is not None else refused.message
+    return result.nominated(refused, attempt.outcomes, evictions, message)

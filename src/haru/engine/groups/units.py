@@ -1,0 +1,122 @@
+"""What preemption may evict: the units that go together, how important each is, and in which order they are spared.
+
+A unit is a running pod, or all running pods of a PodGroup that is disrupted as a whole. It has the priority of its
+PodGroup, or of the pod if it has none.
+Source: KEP-5710 (units, importance), KEP-268 (disruption budgets: guarded units are spared first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Eviction, GroupKey, Obj
+from haru.engine.pods import PodInfo
+from haru.kube.selectors import LabelSelector, label_selector_from
+
+_NOT_STARTED = "~"
+"""Later than any time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Pods that are evicted together or not at all. `group` is set where that is a whole PodGroup."""
+
+    pods: tuple[PodInfo, ...]
+    priority: int
+    group: GroupKey | None = None
+
+    @cached_property
+    def started(self) -> str:
+        """When the first of its pods started."""
+        return min(str(pod.status.get("startTime") or _NOT_STARTED) for pod in self.pods)
+
+    @cached_property
+    def rank(self) -> tuple[int, bool, int, str, str]:
+        """Smaller is more important: priority, whole group before single pod, size of a group, start; then the name."""
+        size = len(self.pods) if self.group is not None else 0
+        return -self.priority, self.group is None, -size, self.started, self.pods[0].key.path
+
+    def evictions(self) -> Iterator[Eviction]:
+        """The evictions that make the unit go."""
+        for pod in self.pods:
+            yield Eviction(pod.key, pod.node, self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class SparingOrder:
+    """Candidates in the order in which they are spared: the first `guarded` of them violate a disruption budget."""
+
+    units: tuple[Unit, ...]
+    guarded: int = 0
+
+
+def units_below(snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, groups: bool = True) -> list[Unit]:
+    """The units of a lower priority that these pods are in; `groups`: whether pods belong to PodGroups at all.
+
+    Pods that are being deleted make no room that is not made anyway, and those that were placed a moment ago and are
+    not known to be on their node yet are left alone.
+    """
+    found: dict[str, Unit] = {}
+    for pod in pods:
+        group = snapshot.pod_group(pod.group) if groups and pod.group is not None else None
+        spec = (group or {}).get("spec") or {}
+        own = pod.priority if group is None else int(spec.get("priority") or 0)
+        if own >= priority or not _may_go(pod):
+            continue
+        if group is None or pod.group is None or spec.get("disruptionMode") != "PodGroup":
+            found[pod.key.path] = Unit((pod,), own)
+        elif (name := f"group {pod.group.path}") not in found:
+            members = (snapshot.pods[path] for path in sorted(snapshot.group_state(pod.group).scheduled))
+            found[name] = Unit(tuple(member for member in members if _may_go(member)), own, pod.group)
+    return list(found.values())
+
+
+def _may_go(pod: PodInfo) -> bool:
+    return not pod.deleting and bool(pod.spec.get("nodeName"))
+
+
+def running_pods(snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[PodInfo]:
+    """The pods on some nodes."""
+    for name in nodes:
+        yield from snapshot.nodes[name].pods.values()
+
+
+def sparing_order(snapshot: Snapshot, units: Iterable[Unit]) -> SparingOrder:
+    """Units that violate a disruption budget first, then the others, each by importance."""
+    budgets = _budgets(snapshot)
+    guarded: list[Unit] = []
+    free: list[Unit] = []
+    for unit in sorted(units, key=lambda unit: unit.rank):
+        # Every pod uses up what it can, also after one that found nothing left.
+        violations = [budget.use_up(pod) for pod in unit.pods for budget in budgets]
+        (guarded if any(violations) else free).append(unit)
+    return SparingOrder((*guarded, *free), len(guarded))
+
+
+class _Budget:
+    """What is left of a PodDisruptionBudget as pods are counted against it."""
+
+    def __init__(self, obj: Obj) -> None:
+        status = obj.get("status") or {}
+        self._namespace = obj["metadata"].get("namespace") or "default"
+        self._left = int(status.get("disruptionsAllowed") or 0)
+        self._disrupted = frozenset(status.get("disruptedPods") or ())
+        selector: Obj = (obj.get("spec") or {}).get("selector") or {}
+        # A selector that demands nothing guards nothing here, as in 1.36.
+        self._selector: LabelSelector | None = label_selector_from(selector) if any(selector.values()) else None
+
+    def use_up(self, pod: PodInfo) -> bool:
+        """Count one disruption; whether there was none left for it."""
+        if self._selector is None or pod.key.namespace != self._namespace or pod.key.name in self._disrupted:
+            return False
+        if not pod.labels or not self._selector.matches(pod.labels):
+            return False
+        self._left -= 1
+        return self._left < 0
+
+
+def _budgets(snapshot: Snapshot) -> Sequence[_Budget]:
+    return [_Budget(obj) for obj in snapshot.objects("PodDisruptionBudget").values()]
