@@ -16,12 +16,13 @@ from haru.engine.groups import result
 from haru.engine.groups.attempt import Attempt, attempt_on
 from haru.engine.groups.fitting import Preemptor, places
 from haru.engine.groups.options import Options
+from haru.engine.groups.placements import Placements
 from haru.engine.groups.placing import Refused
 from haru.engine.groups.preemption import preempt_for_group
 from haru.engine.groups.preemption_pod import preempt_for_pod
 from haru.engine.groups.promises import with_promises
 from haru.engine.groups.quorum import GROUP_UNSCHEDULABLE, group_hold, min_count
-from haru.engine.groups.topology import domains, refused_message, topology_key
+from haru.engine.groups.topology import refused_message, settled_domain, topology_key
 from haru.engine.pods import PodInfo
 
 
@@ -116,25 +117,22 @@ def _decide_in_domains(
     options: Options,
     label: str,
 ) -> Decision:
-    best: Attempt | None = None
-    first: Attempt | None = None
-    choices = domains(snapshot, key, label)
-    for domain in choices:
-        attempt = attempt_on(snapshot, members, group, needed, options, domain.nodes)
-        first = first or attempt
-        if attempt.broken or (attempt.gave_up and attempt.fit < needed):
-            best = best or attempt
-        elif attempt.fit >= needed and (best is None or attempt.fit > best.fit or best.unanswered):
-            best = attempt
-        if best is not None and best.fit == len(members):
-            break
+    settled = settled_domain(snapshot, key, label)
+    if isinstance(settled, Reason):
+        return result.failed(key, members, settled, snapshot.version)
+    placements = Placements(snapshot, key, members, group, needed, options, label)
+    domains = placements.values if settled is None else [settled]
+    best = placements.best(domains)
     if best is not None:
-        return _concluded(snapshot, key, members, needed, best)
-    told = first.outcomes if first is not None else ()
-    text = next((o.message for o in told if isinstance(o, Refused)), GROUP_UNSCHEDULABLE)
-    message = refused_message(len(choices), text)
-    reason = Reason("TopologyDomain", message, {"topologyKey": label, "placements": len(choices), "needed": needed})
-    return result.alike(key, members, "unschedulable", reason, snapshot.version, result.GANG_PLUGIN)
+        return result.scheduled(key, best.attempt.outcomes, snapshot.version)
+    unanswered = next((trial.attempt for trial in placements.tried if trial.attempt.unanswered), None)
+    if unanswered is not None:
+        return _concluded(snapshot, key, members, needed, unanswered)
+    first = placements.diagnosis(domains[0]).outcomes if domains else ()
+    text = next((o.message for o in first if isinstance(o, Refused)), GROUP_UNSCHEDULABLE)
+    message = refused_message(len(domains), text)
+    reason = Reason("TopologyDomain", message, {"topologyKey": label, "placements": len(domains), "needed": needed})
+    return result.nowhere(key, members, reason, first, snapshot.version)
 
 
 def _concluded(

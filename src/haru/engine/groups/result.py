@@ -91,6 +91,21 @@ def alike(
     return Decision(key, status, reason.message, members, (reason,), version)
 
 
+def nowhere(key: GroupKey, pods: Sequence[PodInfo], reason: Reason, first: Sequence[Outcome], version: int) -> Decision:
+    """No domain takes the group; the members keep the diagnosis of the first one, whether they fit there or not."""
+    if len(first) != len(pods):
+        return alike(key, pods, "unschedulable", reason, version, GANG_PLUGIN)
+    members = tuple(
+        MemberDecision(o.pod.key, "unschedulable", None, (), (), (reason,), WAITING, (GANG_PLUGIN,))
+        if isinstance(o, Placed)
+        else MemberDecision(
+            o.pod.key, "unschedulable", None, (), (), (reason, *o.reasons), o.message, (GANG_PLUGIN, *o.plugins)
+        )
+        for o in first
+    )
+    return Decision(key, "unschedulable", reason.message, members, (reason,), version)
+
+
 def group_error(key: GroupKey | None, outcomes: Sequence[Outcome], pods: Sequence[PodInfo], version: int) -> Decision:
     """One member's attempt went wrong: the others fail with it, because the group is decided as one."""
     broken = next(o for o in outcomes if isinstance(o, Refused) and o.failed)

@@ -1,26 +1,13 @@
 """Topology of a group: all members on nodes with one value of a label, or none of them anywhere.
 
-Every value of the label is a placement that is tried on its own; the one that takes the most members is kept, the
-first by name among equals. Members that run already have settled the matter.
-Source: KEP-5732, its required constraint.
+Members that run already have settled the matter; where they contradict each other nothing can be decided.
+Source: KEP-5732, its required constraint; the messages are kube-scheduler 1.36's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import GroupKey, Obj
-
-
-@dataclass(frozen=True, slots=True)
-class Domain:
-    """The nodes that have one value of the topology label."""
-
-    key: str
-    value: str
-    nodes: tuple[str, ...]
+from haru.engine.decision import GroupKey, Obj, Reason
 
 
 def topology_key(group: Obj | None) -> str | None:
@@ -31,22 +18,24 @@ def topology_key(group: Obj | None) -> str | None:
     return None
 
 
-def domains(snapshot: Snapshot, key: GroupKey, label: str) -> Sequence[Domain]:
-    """The placements of a group, by name; nodes without the label belong to none."""
-    members: dict[str, list[str]] = {}
-    for name in snapshot.node_names:
-        value = snapshot.nodes[name].labels.get(label)
-        if value is not None:
-            members.setdefault(value, []).append(name)
-    settled = {_value(snapshot, path, label) for path in snapshot.group_state(key).scheduled}
-    if settled:
-        members = {value: nodes for value, nodes in members.items() if settled == {value}}
-    return [Domain(label, value, tuple(nodes)) for value, nodes in sorted(members.items())]
-
-
-def _value(snapshot: Snapshot, path: str, label: str) -> str | None:
-    node = snapshot.nodes.get(snapshot.pods[path].node)
-    return node.labels.get(label) if node is not None else None
+def settled_domain(snapshot: Snapshot, key: GroupKey, label: str) -> str | Reason | None:
+    """The domain that the members with a place are in; None if there are none; why it cannot be told."""
+    found: dict[str, str] = {}
+    for path in sorted(snapshot.group_state(key).scheduled):
+        name = snapshot.pods[path].node
+        node = snapshot.nodes.get(name)
+        if node is None or not node.present:
+            text = f'getting node for pod {path}: nodeinfo not found for node name "{name}"'
+            return Reason("TopologyDomain", text, {"topologyKey": label, "pod": path, "node": name})
+        value = node.labels.get(label)
+        if value is None:
+            text = f"no topology domain found for pod {path}"
+            return Reason("TopologyDomain", text, {"topologyKey": label, "pod": path, "node": name})
+        found.setdefault(value, path)
+    if len(found) > 1:
+        text = f"more than 1 domain found for pod group: {', '.join(sorted(found))}"
+        return Reason("TopologyDomain", text, {"topologyKey": label, "domains": sorted(found)})
+    return next(iter(found), None)
 
 
 def refused_message(count: int, first: str) -> str:
