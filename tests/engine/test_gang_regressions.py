@@ -1,0 +1,258 @@
+"""Gangs that a scheduler which places one member after the other gets wrong: each case by its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_objects import (
+    DRIVER,
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    device_class,
+    member_with_claim,
+    node,
+    options,
+    pod,
+    pod_group,
+    resource_slice,
+)
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import Decision
+from haru.engine.groups import decide
+
+
+def run(objects: list[Obj], group: str = "g", **kwargs: Any) -> Decision:
+    snapshot = Cluster.of(objects).snapshot()
+    own = [o for o in objects if o["kind"] == "Pod" and o["spec"].get("schedulingGroup") == {"podGroupName": group}]
+    return decide(snapshot, own, group=snapshot.pod_groups[f"default/{group}"], options=options(**kwargs))
+
+
+def given(decision: Decision) -> dict[str, tuple[str, ...]]:
+    """Claim to devices, of all members that were placed."""
+    return {
+        a.path.partition("/")[2]: tuple(f"{r['pool']}/{r['device']}" for r in a.allocation["devices"]["results"])
+        for member in decision.placed
+        for a in member.allocations
+    }
+
+
+# -- one whole or two halves ------------------------------------------------------------------------------------------
+
+
+KIND = f'device.attributes["{DRIVER}"].size'
+CLASSES = [device_class("whole", [f'{KIND} == "whole"']), device_class("half", [f'{KIND} == "half"'])]
+WHOLE: Obj = {"name": "whole", "deviceClassName": "whole", "allocationMode": "ExactCount", "count": 1}
+HALVES: Obj = {"name": "halves", "deviceClassName": "half", "allocationMode": "ExactCount", "count": 2}
+
+
+def card(number: int, *parts: str) -> list[Obj]:
+    """A card that can be had whole or in halves, as far as it is published so."""
+    attributes = {"whole": "whole", "half-0": "half", "half-1": "half"}
+    memory = {"whole": "2", "half-0": "1", "half-1": "1"}
+    return [
+        {
+            "name": f"card-{number}-{part}",
+            "attributes": {"size": {"string": attributes[part]}},
+            "consumesCounters": [{"counterSet": f"card-{number}", "counters": {"memory": {"value": memory[part]}}}],
+        }
+        for part in parts
+    ]
+
+
+def cards(node_name: str, *listed: list[Obj]) -> list[Obj]:
+    counters = [{"name": f"card-{i}", "counters": {"memory": {"value": "2"}}} for i in range(3)]
+    devices = resource_slice(node_name, [d for each in listed for d in each])
+    sets = resource_slice(node_name, [], sharedCounters=counters)
+    sets["metadata"]["name"] += "-counters"
+    del sets["spec"]["devices"]
+    for each in (devices, sets):
+        each["spec"]["pool"]["resourceSliceCount"] = 2
+    return [devices, sets]
+
+
+EVERY = ("whole", "half-0", "half-1")
+
+
+def either(order: tuple[Obj, Obj], how_many: int) -> list[Obj]:
+    """A gang whose pods take one whole card or two halves, in this order of preference."""
+    objects: list[Obj] = [pod_group("g", how_many)]
+    for number in range(how_many):
+        member = pod(f"p{number}", group="g", claims=[("gpu", "t", f"p{number}-gpu")])
+        requests = [{"name": "gpu", "firstAvailable": list(order)}]
+        objects += [member, claim(f"p{number}-gpu", owner=member, requests=requests)]
+    return objects
+
+
+@pytest.mark.parametrize("order", [(WHOLE, HALVES), (HALVES, WHOLE)], ids=["whole first", "halves first"])
+@pytest.mark.parametrize("seed", range(4))
+def test_only_the_mix_of_one_whole_and_two_halves_fits(order: tuple[Obj, Obj], seed: int) -> None:
+    """Of three cards one is not to be cut, and of the two others only a half each is left."""
+    in_use = claim("used", requests=[{"name": "gpu", "exactly": {**HALVES, "deviceClassName": "half"}}])
+    taken = allocated(in_use, allocation("n", "card-0-half-0", "card-1-half-0"), pod("old"))
+    base = [*CLASSES, node("n"), *cards("n", card(0, *EVERY), card(1, *EVERY), card(2, "whole")), taken]
+    base.append(pod("old", node="n", claims=["used"]))
+    decision = run([*base, *either(order, 2)], seed=seed)
+    assert decision.status == "scheduled"
+    got = sorted(given(decision).values(), key=len)
+    assert got == [("n/card-2-whole",), ("n/card-0-half-1", "n/card-1-half-1")]
+    assert run([*base, *either(order, 3)], seed=seed).status == "unschedulable"
+
+
+@pytest.mark.parametrize("order", [(WHOLE, HALVES), (HALVES, WHOLE)], ids=["whole first", "halves first"])
+def test_the_mix_may_be_spread_over_nodes(order: tuple[Obj, Obj]) -> None:
+    """One node has only whole cards, the other only halves; neither has enough for all."""
+    base = [*CLASSES, node("a"), *cards("a", card(0, "whole")), node("b"), *cards("b", card(1, "half-0", "half-1"))]
+    decision = run([*base, *either(order, 2)])
+    assert decision.status == "scheduled"
+    assert sorted(given(decision).values()) == [("a/card-0-whole",), ("b/card-1-half-0", "b/card-1-half-1")]
+
+
+# -- shared claims ----------------------------------------------------------------------------------------------------
+
+
+def racks(**sizes: int) -> list[Obj]:
+    """Nodes of one cpu each, by rack; each rack has one channel that all of its nodes can use."""
+    objects: list[Obj] = [device_class(), device_class("channel", [f'device.attributes["{DRIVER}"].kind == "channel"'])]
+    for rack, size in sizes.items():
+        objects += [node(f"{rack}-{i}", cpu="1", labels={"rack": rack}) for i in range(size)]
+        term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}
+        channel = {"name": "channel", "attributes": {"kind": {"string": "channel"}}}
+        where = {"nodeSelectorTerms": [term]}
+        objects.append(resource_slice("", [channel], pool=f"fabric-{rack}", nodeSelector=where))
+    return objects
+
+
+CHANNEL = [{"name": "gpu", "exactly": {"deviceClassName": "channel", "allocationMode": "ExactCount", "count": 1}}]
+SHARED = {"name": "link", "resourceClaimName": "link"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_first_device_of_a_shared_claim_blocks_the_gang_and_the_second_does_not(seed: int) -> None:
+    objects = [*racks(a=2, b=4, c=3), pod_group("g", 4, claims=[SHARED]), claim("link", requests=CHANNEL)]
+    objects += [pod(f"p{i}", group="g", claims=["link"]) for i in range(4)]
+    decision = run(objects, seed=seed)
+    assert decision.status == "scheduled"
+    assert {(m.node or "")[0] for m in decision.placed} == {"b"}
+    assert given(decision) == {"link": ("fabric-b/channel",)}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shared_and_own_claims_together(seed: int) -> None:
+    """A channel for all and a card for each: the rack with the most nodes lacks cards."""
+    objects = racks(a=5, b=4, c=3)
+    for name in ("a-0", "a-1", "a-2", "b-0", "b-1", "b-2", "b-3", "c-0", "c-1", "c-2"):
+        cards_ = [{"name": "gpu-0", "attributes": {"kind": {"string": "card"}}}]
+        objects.append(resource_slice(name, cards_))
+    objects += [device_class("card", [f'device.attributes["{DRIVER}"].kind == "card"'])]
+    objects += [pod_group("g", 4, claims=[SHARED]), claim("link", requests=CHANNEL)]
+    exactly = {"deviceClassName": "card", "allocationMode": "ExactCount", "count": 1}
+    for number in range(4):
+        member = pod(f"p{number}", group="g", claims=["link", ("gpu", "t", f"p{number}-gpu")])
+        objects += [member, claim(f"p{number}-gpu", owner=member, requests=[{"name": "gpu", "exactly": exactly}])]
+    decision = run(objects, seed=seed)
+    assert decision.status == "scheduled"
+    assert sorted(m.node or "" for m in decision.placed) == ["b-0", "b-1", "b-2", "b-3"]
+    assert given(decision)["link"] == ("fabric-b/channel",)
+    assert len({given(decision)[f"p{i}-gpu"] for i in range(4)}) == 4
+    consumers = {a.path: a.reserve_for["resource"] for m in decision.placed for a in m.allocations}
+    assert consumers == {"default/link": "podgroups", **{f"default/p{i}-gpu": "pods" for i in range(4)}}
+
+
+def test_more_members_share_a_claim_than_it_has_room_for_reservations() -> None:
+    """A claim is reserved for 256 users at most; the group is one."""
+    objects = [device_class(), node("n", cpu="400"), resource_slice("n", 1)]
+    objects[1]["status"]["allocatable"]["pods"] = "400"
+    shared = {"name": "gpu", "resourceClaimName": "gpu"}
+    objects += [pod_group("g", 257, claims=[shared]), claim("gpu")]
+    objects += [pod(f"p{i}", group="g", claims=["gpu"]) for i in range(257)]
+    decision = run(objects)
+    assert len(decision.placed) == 257
+    consumers = [a.reserve_for for m in decision.placed for a in m.allocations]
+    consumers += [r.reserve_for for m in decision.placed for r in m.reservations]
+    assert len(consumers) == 257
+    assert {consumer["uid"] for consumer in consumers} == {"uid-group-g"}
+
+
+# -- gangs beside each other ------------------------------------------------------------------------------------------
+
+
+def settle(objects: list[Obj], names: str, seed: int) -> dict[str, int]:
+    """Decide the gangs one after the other, each seeing what the others got; how many members each has."""
+    cluster = Cluster.of(objects)
+    ends = {}
+    for name in names:
+        snapshot = cluster.snapshot()
+        own = [o for o in objects if o["kind"] == "Pod" and o["spec"].get("schedulingGroup") == {"podGroupName": name}]
+        decision = decide(snapshot, own, group=snapshot.pod_groups[f"default/{name}"], options=options(seed=seed))
+        ends[name] = len(decision.placed)
+        for member in decision.placed:
+            cluster.assume_pod(member.pod, member.node or "")
+            for entry in member.allocations:
+                cluster.assume_claim({**snapshot.claims[entry.path], "status": {"allocation": entry.allocation}})
+    return ends
+
+
+def gangs(names: str, size: int, minimum: int | None = None, **kwargs: Any) -> list[Obj]:
+    """Members of several gangs, one of each in turn."""
+    objects: list[Obj] = [pod_group(name, minimum or size) for name in names]
+    for number in range(size):
+        for name in names:
+            objects += member_with_claim(f"{name}{number}", name, **kwargs)
+    return objects
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_gangs_that_could_each_hold_half(seed: int) -> None:
+    objects = [device_class(), *(o for i in range(2) for o in (node(f"n{i}"), resource_slice(f"n{i}", 2)))]
+    assert settle([*objects, *gangs("ab", 4)], "ab", seed) == {"a": 4, "b": 0}
+    assert settle([*objects, *gangs("ab", 4)], "ba", seed) == {"b": 4, "a": 0}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("order", ["abcd", "dcba", "bdac"])
+def test_four_interleaved_gangs(order: str, seed: int) -> None:
+    """Twelve members in turn, room for seven: two gangs are whole, and the one place left stays free."""
+    objects = [device_class(), node("n0"), resource_slice("n0", 4), node("n1"), resource_slice("n1", 3)]
+    ends = settle([*objects, *gangs("abcd", 3)], order, seed)
+    assert ends == {**dict.fromkeys(order[:2], 3), **dict.fromkeys(order[2:], 0)}
+
+
+def test_a_failed_member_of_a_running_gang_is_replaced_alone() -> None:
+    objects: list[Obj] = [device_class(), pod_group("g", 2)]
+    for name, place in (("stays", "n0"), ("failed", "n1")):
+        objects += [node(place, cpu="2"), resource_slice(place, 1), *member_with_claim(name, "g", node=place)]
+    stays = next(o for o in objects if o["kind"] == "ResourceClaim" and "stays" in o["metadata"]["name"])
+    objects[objects.index(stays)] = allocated(stays, allocation("n0", "gpu-0"), pod("stays"))
+    failed = next(o for o in objects if o["metadata"]["name"] == "failed")
+    failed["status"]["phase"] = "Failed"
+    replacement = member_with_claim("new", "g")
+    cluster = Cluster.of([*objects, *replacement])
+    snapshot = cluster.snapshot()
+    decision = decide(snapshot, replacement[:1], group=snapshot.pod_groups["default/g"], options=options())
+    assert decision.status == "scheduled"
+    assert [(m.pod.name, m.node) for m in decision.placed] == [("new", "n1")]
+    assert given(decision) == {"new-gpu": ("n1/gpu-0",)}
+
+
+@pytest.mark.parametrize(("devices", "placed"), [(1, 0), (2, 2), (3, 3), (4, 4), (9, 5)])
+def test_extras_beyond_min_count_take_what_is_there(devices: int, placed: int) -> None:
+    objects = [device_class(), node("n"), resource_slice("n", devices), *gangs("g", 5, minimum=2)]
+    decision = run(objects)
+    assert (decision.status, len(decision.placed)) == ("scheduled" if placed else "unschedulable", placed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_members_of_mixed_priorities(seed: int) -> None:
+    """The gang needs all three; whoever is more important chooses first, and nobody is left out for it."""
+    objects: list[Obj] = [device_class(), pod_group("g", 3)]
+    for name, count in (("n0", 4), ("n1", 2), ("n2", 1)):
+        objects += [node(name, cpu="1"), resource_slice(name, count)]
+    for name, priority, count in (("low", 0, 4), ("high", 10, 1), ("middle", 5, 2)):
+        objects += member_with_claim(name, "g", count, priority=priority)
+    decision = run(objects, seed=seed)
+    assert [m.pod.name for m in decision.members] == ["high", "middle", "low"]
+    assert {m.pod.name: m.node for m in decision.placed} == {"high": "n2", "middle": "n1", "low": "n0"}
