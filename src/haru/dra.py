@@ -91,6 +91,7 @@ def allocate(
     features: Features | Mapping[str, bool] | None = None,
     timeout: float | None = None,
     new_share_id: Callable[[], str] | None = None,
+    device_scoring: bool = False,
 ) -> list[Obj] | None:
     """What the node gives the claims: one AllocationResult (`status.allocation`) per claim in their order, or None.
 
@@ -103,13 +104,16 @@ def allocate(
     `features`    which optional behaviours are on, by name (the fields of `Features`); the others are as in 1.36
     `timeout`     seconds after which to give up; without it the search is bounded in steps, the same on every machine
     `new_share_id` makes the IDs of shares (random UUIDs)
+    `device_scoring` prefers fragments and small devices and keeps whole cards whole; without it the order is that of
+                  1.36. What fits does not depend on it
 
     Raises InputError (the objects make no sense), AllocationError (Kubernetes would abort the scheduling attempt on
     every node: a selector fails, a class is missing, …), its subclass InvalidPools (only this node is out), or GaveUp
     (no answer within the bound: try again with a longer timeout; it says nothing about whether the claims fit).
     """
     problem = Problem(slices, classes, [node], allocated=allocated, features=features)
-    return _raised(problem.ask(claims, timeout=timeout, new_share_id=new_share_id)[0])
+    answers = problem.ask(claims, timeout=timeout, new_share_id=new_share_id, device_scoring=device_scoring)
+    return _raised(answers[0])
 
 
 def allocate_many(
@@ -122,6 +126,7 @@ def allocate_many(
     features: Features | Mapping[str, bool] | None = None,
     timeout: float | None = None,
     new_share_id: Callable[[], str] | None = None,
+    device_scoring: bool = False,
 ) -> dict[str, list[Obj] | AllocationError | GaveUp | None]:
     """What each node by itself gives the claims: results, None or an error, by node name, in the order of `nodes`.
 
@@ -129,7 +134,7 @@ def allocate_many(
     InputError is raised, the others are values of the dict. `timeout` is for all nodes together.
     """
     problem = Problem(slices, classes, nodes, allocated=allocated, features=features)
-    answers = problem.ask(claims, timeout=timeout, new_share_id=new_share_id)
+    answers = problem.ask(claims, timeout=timeout, new_share_id=new_share_id, device_scoring=device_scoring)
     return dict(zip((node.name for node in problem.fleet.nodes), answers, strict=True))
 
 
@@ -174,26 +179,31 @@ class Problem:
         *,
         timeout: float | None = None,
         new_share_id: Callable[[], str] | None = None,
+        device_scoring: bool = False,
     ) -> list[list[Obj] | AllocationError | GaveUp | None]:
         """The answer of every node, in order: results, None or an error (see `allocate`)."""
         share_id = new_share_id or (lambda: str(uuid4()))
         wanted = list(claims)
         try:
-            question = self.question(wanted, timeout=timeout)
+            question = self.question(wanted, timeout=timeout, device_scoring=device_scoring)
             return [_answer(question.results(self.fleet, number, share_id)) for number in range(len(self.fleet.nodes))]
         except _MISSHAPEN as error:
             _diagnose({**self._given, "ResourceClaim": wanted}, error)
 
-    def fits(self, claims: Sequence[Obj], *, timeout: float | None = None) -> tuple[Question, list[int]]:
+    def fits(
+        self, claims: Sequence[Obj], *, timeout: float | None = None, device_scoring: bool = False
+    ) -> tuple[Question, list[int]]:
         """The question, to be asked again later, and the numbers of the nodes that can serve the claims."""
         wanted = list(claims)
         try:
-            question = self.question(wanted, timeout=timeout)
+            question = self.question(wanted, timeout=timeout, device_scoring=device_scoring)
             return question, question.fits(self.fleet)
         except _MISSHAPEN as error:
             _diagnose({**self._given, "ResourceClaim": wanted}, error)
 
-    def question(self, claims: Sequence[Obj], *, timeout: float | None = None) -> Question:
+    def question(
+        self, claims: Sequence[Obj], *, timeout: float | None = None, device_scoring: bool = False
+    ) -> Question:
         """The claims, ready to be asked of the fleet again and again as it changes."""
         deadline = None if timeout is None else time.monotonic() + timeout
         return Question(
@@ -202,6 +212,7 @@ class Problem:
             self.features,
             step_budget=DEFAULT_BUDGET if deadline is None else _UNLIMITED,
             expired=None if deadline is None else lambda: time.monotonic() > deadline,
+            scoring=device_scoring,
         )
 
 

@@ -7,7 +7,7 @@ seven devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -43,6 +43,12 @@ class World:
         taken = {(t["pool"], t["device"]) for t in problem["taken"]}
         self.taken = {i for i, d in enumerate(self.devices) if (self.pools[i], d["name"]) in taken}
         self.claims: list[Obj] = problem["claims"]
+        self.used: dict[int, int] = {}
+        for entry in problem.get("shares", ()):
+            index = next(
+                i for i, d in enumerate(self.devices) if (self.pools[i], d["name"]) == (entry["pool"], entry["device"])
+            )
+            self.used[index] = entry["slots"]
         left = dict(self.counters)
         for index in self.taken:
             for key, amount in self.charges(index):
@@ -85,12 +91,22 @@ class World:
         if slots is None:
             return None if wanted is not None else 0
         amount = slots if wanted is None else int(wanted)
-        return amount if amount <= slots else None
+        return amount if amount + self.used.get(index, 0) <= slots else None
+
+    def reordered(self, order: list[int]) -> None:
+        """Try the devices in another order."""
+        places = {index: place for place, index in enumerate(order)}
+        self.devices = [self.devices[index] for index in order]
+        self.pools = [self.pools[index] for index in order]
+        self.taken = {places[index] for index in self.taken}
+        self.used = {places[index]: amount for index, amount in self.used.items()}
 
 
-def first(problem: Obj) -> list[list[tuple[str, str, str]]] | None:
+def first(problem: Obj, order: Callable[[World], list[int]] | None = None) -> list[list[tuple[str, str, str]]] | None:
     """The first choice that holds: per claim the (request, pool, device) of every pick."""
     world = World(problem)
+    if order is not None:
+        world.reordered(order(world))
     picks = next(_choices(world, 0, 0, []), None)
     if picks is None:
         return None
@@ -116,7 +132,7 @@ def _choices(world: World, claim: int, request: int, before: list[Pick]) -> Iter
         else [(f"{raw['name']}/{ask['name']}", ask) for ask in raw["firstAvailable"]]
     )
     for name, ask in asks:
-        able = [i for i in range(len(world.devices)) if _able(world, i, ask)]
+        able = [i for i in range(len(world.devices)) if able_to_serve(world, i, ask)]
         if ask["allocationMode"] == "All":
             every = [
                 i for i in range(len(world.devices)) if world.selected(i, ask) and world.consumed(i, ask) is not None
@@ -130,7 +146,7 @@ def _choices(world: World, claim: int, request: int, before: list[Pick]) -> Iter
                 yield from _choices(world, claim, request + 1, [*before, *own])
 
 
-def _able(world: World, index: int, ask: Obj) -> bool:
+def able_to_serve(world: World, index: int, ask: Obj) -> bool:
     """Whether a device can serve an ask if nothing else is chosen."""
     entry = world.devices[index]
     tainted = any(taint["effect"] in ("NoSchedule", "NoExecute") for taint in entry.get("taints", ()))
@@ -163,7 +179,7 @@ def _exclusive(world: World, picks: list[Pick]) -> bool:
 
 def _within(world: World, picks: list[Pick]) -> bool:
     used = dict.fromkeys(world.counters, 0)
-    slots: dict[int, int] = {}
+    slots = dict(world.used)
     for index in world.taken:
         for key, amount in world.charges(index):
             used[key] += amount

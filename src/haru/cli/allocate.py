@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node", metavar="NAME", help="ask this node only")
     parser.add_argument("-n", "--namespace", default="default", metavar="NAMESPACE", help="of claims that name none")
     parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after so long")
+    parser.add_argument(
+        "--device-scoring",
+        action="store_true",
+        help="prefer small devices and fragments and keep whole cards whole, instead of the order of 1.36",
+    )
     parser.add_argument("--cases", metavar="FILE", help="cases, one JSON object a line, plain or .gz (- is stdin)")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
     parser.add_argument(
@@ -47,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         from haru.cli.cases import answer_cases
 
         with settled_heap():
-            return answer_cases(options.cases, lambda case: answer_case(case, options.timeout))
+            return answer_cases(options.cases, lambda case: answer_case(case, options.timeout, options.device_scoring))
     if not options.filename:
         raise UsageError("name the manifests with -f FILE, or cases with --cases FILE")
     return _allocate(options)
@@ -96,6 +101,7 @@ def _answer(options: argparse.Namespace, objects: list[Obj]) -> Obj:
         features,
         step_budget=DEFAULT_BUDGET if deadline is None else 1 << 60,
         expired=None if deadline is None else lambda: time.monotonic() > deadline,
+        scoring=options.device_scoring,
     )
     fitting = question.fits(fleet)
     answer: Obj = {

@@ -37,7 +37,7 @@ class _Times(NamedTuple):
     warm: float
 
 
-def answer_case(case: Obj, timeout: float | None = None) -> Obj:
+def answer_case(case: Obj, timeout: float | None = None, device_scoring: bool = False) -> Obj:
     """The outcome of one case, in the form of the test vectors, with its times."""
     many = "nodes" in case
     outcome: Obj = {}
@@ -47,7 +47,7 @@ def answer_case(case: Obj, timeout: float | None = None) -> Obj:
     with _no_collection():
         while not times or (len(times) < _ROUNDS and time.perf_counter() - begun < _limit(len(times))):
             try:
-                outcome, spent = _round(case, timeout, len(times))
+                outcome, spent = _round(case, timeout, device_scoring, len(times))
             except InputError as error:
                 empty: Obj = {"nodesFit": None, "nodes": None} if many else {"results": None}
                 return {"name": case["name"], **empty, "error": str(error)}
@@ -85,7 +85,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _round(case: Obj, timeout: float | None, number: int) -> tuple[Obj, _Times]:
+def _round(case: Obj, timeout: float | None, scoring: bool, number: int) -> tuple[Obj, _Times]:
     forget()
     compile_device_selector.cache_clear()
     names_read.cache_clear()
@@ -97,12 +97,12 @@ def _round(case: Obj, timeout: float | None, number: int) -> tuple[Obj, _Times]:
     compile_selectors(case["classes"], case["claims"], problem.features)
     prepared = time.perf_counter()
     if not many:
-        (found,) = problem.ask(case["claims"], timeout=timeout, new_share_id=lambda: SHARE_ID)
+        (found,) = problem.ask(case["claims"], timeout=timeout, new_share_id=lambda: SHARE_ID, device_scoring=scoring)
         answered = time.perf_counter()
         failed = isinstance(found, AllocationError | GaveUp)
         outcome: Obj = {"results": None if failed else found, "error": str(found) if failed else None}
         return outcome, _Times(prepared - begun, answered - prepared, 0.0)
-    question, fitting = problem.fits(case["claims"], timeout=timeout)
+    question, fitting = problem.fits(case["claims"], timeout=timeout, device_scoring=scoring)
     answered = time.perf_counter()
     names = [problem.fleet.nodes[node].name for node in fitting]
     outcome = {"nodesFit": len(names), "nodes": names, "error": _first_error(problem, question)}

@@ -123,6 +123,7 @@ def solve(
     node: NodeView = NODE,
     features: Features | None = None,
     budget: int = 100_000,
+    scoring: bool = False,
 ) -> Allocation:
     return allocate(
         DeviceSnapshot.of(slices, classes),
@@ -132,6 +133,7 @@ def solve(
         features or Features(),
         new_share_id=lambda: SHARE_ID,
         step_budget=budget,
+        scoring=scoring,
     )
 
 

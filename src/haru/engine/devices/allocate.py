@@ -16,12 +16,14 @@ from typing import NamedTuple
 
 from haru.engine.devices.board import Board
 from haru.engine.devices.claims import Ask, Claim, decode_claims
-from haru.engine.devices.errors import AllocationError
+from haru.engine.devices.errors import AllocationError, GaveUp
 from haru.engine.devices.inventory import DeviceSnapshot
 from haru.engine.devices.ledger import Pick
 from haru.engine.devices.model import Features, NodeView, Obj
 from haru.engine.devices.pools import PoolView
+from haru.engine.devices.preference import preferred
 from haru.engine.devices.reasons import DeviceRefusal
+from haru.engine.devices.reordered import Reordered
 from haru.engine.devices.result import build
 from haru.engine.devices.search import Search
 from haru.engine.devices.site import Site
@@ -78,8 +80,12 @@ def allocate(
     new_share_id: Callable[[], str],
     step_budget: int = DEFAULT_BUDGET,
     expired: Callable[[], bool] | None = None,
+    scoring: bool = False,
 ) -> Allocation:
     """Find devices on the node for all claims together: the first solution in the order of Kubernetes 1.36.
+
+    With `scoring` the first one in the order of `preference`, which keeps whole cards whole; it exists exactly if the
+    other does.
 
     Raises AllocationError when the attempt must be aborted, GaveUp when `step_budget` steps did not suffice or
     `expired` said that it is time. Claims may be given decoded (`decode_claims`) when many nodes are asked about the
@@ -90,7 +96,7 @@ def allocate(
         return Allocated(())
     views = gather(snapshot, node, features)
     board = Board(views, allocated, node, wanted, features)
-    answer = solve(board, step_budget, expired)
+    answer = solve(board, step_budget, expired, scoring=scoring)
     return answer if isinstance(answer, DoesNotFit) else Allocated(answer.results(board, new_share_id))
 
 
@@ -102,8 +108,14 @@ def gather(snapshot: DeviceSnapshot, node: NodeView, features: Features) -> list
         raise AllocationError(f"gather pool information: {error}") from error
 
 
-def solve(board: Board, step_budget: int, expired: Callable[[], bool] | None = None) -> Solution | DoesNotFit:
-    """The first solution on a board."""
+def solve(
+    board: Board, step_budget: int, expired: Callable[[], bool] | None = None, *, scoring: bool = False
+) -> Solution | DoesNotFit:
+    """The first solution on a board; with `scoring` in the order of `preference`, if that has an answer."""
+    if scoring and not board.hopeless:
+        found = _solve_preferred(board, step_budget, expired)
+        if found is not None:
+            return found
     search = None if board.hopeless else Search(board, step_budget, expired)
     picks = None if search is None else search.solve()
     if search is None or picks is None:
@@ -116,6 +128,30 @@ def solve(board: Board, step_budget: int, expired: Callable[[], bool] | None = N
         for claim, chosen in zip(board.claims, search.chosen, strict=True)
     ]
     return Solution(tuple(board.claims), picks, asks)
+
+
+def _solve_preferred(
+    board: Board, step_budget: int, expired: Callable[[], bool] | None
+) -> Solution | DoesNotFit | None:
+    """The first solution in the order of preference; None where the usual order is to decide.
+
+    The search is exact, so in either order there is a solution or there is none. Only where this one is not found
+    within the budget, or its devices cannot be written down as one allocation, the usual order may know better.
+    """
+    order = preferred(board)
+    if order is None:
+        return None
+    other = Reordered(board, order)
+    try:
+        found = solve(other, step_budget, expired)
+        if isinstance(found, DoesNotFit):
+            return found
+        found = found._replace(picks=other.restored(found.picks))
+        if not all(view.confined for view in board.views):
+            found.results(board, str)
+    except (AllocationError, GaveUp):
+        return None
+    return found
 
 
 def decoded(claims: Sequence[Obj] | Sequence[Claim], snapshot: DeviceSnapshot, features: Features) -> tuple[Claim, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from haru.engine.devices.board import Board
+from haru.engine.devices.clusters import Drawn, tied
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +105,10 @@ def _unlike(board: Board) -> set[int]:
     }
 
 
-Cluster = tuple[int, tuple[tuple[int, int], ...], list[int]]
+Cluster = tuple[int, tuple[Drawn, ...], list[int]]
 
 
 def _clusters(board: Board, wanted: dict[int, list[int]]) -> list[Cluster]:
     """View, counters (each with its view) and wanted positions of each set of devices that counters tie together."""
-    leader: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def find(counter: tuple[int, int]) -> tuple[int, int]:
-        while leader.setdefault(counter, counter) != counter:
-            leader[counter] = counter = leader[leader[counter]]
-        return counter
-
-    for position in wanted:
-        view, charge = board.view_of[position], board.charge(position)
-        for counter, _ in charge[1:]:
-            leader[find((view, counter))] = find((view, charge[0][0]))
-    counters: dict[tuple[int, int], dict[tuple[int, int], None]] = {}
-    positions: dict[tuple[int, int], list[int]] = {}
-    for position in wanted:
-        view, charge = board.view_of[position], board.charge(position)
-        if charge:
-            root = find((view, charge[0][0]))
-            positions.setdefault(root, []).append(position)
-            counters.setdefault(root, {}).update(dict.fromkeys((view, counter) for counter, _ in charge))
-    return [(root[0], tuple(sorted(counters[root])), found) for root, found in positions.items()]
+    drawing = ((p, [(board.view_of[p], counter) for counter, _ in board.charge(p)]) for p in wanted)
+    return [(counters[0][0], counters, positions) for counters, positions in tied(drawing)]

@@ -40,12 +40,14 @@ class Question:
         *,
         step_budget: int = DEFAULT_BUDGET,
         expired: Callable[[], bool] | None = None,
+        scoring: bool = False,
     ) -> None:
         self.claims = decoded(claims, fleet.snapshot, features)
         self._features = features
         self._step_budget = step_budget
         self._expired = expired
-        self._sight = Sight(self.claims, features)
+        self._scoring = scoring
+        self._sight = Sight(self.claims, features, sized=scoring)
         self._answers: dict[Hashable, Answer] = {}
         self._seen: dict[Hashable, Answer] = {}
         self._board: Board | None = None
@@ -115,7 +117,7 @@ class Question:
             views = gather(fleet.snapshot, node, self._features)
             board = Board(views, fleet.allocated, node, self.claims, self._features)
             self._board, self._asked = board, (fleet.snapshot, number)
-            found = solve(board, self._step_budget, self._expired)
+            found = solve(board, self._step_budget, self._expired, scoring=self._scoring)
             if isinstance(found, Solution) and not all(view.confined for view in board.views):
                 found.results(board, str)  # a node selector that cannot be made up is an error
             return found

@@ -17,14 +17,14 @@ from haru.engine.devices.state import AllocatedState
 
 
 class Sight:
-    """Looks at nodes through some claims."""
+    """Looks at nodes through some claims; `sized` says that the sizes of devices count whatever the claims ask for."""
 
-    def __init__(self, claims: Sequence[Claim], features: Features) -> None:
+    def __init__(self, claims: Sequence[Claim], features: Features, *, sized: bool = False) -> None:
         asks = [ask for claim in claims for request in claim.requests for ask in request.asks]
         self._lists = features.ListTypeAttributes
         self._selections = list(dict.fromkeys(ask.selection for ask in asks))
         self._compared = sorted({c.attribute for claim in claims for c in claim.constraints})
-        self._sized = any(ask.wanted for ask in asks)
+        self._sized = sized or any(ask.wanted for ask in asks)
 
     def of(self, views: Sequence[PoolView], allocated: AllocatedState) -> Hashable | None:
         """Equal for nodes that solve the claims alike; None where that cannot be said."""
