@@ -191,10 +191,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_cycle(case: Case) -> None:
-    group = next((o["metadata"]["name"] for o in case.objects if o["kind"] == "PodGroup"), "")
-    if not group and any(o["kind"] == "Pod" and "schedulingGroup" in o["spec"] for o in case.objects):
-        group = "g"
-    decision: Decision = run(case.objects, group)
+    decision = run_case(case)
     assert decision.status == case.status
     assert len(decision.placed) == case.placed
     assert decision.message == case.message
@@ -207,6 +204,13 @@ def test_cycle(case: Case) -> None:
         for r in a.allocation["devices"]["results"]
     ]
     assert len(devices) == len(set(devices))
+
+
+def run_case(case: Case, **kwargs: Any) -> Decision:
+    group = next((o["metadata"]["name"] for o in case.objects if o["kind"] == "PodGroup"), "")
+    if not group and any(o["kind"] == "Pod" and "schedulingGroup" in o["spec"] for o in case.objects):
+        group = "g"
+    return run(case.objects, group, **kwargs)
 
 
 def run(objects: list[Obj], group: str, **kwargs: Any) -> Decision:

@@ -39,6 +39,7 @@ def alternatives(
         features=options.features,
         new_share_id=options.new_share_id,
         step_budget=options.step_budget,
+        scoring=options.profile.packing,
     )
     devices = overlay.snapshot.devices
     everything = _takes_all(claims)

@@ -232,6 +232,7 @@ def allocate_on(
         options.features,
         new_share_id=options.new_share_id,
         step_budget=options.step_budget,
+        scoring=options.profile.packing,
     )
     if isinstance(answer, DoesNotFit):
         why = [{"type": r.type, "message": r.message, **r.data} for r in answer.reasons]

@@ -206,6 +206,7 @@ class Packing:
                 self._options.features,
                 new_share_id=self._options.new_share_id,
                 step_budget=self._options.step_budget,
+                scoring=self._options.profile.packing,
             )
         except GaveUp:
             self._budget.missed = True
