@@ -92,6 +92,7 @@ def test_workload_and_pod_group():
         "podGroupTemplateRef": {"workload": reference},
         "schedulingPolicy": {"gang": {"minCount": 4}},
     }
+    assert group["metadata"]["annotations"] == {"haru.dev/count-succeeded": "true"}
     of_job, of_workload = group["metadata"]["ownerReferences"]
     assert (of_job["kind"], of_job["controller"], of_job["blockOwnerDeletion"]) == ("Job", True, True)
     assert of_workload == {

@@ -333,3 +333,73 @@ def test_ten_gangs_that_contend_all_finish(seed: int) -> None:
         assert bench.metric(ATTEMPTS) < 10 * 40
 
     play(scenario)
+
+
+# -- members that have finished ---------------------------------------------------------------------------------------
+
+
+async def finish(bench: Bench, name: str, phase: str) -> None:
+    await bench.api.patch(PODS, name, {"status": {"phase": phase}}, NS, "merge", "status")
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_replacement_in_a_gang_of_which_others_have_finished(counted: bool) -> None:
+    """One has finished, one has failed: as 1.36 counts, three are too few for ever."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.node()
+        annotations = {"haru.dev/count-succeeded": "true"} if counted else {}
+        spec = {"schedulingPolicy": {"gang": {"minCount": 4}}}
+        await bench.create(GROUPS, {"metadata": {"name": "g", "annotations": annotations}, "spec": spec})
+        await members(bench, "g", "a", "b", "c", "d")
+        await bench.eventually_bound("a", "b", "c", "d")
+        await finish(bench, "a", "Succeeded")
+        await finish(bench, "b", "Failed")
+        await bench.pod("e", group="g")
+        if counted:
+            await bench.eventually_bound("e", seconds=2)
+        else:
+            await asyncio.sleep(400)
+            assert await bound(bench, "e") == []
+
+    play(scenario)
+
+
+def test_what_has_finished_counts_for_the_next_scheduler_too_and_for_as_long_as_it_is_there() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=8)
+        spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+        counting = {"name": "g", "annotations": {"haru.dev/count-succeeded": "true"}}
+        await bench.create(GROUPS, {"metadata": counting, "spec": spec})
+        await members(bench, "g", "a", "b", "c")
+        await bench.eventually_bound("a", "b", "c")
+        for name in ("a", "b"):
+            await finish(bench, name, "Succeeded")
+        await bench.kill()
+        await finish(bench, "c", "Failed")
+        await bench.pod("d", group="g")
+        await bench.start_scheduler()
+        await bench.eventually_bound("d", seconds=2)
+        for name in ("a", "b", "d"):
+            await bench.delete(name)
+        await bench.pod("e", group="g")
+        await asyncio.sleep(30)
+        assert await bound(bench, "e") == []  # nobody is there but itself
+
+    play(scenario)
+
+
+def test_a_gang_that_was_rejected_is_tried_again_when_a_member_succeeds() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=2)
+        spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+        counting = {"name": "g", "annotations": {"haru.dev/count-succeeded": "true"}}
+        await bench.create(GROUPS, {"metadata": counting, "spec": spec})
+        await bench.pod("a", group="g", nodeName="n1")
+        await members(bench, "g", "b", "c")
+        await asyncio.sleep(5)
+        assert await bound(bench, "b", "c") == []
+        await finish(bench, "a", "Succeeded")
+        await bench.eventually_bound("b", "c", seconds=15)
+
+    play(scenario)

@@ -38,6 +38,7 @@ KINDS = (
 async def read_cluster(client: ApiClient) -> tuple[Cluster, list[str]]:
     """The cluster as the caller may see it, and the kinds that were refused. What is not served is absent."""
     from haru.engine.cluster import Cluster
+    from haru.engine.groups.finished import count_succeeded
 
     cluster, refused = Cluster(), []
     answers = await asyncio.gather(*(_read(client, *kind) for kind in KINDS))
@@ -46,6 +47,7 @@ async def read_cluster(client: ApiClient) -> tuple[Cluster, list[str]]:
             refused.append(name)
         for item in items or ():
             cluster.apply({"apiVersion": api_version, "kind": name, **item})
+    count_succeeded(cluster)
     return cluster, refused
 
 
@@ -74,6 +76,7 @@ def read_files(paths: Iterable[str], namespace: str) -> Cluster:
 def cluster_of(objects: Iterable[Obj]) -> Cluster:
     """A cluster that holds these objects; raises UsageError that names the one that cannot be used."""
     from haru.engine.cluster import Cluster
+    from haru.engine.groups.finished import count_succeeded
 
     cluster = Cluster()
     for obj in objects:
@@ -82,6 +85,7 @@ def cluster_of(objects: Iterable[Obj]) -> Cluster:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise UsageError(f"{obj['kind']} {obj['metadata']['name']}: cannot be used: {what}") from error
+    count_succeeded(cluster)
     return cluster
 
 

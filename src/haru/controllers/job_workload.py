@@ -16,7 +16,7 @@ from haru.client.informer import Informer, object_key
 from haru.controllers.base import Controller, log
 from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, Obj, by_controller, is_active
 from haru.kube.errors import StatusError
-from haru.kube.jobs import is_gang_job
+from haru.kube.jobs import COUNT_SUCCEEDED, is_gang_job
 from haru.kube.meta import controller_of, is_being_deleted, name_of, namespace_of, owner_reference, uid_of
 from haru.kube.names import NAME_ALPHABET
 
@@ -111,6 +111,7 @@ def new_pod_group(job: Mapping[str, Any], workload: Mapping[str, Any], attempt: 
         "metadata": {
             "name": pod_group_name(name_of(workload), template["name"], attempt),
             "namespace": namespace_of(job),
+            "annotations": {COUNT_SUCCEEDED: "true"},  # an index that is done is not missing
             # The Workload is an owner, but not one whose deletion waits for the group.
             "ownerReferences": [owner_reference(job, JOBS), owner_reference(workload, WORKLOADS, controller=False)],
         },

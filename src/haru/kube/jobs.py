@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+COUNT_SUCCEEDED = "haru.dev/count-succeeded"
+"""Annotation of a PodGroup: `"true"` if members that have succeeded count as present."""
+
 
 def is_gang_job(spec: Mapping[str, Any]) -> bool:
     """All pods must run at the same time for the Job to complete, and its author did not group them (KEP-5547)."""

@@ -45,6 +45,7 @@ POD_GONE = frozenset(
     }
 )
 POD_PLACED = frozenset({"InterPodAffinity", "PodTopologySpread"})
+QUORUM = frozenset({"GangScheduling"})
 DEVICES = frozenset({"DynamicResources", "GangScheduling"})
 # A class may stand behind an extended resource that nodes were found to lack.
 CLASSES = DEVICES | {"NodeResourcesFit"}

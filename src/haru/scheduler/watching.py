@@ -15,6 +15,7 @@ from haru.client.informer import Informer, strip_managed_fields
 from haru.engine.cluster import Cluster
 from haru.kube.kinds import Kind, known_kind
 from haru.scheduler import hints
+from haru.scheduler.finished import FinishedMembers
 
 Obj = dict[str, Any]
 
@@ -77,23 +78,30 @@ class Watchers:
         self._cluster = cluster
         self._desk = desk
         self.informers: dict[str, Informer] = {}
+        self._finished: FinishedMembers | None = None
         for name, kind in kinds.items():
             transform = self._take_slice if name == "ResourceSlice" else strip_managed_fields
             selector = "status.phase!=Succeeded,status.phase!=Failed" if name == "Pod" else ""
             informer = Informer(client, kind, field_selector=selector, transform=transform)
             self.informers[name] = informer
             self._connect(name, informer)
+        if "PodGroup" in kinds:
+            self._finished = FinishedMembers(client, kinds["Pod"], self._group_finishes)
 
     async def run(self) -> None:
         """Keep all informers running until cancelled."""
         async with asyncio.TaskGroup() as group:
             for name, informer in self.informers.items():
                 group.create_task(informer.run(), name=f"scheduler informer {name}")
+            if self._finished is not None:
+                group.create_task(self._finished.informer.run(), name="scheduler informer of finished pods")
 
     async def wait_synced(self) -> None:
         """Wait for every first list."""
         for informer in self.informers.values():
             await informer.wait_synced()
+        if self._finished is not None:
+            await self._finished.informer.wait_synced()
 
     def _take_slice(self, obj: Obj) -> Obj:
         # The engine keeps slices in columns and interned parts; a second copy as dicts would dwarf it.
@@ -114,12 +122,12 @@ class Watchers:
 
         def on_add(obj: Obj) -> None:
             if name != "ResourceSlice":
-                self._cluster.apply(obj)
+                self._cluster.apply(self._as_seen(obj))
             tell(None, obj)
 
         def on_update(old: Obj, new: Obj) -> None:
             if name != "ResourceSlice":
-                self._cluster.apply(new)
+                self._cluster.apply(self._as_seen(new))
             tell(old, new)
 
         def on_delete(obj: Obj) -> None:
@@ -127,6 +135,20 @@ class Watchers:
             tell(obj, None)
 
         informer.add_handler(on_add, on_update, on_delete)
+
+    def _as_seen(self, obj: Obj) -> Obj:
+        return self._finished.as_needed(obj) if self._finished is not None and obj["kind"] == "PodGroup" else obj
+
+    def _group_finishes(self, path: str) -> None:
+        """Members have succeeded, or are gone: for a group that counts them the quorum is another one."""
+        group = self.informers["PodGroup"].store.get(path)
+        if group is None:
+            return
+        seen = self._as_seen(group)
+        if seen is not group or self._cluster.snapshot().pod_groups.get(path) is not group:
+            self._cluster.apply(seen)
+            self._desk.group_changed(None, seen)
+            self._desk.may_help(hints.QUORUM)
 
     def _node_changed(self, old: Obj | None, new: Obj | None) -> None:
         self._desk.may_help(hints.NODE_PLUGINS if new is None else hints.node_change(old, new))
