@@ -26,12 +26,37 @@ def answer_cases(path: str, answer: Callable[[Obj], Obj]) -> int:
     return 0
 
 
+def answer_every_case(path: str, answer: Callable[[Obj], Obj]) -> int:
+    """The same where bad lines are answered too, by what is wrong with them; the status is 1 if there is one."""
+    status = 0
+    for number, line in _lines(path):
+        name = f"line {number}"
+        try:
+            case = _parse(path, number, line)
+            name = case["name"]
+            found = answer(case)
+        except UsageError as error:
+            found = {"name": name, "error": str(error)}
+        except Exception as error:  # whatever is wrong with one case must not end the others
+            what = f"{error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+            found = {"name": name, "error": f"{path}: line {number}: this is no such case: {what}"}
+        if "error" in found:
+            status = 1
+        print(json.dumps(found, separators=(",", ":")), flush=True)
+    return status
+
+
 def _read(path: str) -> Iterator[tuple[int, Obj]]:
+    for number, line in _lines(path):
+        yield number, _parse(path, number, line)
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
     try:
         with _open(path) as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
-                    yield number, _parse(path, number, line)
+                    yield number, line
     except (OSError, EOFError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     except UnicodeDecodeError as error:

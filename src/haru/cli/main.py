@@ -19,6 +19,7 @@ COMMANDS = {
     "up": "run a whole cluster in this process",
     "allocate": "say which devices claims would get, or why none",
     "cel": "try a device selector on devices",
+    "schedule": "decide everything that waits, once",
     "lint": "find what is wrong with manifests, and mend it",
     "explain": "say why an object waits, or why it runs where it runs",
     "device": "take a device out of service by a taint, and bring it back",

@@ -24,6 +24,7 @@ KINDS = (
     ("v1", "PersistentVolume"),
     ("v1", "PersistentVolumeClaim"),
     ("batch/v1", "Job"),
+    ("policy/v1", "PodDisruptionBudget"),
     ("storage.k8s.io/v1", "StorageClass"),
     ("resource.k8s.io/v1", "DeviceClass"),
     ("resource.k8s.io/v1", "ResourceSlice"),

@@ -1,8 +1,9 @@
 """One decision round: everything that waits is decided once, in the order of the queue, each decision seeing the last.
 
 Pods go by priority, then age, then name; a group takes the place of its first pod. What is bound counts as placed at
-once, and what is nominated keeps its place while the evicted are still there. What does not fit is passed over and tried
-again as long as something else was placed. This is the live scheduler without a clock: the same `decide`, no backoff.
+once, and what is nominated keeps its place while the evicted are still there. What does not fit is passed over, and
+tried again as long as something else was placed. It is the live scheduler without a clock: the same `decide`, no
+backoff.
 Source: KEP-4671 (queueing of groups), KEP-5710 (nominations); the answer is what `haru schedule` prints.
 """
 

@@ -1,0 +1,262 @@
+"""`haru schedule`: the reference's scheduling cases, manifests in and decisions out, and lines that are no cases."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haru.cli.main import main
+
+Obj = dict[str, Any]
+
+CLUSTER = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 1000
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "8", memory: 32Gi, pods: "110"}}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: n1-gpu}
+spec:
+  driver: gpu.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0}, {name: gpu-1}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: old}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+status:
+  allocation: {devices: {results: [{request: gpu, driver: gpu.example.com, pool: n1, device: gpu-0}]}}
+  reservedFor: [{resource: pods, name: old, uid: Pod/default/old}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: old}
+spec:
+  nodeName: n1
+  containers: [{name: c, image: x, resources: {claims: [{name: gpu}]}}]
+  resourceClaims: [{name: gpu, resourceClaimName: old}]
+status: {phase: Running}
+"""
+GANG = """
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {name: g}
+spec: {priorityClassName: urgent, schedulingPolicy: {gang: {minCount: 2}}}
+"""
+MEMBER = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  priorityClassName: urgent
+  schedulingGroup: {podGroupName: g}
+  containers: [{name: c, image: x, resources: {claims: [{name: gpu}]}}]
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]
+"""
+PLAIN = """
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  containers: [{name: c, image: x, resources: {requests: {cpu: "%s"}}}]
+"""
+
+
+@pytest.mark.parametrize("name", ["scenarios", "random"])
+def test_every_case_of_the_reference_agrees(
+    reference_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    folder = reference_data / "vectors" / "scheduling"
+    assert main(["schedule", "--cases", str(folder / f"{name}.jsonl")]) == 0
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(capsys.readouterr().out)
+    command = [sys.executable, str(folder / "check.py"), str(folder / f"{name}.jsonl"), str(answers)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    count = len((folder / f"{name}.jsonl").read_text().splitlines())
+    assert checked.stdout == f"{count} of {count} scheduling cases agree\n"
+    assert count > 100
+
+
+def files(folder: Path, *texts: str) -> list[str]:
+    for number, text in enumerate(texts):
+        (folder / f"{number}.yaml").write_text(text)
+    return ["-f", *(str(folder / f"{number}.yaml") for number in range(len(texts)))]
+
+
+def test_manifests_are_decided_with_templates_and_priority_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = files(tmp_path, CLUSTER, GANG + MEMBER % "g-0" + MEMBER % "g-1", PLAIN % ("small", "2"))
+    assert main(["schedule", *given, "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["apiVersion"], answer["kind"]) == ("haru.dev/v1alpha1", "SchedulingRound")
+    assert answer["bindings"] == {"default/small": "n1"}
+    assert answer["nominations"] == {"default/g-0": "n1", "default/g-1": "n1"}
+    assert answer["evictions"] == ["default/old"]
+    assert answer["groups"] == {"default/g": "WaitingOnPreemption"}
+    devices = [r["device"] for a in answer["allocations"].values() for r in a["devices"]["results"]]
+    assert sorted(devices) == ["gpu-0", "gpu-1"]
+    assert answer["pending"] == {}
+
+
+def test_what_waits_is_a_no_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", *files(tmp_path, CLUSTER, PLAIN % ("big", "20"))]) == 1
+    assert capsys.readouterr().out == (
+        "pending:\n"
+        "  default/big  InsufficientResources: 0/1 nodes are available: 1 Insufficient cpu. "
+        "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.\n"
+    )
+
+
+def test_text_has_a_table_for_every_fate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", *files(tmp_path, CLUSTER, GANG + MEMBER % "g-0" + MEMBER % "g-1")]) == 0
+    assert capsys.readouterr().out == (
+        "nominated, once the evicted are gone:\n"
+        "  default/g-0  n1\n"
+        "  default/g-1  n1\n"
+        "evicted:\n"
+        "  default/old\n"
+        "devices:\n"
+        "  default/g-0-gpu  gpu: gpu.example.com/n1/gpu-0\n"
+        "  default/g-1-gpu  gpu: gpu.example.com/n1/gpu-1\n"
+        "groups:\n"
+        "  default/g  WaitingOnPreemption\n"
+    )
+
+
+def test_nothing_to_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", *files(tmp_path, CLUSTER)]) == 0
+    assert capsys.readouterr().out == "no pod waits\n"
+
+
+def test_yaml_is_the_same_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = files(tmp_path, CLUSTER, PLAIN % ("small", "2"))
+    main(["schedule", *given, "-o", "yaml"])
+    assert "bindings:\n  default/small: n1\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("gates", "nominated"), [("", True), ("WorkloadAwarePreemption=false", False), ("GangScheduling=false", False)]
+)
+def test_gates_switch_what_a_group_may_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gates: str, nominated: bool
+) -> None:
+    """Without the gate (or what it depends on) a group evicts nobody; without quorum one member starts alone."""
+    given = files(tmp_path, CLUSTER, GANG + MEMBER % "g-0" + MEMBER % "g-1")
+    main(["schedule", *given, "-o", "json", "--feature-gates", gates])
+    answer = json.loads(capsys.readouterr().out)
+    assert bool(answer["nominations"]) == bool(answer["evictions"]) == nominated
+    assert len(answer["bindings"]) == (1 if gates == "GangScheduling=false" else 0)
+
+
+def test_pods_of_another_scheduler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = files(tmp_path, CLUSTER, PLAIN % ("small", "2") + "  schedulerName: mine\n")
+    assert main(["schedule", *given]) == 0
+    assert capsys.readouterr().out == "no pod waits\n"
+    assert main(["schedule", *given, "--scheduler-name", "mine"]) == 0
+    assert capsys.readouterr().out == "bound:\n  default/small  n1\n"
+
+
+def test_a_priority_class_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = files(tmp_path, PLAIN % ("p", "1") + "  priorityClassName: nope\n")
+    assert main(["schedule", *given]) == 2
+    assert capsys.readouterr().err == (
+        'haru schedule: Pod p: spec.priorityClassName: no PriorityClass "nope" in the files: '
+        "add it, or write spec.priority\n"
+    )
+
+
+def test_a_default_priority_class_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The pod without a class is as important as the default says: it evicts what says it is less."""
+    default = (
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: d}\nvalue: 5\nglobalDefault: true\n"
+    )
+    running = (PLAIN % ("low", "8")).replace("spec:", "spec:\n  nodeName: n1\n  priority: 1")
+    main(["schedule", *files(tmp_path, CLUSTER, default, running, PLAIN % ("p", "8")), "-o", "json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["nominations"], answer["evictions"]) == ({"default/p": "n1"}, ["default/low"])
+
+
+def test_a_claim_of_a_group_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shared = GANG.replace("spec: {", "spec: {resourceClaims: [{name: gpu, resourceClaimTemplateName: one}], ")
+    main(["schedule", *files(tmp_path, CLUSTER, shared + MEMBER % "g-0" + MEMBER % "g-1"), "-o", "json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert set(answer["bindings"]) == {"default/g-0", "default/g-1"}
+    assert list(answer["allocations"]) == ["default/g-gpu"]
+
+
+BROKEN = [
+    ("{", "line 1", "this is no JSON"),
+    ("[]", "line 1", "a case is a JSON object with a name"),
+    ('{"name": 3}', "line 1", "a case is a JSON object with a name"),
+    ('{"name": "a"}', "a", "'objects' is missing"),
+    ('{"name": "a", "objects": [{"kind": "Pod"}]}', "a", "'metadata' is missing"),
+    ('{"name": "a", "objects": 3}', "a", "TypeError"),
+    ('{"name": "a", "objects": [{"kind": "Node", "metadata": {"name": "n"}, "spec": 7}]}', "a", "Error"),
+]
+
+
+@pytest.mark.parametrize(("line", "name", "what"), BROKEN)
+def test_a_broken_line_is_an_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, name: str, what: str
+) -> None:
+    good = '{"name": "good", "objects": []}'
+    path = tmp_path / "cases.jsonl.gz"
+    path.write_bytes(gzip.compress(f"{line}\n\n{good}\n".encode()))
+    assert main(["schedule", "--cases", str(path)]) == 1
+    out, err = capsys.readouterr()
+    first, second = map(json.loads, out.splitlines())
+    assert first["name"] == name
+    assert what in first["error"]
+    assert "line 1" in first["error"]
+    assert second == {
+        "name": "good",
+        "bindings": {},
+        "allocations": {},
+        "nominations": {},
+        "evictions": [],
+        "pending": {},
+        "groups": {},
+    }
+    assert not err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--cases", "x", "-f", "y"], "--cases brings its own objects: leave -f out"),
+        (["--cases", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["-f", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["--feature-gates", "Nope=true"], "--feature-gates"),
+    ],
+)
+def test_bad_usage(capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
+    assert main(["schedule", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert text in err
