@@ -71,6 +71,7 @@ CONFIG = {
     "runtimeConfig": {"resource.k8s.io/v1beta1": True},
     "staleGangAfter": "10m",
     "staleGangPolicy": "Evict",
+    "schedulerProfile": "HaruPacking",
 }
 
 
@@ -82,6 +83,7 @@ def test_a_configuration_file(tmp_path: Path) -> None:
     assert (options.port, options.data_dir) == (0, Path("/tmp/x"))
     assert options.feature_gates == "GangScheduling=true"
     assert (options.stale_gang_after, options.stale_gang_policy) == ("10m", "Evict")
+    assert options.scheduler_profile == "HaruPacking"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,7 @@ def test_a_configuration_file(tmp_path: Path) -> None:
         ({"profiles": [{"name": "x", "cnt": 1}]}, r"profiles\[0\].cnt: unknown field"),
         ({"listen": "nowhere"}, "listen: Invalid value"),
         ({"featureGates": {"A": "yes"}}, "featureGates.A: Invalid value"),
+        ({"schedulerProfile": "Packing"}, 'schedulerProfile: Invalid value: "Packing": there are Default, HaruPacking'),
         ({"staleGangAfter": 10}, "staleGangAfter: Invalid value: 10: must be a duration, for example 10m"),
     ],
 )

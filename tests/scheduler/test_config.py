@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from haru.cli.main import build_parser
+from haru.engine.profile import PROFILES
 from haru.kube.gates import FeatureGates
 from haru.scheduler.config import scheduler_config
 
@@ -10,6 +12,19 @@ def test_gates_reach_the_engine() -> None:
     assert (up.seed, up.gang_scheduling, up.workload_claims, up.features.ListTypeAttributes) == (10, True, True, True)
     assert (plain.gang_scheduling, plain.workload_claims, plain.features.DeviceTaints) == (False, False, False)
     assert up.new_share_id() != up.new_share_id()
+
+
+def test_a_profile_is_the_same_object_for_every_decision() -> None:
+    """What decisions have learnt is kept under it."""
+    config = scheduler_config(FeatureGates(), {"haru"}, profile=PROFILES["HaruPacking"])
+    assert config.options(1).profile is config.options(2).profile is PROFILES["HaruPacking"]
+    assert scheduler_config(FeatureGates(), {"haru"}).options(1).profile is PROFILES["Default"]
+
+
+def test_the_flags_offer_every_profile() -> None:
+    for command in ("up", "scheduler"):
+        for name in PROFILES:
+            assert build_parser().parse_args([command, "--scheduler-profile", name]).scheduler_profile == name
 
 
 def test_without_the_workload_api_every_pod_is_a_unit_of_its_own() -> None:

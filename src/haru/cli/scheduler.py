@@ -24,6 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the schedulerName to serve (default haru); repeat it for several",
     )
+    parser.add_argument(
+        "--scheduler-profile",
+        choices=("Default", "HaruPacking"),
+        default="Default",
+        help="how it chooses: as kube-scheduler does (default), or filling up nodes and cards first",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,10 +40,12 @@ def run(options: argparse.Namespace) -> int:
 
     async def work(client: ApiClient) -> None:
         from haru.client.events import EventRecorder
+        from haru.engine.profile import PROFILES
         from haru.scheduler.config import scheduler_config
         from haru.scheduler.loop import Scheduler
 
-        scheduler = Scheduler(client, scheduler_config(gates, names), EventRecorder(client, names[0]))
+        config = scheduler_config(gates, names, profile=PROFILES[options.scheduler_profile])
+        scheduler = Scheduler(client, config, EventRecorder(client, names[0]))
         running[:] = [scheduler]
         await scheduler.run()
 

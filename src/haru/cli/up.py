@@ -46,6 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the schedulerName to serve (default default-scheduler); repeat it for several",
     )
     scheduler.add_argument("--no-scheduler", action="store_true", help="run no scheduler here: bring your own")
+    parser.add_argument(
+        "--scheduler-profile",
+        choices=("Default", "HaruPacking"),
+        help="how the scheduler chooses: as kube-scheduler does (default), or filling up nodes and cards first",
+    )
     add_stale_gang_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
@@ -95,6 +100,8 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = replace(options, controllers=tuple(flags.controllers.split(",")))
     if flags.scheduler_name is not None:
         options = replace(options, scheduler_names=tuple(flags.scheduler_name))
+    if flags.scheduler_profile is not None:
+        options = replace(options, scheduler_profile=flags.scheduler_profile)
     if flags.no_scheduler:
         options = replace(options, scheduler_names=())
     if flags.stale_gang_after is not None:

@@ -21,6 +21,7 @@ from haru.drivers.simulated.driver import SimulatedDriver, install_device_classe
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
 from haru.embedded.identity import ADMIN, USERS, Identity, ensure_identity
 from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, parse_profiles
+from haru.engine.profile import PROFILES
 from haru.kube.gates import FeatureGates, parse_overrides
 from haru.kube.kinds import group_versions
 from haru.scheduler.config import scheduler_config
@@ -129,7 +130,8 @@ class EmbeddedCluster:
             waits.append(manager.wait_started)
         if names := self._options.scheduler_names:
             recorder = EventRecorder(self.client("scheduler"), names[0])
-            scheduler = Scheduler(self.client("scheduler"), scheduler_config(self.gates, names), recorder)
+            config = scheduler_config(self.gates, names, profile=PROFILES[self._options.scheduler_profile])
+            scheduler = Scheduler(self.client("scheduler"), config, recorder)
             self._run("scheduler", scheduler.run())
             waits.append(scheduler.ready.wait)
         fleet = Fleet(self.client("fleet"), self.nodes)
@@ -153,6 +155,8 @@ class EmbeddedCluster:
         )
         served = ", ".join(self._options.scheduler_names)
         scheduling = f"serves schedulerName {served}" if served else "runs no scheduler"
+        if served and self._options.scheduler_profile != "Default":
+            scheduling += f" with the profile {self._options.scheduler_profile}"
         missing = sorted(set(CONTROLLERS) - set(self._controllers))
         without = f"without the controllers {', '.join(missing)}" if self._controllers else "runs no controllers"
         controlling = f"; {without}" if missing else ""

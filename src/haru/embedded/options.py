@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from haru.engine.profile import PROFILES
+
 DEFAULT_PROFILES = "dgx-h100:2,dgx-a100-80gb-mig:1,cpu:1"
 CONFIG_API_VERSION = "haru.dev/v1alpha1"
 CONFIG_KIND = "UpConfiguration"
@@ -46,6 +48,8 @@ class UpOptions:
     """As `--controllers` of kube-controller-manager; empty: none runs here."""
     scheduler_names: tuple[str, ...] = ("default-scheduler",)
     """The schedulerNames that are served; empty: no scheduler runs here."""
+    scheduler_profile: str = "Default"
+    """The name of the profile under which they are."""
     stale_gang_after: str | None = None
     """After how long below minCount a gang is stale, as a duration; None: it never is, unless it says so itself."""
     stale_gang_policy: str = "Report"
@@ -153,6 +157,8 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 options = replace(options, stale_gang_after=value)
             case "staleGangPolicy", str():
                 options = replace(options, stale_gang_policy=value)
+            case "schedulerProfile", str():
+                options = replace(options, scheduler_profile=_known_profile(value, f"{where}: schedulerProfile"))
             case _:
                 raise OptionError(f"{where}: {name}: Invalid value: {value!r}: {_CONFIG_HELP.get(name, _UNKNOWN)}")
     return options
@@ -168,10 +174,17 @@ _CONFIG_HELP = {
     "runtimeConfig": "must map group/version to true or false",
     "controllers": "must be a list of controllers, each NAME, -NAME or *",
     "schedulerNames": "must be a list of names",
+    "schedulerProfile": "must be the name of a profile",
     "staleGangAfter": "must be a duration, for example 10m",
     "staleGangPolicy": "must be Report or Evict",
 }
 _UNKNOWN = f"unknown field; known are {', '.join(_CONFIG_HELP)}"
+
+
+def _known_profile(name: str, where: str) -> str:
+    if name not in PROFILES:
+        raise OptionError(f'{where}: Invalid value: "{name}": there are {", ".join(PROFILES)}')
+    return name
 
 
 def _profile_list(items: list[Any], where: str) -> tuple[ProfileCount, ...]:

@@ -66,7 +66,8 @@ class Profile:
     `filters` are the plugins that may refuse a node, `weights` those that score, by name. `default_spread` holds for
     pods without constraints of their own; `system_spread` says that it is the built-in one, which does not mind nodes
     without a zone. `added_affinity` is a NodeAffinity that every pod has besides its own. `preemption` is whether pods
-    may make room by evicting others (DefaultPreemption). `packing` fills devices up before it opens new nodes.
+    may make room by evicting others (DefaultPreemption). `packing` scores devices: small ones and
+    fragments come before whole cards (`haru.engine.devices.preference`).
     """
 
     filters: frozenset[str] = FILTERS
@@ -103,3 +104,6 @@ PACKING_PROFILE = Profile(
     packing=True,
 )
 """`HaruPacking`: what is in use is filled up first; services are not spread unless they ask for it."""
+
+PROFILES: Mapping[str, Profile] = MappingProxyType({"Default": DEFAULT_PROFILE, "HaruPacking": PACKING_PROFILE})
+"""The profiles that have a name of their own."""

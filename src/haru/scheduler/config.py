@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from haru.engine.devices import Features
 from haru.engine.groups import Options
+from haru.engine.profile import DEFAULT_PROFILE, Profile
 from haru.kube.gates import FeatureGates
 from haru.scheduler.loop import SchedulerConfig
 
@@ -17,11 +18,12 @@ def scheduler_config(
     gates: FeatureGates,
     scheduler_names: Iterable[str],
     *,
+    profile: Profile = DEFAULT_PROFILE,
     seed: int = 0,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     monotonic: Callable[[], float] = time.monotonic,
 ) -> SchedulerConfig:
-    """A scheduler for these names. The n-th decision breaks ties with `seed` + n."""
+    """A scheduler for these names, all under one profile. The n-th decision breaks ties with `seed` + n."""
     features = Features.from_gates(gates.all())
 
     def options(number: int) -> Options:
@@ -32,6 +34,8 @@ def scheduler_config(
             gang_scheduling=gates.enabled("GangScheduling"),
             workload_claims=gates.enabled("DRAWorkloadResourceClaims"),
             extended_resources=gates.enabled("DRAExtendedResource"),
+            node_allocatable=gates.enabled("DRANodeAllocatableResources"),
+            profile=profile,
         )
 
     return SchedulerConfig(
