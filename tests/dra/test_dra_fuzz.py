@@ -1,5 +1,5 @@
-"""Random bytes, random YAML and random expressions through `haru allocate` and `haru cel`: an answer or a message with
-status 2, never a traceback, never a hang, memory bounded."""
+"""Random bytes, random YAML and random expressions through `haru allocate`, `haru cel` and `haru lint`: an answer or a
+message with status 2, never a traceback, never a hang, memory bounded."""
 
 from __future__ import annotations
 
@@ -108,19 +108,23 @@ def nonsense(rng: random.Random) -> str:
 
 def command(rng: random.Random, path: Path) -> list[str]:
     """One command line, with what it reads written to the path."""
-    kind = rng.randrange(4)
+    kind = rng.randrange(5)
+    form = ["-o", rng.choice(("text", "json", "yaml"))]
+    scoring = ["--device-scoring"] if rng.random() < 0.5 else []
     if kind == 0:
         of = rng.choice(("allocate", "cel"))
         lines = b"\n".join(json.dumps(mutated(rng, case_of(rng, of))).encode() for _ in range(3))
         path.write_bytes(lines if rng.random() < 0.8 else garbled(rng, lines))
-        return [of, "--cases", str(path)]
+        return [of, "--cases", str(path), *(scoring if of == "allocate" else ())]
     found, spoiled = objects(rng), rng.random()
     text = dump_all([mutated(rng, o) if rng.random() < 0.15 else o for o in found]).encode()
     path.write_bytes(garbled(rng, text) if spoiled < 0.3 else text)
     if kind == 1:
         expression = nonsense(rng) if rng.random() < 0.7 else rng.choice(SELECTORS)
-        return ["cel", f" {expression}", "-f", str(path), "-o", rng.choice(("text", "json", "yaml"))]
-    return ["allocate", "-f", str(path), "-o", rng.choice(("text", "json", "yaml"))]
+        return ["cel", f" {expression}", "-f", str(path), *form]
+    if kind == 2:
+        return ["lint", str(path), *form, *(["--fix"] if rng.random() < 0.3 else ())]
+    return ["allocate", "-f", str(path), *form, *scoring]
 
 
 def fuzz(seconds: float, path: Path, capsys: pytest.CaptureFixture[str], first_seed: int, at_least: int = 0) -> int:

@@ -133,13 +133,45 @@ def test_hostile_texts_are_answered_soon(text: str) -> None:
     assert time.monotonic() - start < 10
 
 
+def anything(rng: random.Random, depth: int = 4) -> object:
+    """A value of any shape out of words that mean something to the checks."""
+    kind = rng.random()
+    if depth and kind < 0.4:
+        return {str(rng.choice((*WORDS, anything(rng, 0)))): anything(rng, depth - 1) for _ in range(rng.randrange(5))}
+    if depth and kind < 0.6:
+        return [anything(rng, depth - 1) for _ in range(rng.randrange(4))]
+    return rng.choice((None, True, -1, 2**63, 1.5, "", "1Gi", "a/b", "device.x", "é", "x" * 70, rng.choice(WORDS)))
+
+
+def objects(rng: random.Random) -> str:
+    """Random objects of the kinds that are looked at."""
+    found: list[dict[str, object]] = []
+    for _ in range(rng.randint(1, 4)):
+        version, kind = rng.choice(KINDS)
+        spec = {rng.choice(WORDS): anything(rng) for _ in range(rng.randrange(6))}
+        found.append({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec})
+    return dump_all(found)
+
+
+def noise(rng: random.Random) -> str:
+    """Bytes that are no manifest."""
+    return rng.randbytes(rng.randrange(400)).decode(rng.choice(("latin-1", "utf-8")), "replace")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_objects_and_noise(seed: int) -> None:
+    examine(objects(random.Random(seed)))
+    examine(noise(random.Random(seed)))
+
+
 @pytest.mark.nightly
-def test_damaged_manifests_for_ten_minutes() -> None:
+def test_random_texts_for_ten_minutes() -> None:
     seed, start = random.SystemRandom().randrange(1 << 32), time.monotonic()
     while time.monotonic() - start < SECONDS:
         seed += 1
         before = time.monotonic()
-        text = damaged(random.Random(seed))
+        rng = random.Random(seed)
+        text = rng.choice((damaged, damaged, objects, noise))(rng)
         try:
             examine(text)
         except Exception as error:
