@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from benchmarks.packing import KINDS, Outcome, stream
 from brute_force import Pick, World, able_to_serve, first, holds
 from device_objects import DRIVER
 from naive_scoring import card, lost, order, size_of, untouched
@@ -135,3 +136,15 @@ def test_nodes_together_answer_as_they_do_alone(seed: int) -> None:
     for node in nodes:
         alone = dra.allocate(claims, node=node, **others, device_scoring=True, new_share_id=lambda: "a")
         assert many[node["metadata"]["name"]] == alone
+
+
+@pytest.mark.parametrize(("kind", "load"), [("by profile", 0.6), ("by memory", 0.9)])
+def test_a_stream_of_requests_strands_less(kind: str, load: float) -> None:
+    """The benchmark's stream in small: with scoring fewer requests are refused, and fewer of those for whole cards."""
+    plain, scored = Outcome(), Outcome()
+    for seed in range(2):
+        plain.add(stream(kind, load, seed, scoring=False, requests=150))
+        scored.add(stream(kind, load, seed, scoring=True, requests=150))
+    largest = list(KINDS[kind])[-1]
+    assert scored.refused_gpus < plain.refused_gpus and scored.whole > plain.whole
+    assert scored.refused.get(largest, 0) <= plain.refused.get(largest, 0)
