@@ -51,6 +51,7 @@ def options_of(enabled: Mapping[str, bool]) -> Options:
         workload_claims=enabled["DRAWorkloadResourceClaims"],
         topology=enabled["TopologyAwareWorkloadScheduling"],
         extended_resources=enabled["DRAExtendedResource"],
+        node_allocatable=enabled["DRANodeAllocatableResources"],
         declared_features=enabled["NodeDeclaredFeatures"],
         preempt_for_pods=True,
         preempt_for_groups=enabled["WorkloadAwarePreemption"],

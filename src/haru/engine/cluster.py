@@ -17,7 +17,7 @@ from typing import Any
 from haru.engine.consumers import consumer_keys
 from haru.engine.decision import GroupKey, Obj, PodKey
 from haru.engine.devices import AllocatedState, DeviceSnapshot, Inventory
-from haru.engine.extended import explicit_classes, special_owner
+from haru.engine.extended import explicit_classes, special_owners
 from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo, NodeSpec
 from haru.engine.nominations import Nomination
@@ -126,7 +126,7 @@ class Cluster:
         self._allocated = AllocatedState.from_claims(())
         self._live_claims: dict[str, Obj] = {}
         self._assumed_claims: dict[str, _Assumed] = {}
-        self._assumed_pods: dict[str, str] = {}
+        self._assumed_pods: dict[str, tuple[str, tuple[Obj, ...]]] = {}
         self._node_names: tuple[str, ...] | None = ()
         self._version = 0
         self._notes = Notes()
@@ -197,14 +197,17 @@ class Cluster:
 
     # Assuming
 
-    def assume_pod(self, pod: PodKey, node: str) -> None:
-        """Count a pod as placed before its binding is seen. Raises KeyError if the pod is not (or no longer) there."""
+    def assume_pod(self, pod: PodKey, node: str, claimed: tuple[Obj, ...] = ()) -> None:
+        """Count a pod as placed before its binding is seen. Raises KeyError if the pod is not (or no longer) there.
+
+        `claimed` is what its devices take of the node (KEP-5517).
+        """
         current = self._state.pods.get(pod.path)
         if current is None or (pod.uid and current.key.uid != pod.uid):
             raise KeyError(f"pod {pod.path} (uid {pod.uid}) is not in the cluster: it was deleted or replaced")
         self._touch()
-        self._assumed_pods[pod.path] = node
-        self._put_pod(current.bound_to(node))
+        self._assumed_pods[pod.path] = (node, claimed)
+        self._put_pod(current.bound_to(node, claimed))
 
     def forget_pod(self, pod: PodKey) -> None:
         """Take an assumption back: the binding failed. A pod that the watch shows on a node stays there."""
@@ -294,7 +297,7 @@ class Cluster:
         if assumed is not None and (pod.node or replaced or pod.terminal):
             del self._assumed_pods[path]
         elif assumed is not None:
-            pod = pod.bound_to(assumed)
+            pod = pod.bound_to(*assumed)
         self._put_pod(pod)
 
     def _remove_pod(self, obj: Obj) -> None:
@@ -379,39 +382,14 @@ class Cluster:
             self._state.claims.pop(path, None)
         else:
             self._state.claims[path] = effective
-        self._index_special(path, before, effective)
-        self._index_users(path, consumer_keys(before), consumer_keys(effective))
+        _index(self._state.special, path, special_owners(before), special_owners(effective))
+        _index(self._state.used_claims, path, consumer_keys(before), consumer_keys(effective))
         old, new = _allocation(before), _allocation(effective)
         if old is not new:
             if old is not None:
                 self._allocated = self._allocated.without(path)
             if new is not None:
                 self._allocated = self._allocated.with_allocation(path, new)
-
-    def _index_special(self, path: str, before: Obj | None, after: Obj | None) -> None:
-        """Which claims were made for a pod's extended resources."""
-        old, new = special_owner(before) if before else "", special_owner(after) if after else ""
-        if old == new:
-            return
-        if old:
-            rest = self._state.special[old] - {path}
-            if rest:
-                self._state.special[old] = rest
-            else:
-                del self._state.special[old]
-        if new:
-            self._state.special[new] = (self._state.special.get(new) or frozenset()) | {path}
-
-    def _index_users(self, path: str, before: frozenset[str], after: frozenset[str]) -> None:
-        used = self._state.used_claims
-        for consumer in before - after:
-            rest = used[consumer] - {path}
-            if rest:
-                used[consumer] = rest
-            else:
-                del used[consumer]
-        for consumer in after - before:
-            used[consumer] = (used.get(consumer) or frozenset()) | {path}
 
     # The rest
 
@@ -440,6 +418,18 @@ class Cluster:
 
 # Kinds with an index of their own whose objects are also asked for as they are.
 _KEPT_TOO = frozenset({"DeviceClass", "DeviceTaintRule"})
+
+
+def _index(known: CowMap[frozenset[str]], path: str, before: frozenset[str], after: frozenset[str]) -> None:
+    """Put a claim under other keys than before."""
+    for key in before - after:
+        rest = known[key] - {path}
+        if rest:
+            known[key] = rest
+        else:
+            del known[key]
+    for key in after - before:
+        known[key] = (known.get(key) or frozenset()) | {path}
 
 
 def _caught_up(assumed: _Assumed, live: Obj) -> bool:

@@ -57,6 +57,9 @@ ReasonType = Literal[
     "ClaimReservedFull",
     "BindingConditions",
     "DeviceClassMissing",
+    "ClaimNotShareable",
+    "ClaimUnreferenced",
+    "PodLevelExceeded",
     # Devices
     "DevicesUnavailable",
     "NoDevices",
@@ -177,6 +180,7 @@ class MemberDecision:
 
     `allocations` are the claims that this member's placement allocates; `reservations` those that it joins. `plugins`
     names who rejected it, as kube-scheduler names its plugins, so that the queue knows which events may help.
+    `claimed` is what its devices take of the node, for `status.nodeAllocatableResourceClaimStatuses` (KEP-5517).
     Of a nominated member node, allocations and reservations are those it is to have once the victims are gone.
     """
 
@@ -189,6 +193,7 @@ class MemberDecision:
     message: str = ""
     plugins: tuple[str, ...] = ()
     extended: ExtendedClaim | None = None
+    claimed: tuple[Obj, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

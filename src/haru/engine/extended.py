@@ -104,6 +104,12 @@ def special_owner(claim: Mapping[str, Any]) -> str:
     return str(owner.get("uid") or "") if owner.get("kind") == "Pod" else ""
 
 
+def special_owners(claim: Mapping[str, Any] | None) -> frozenset[str]:
+    """The UID of the pod that a claim was made for because of its extended resources, if it was."""
+    owner = special_owner(claim) if claim is not None else ""
+    return frozenset((owner,)) if owner else frozenset()
+
+
 def asked_of(claim: Mapping[str, Any]) -> tuple[tuple[str, str, int], ...]:
     """Name, class and count of each request of a special claim: what tells two of them apart."""
     found = []

@@ -127,7 +127,7 @@ class NodeInfo:
         """The node with one more pod (or another version of one it has)."""
         base = self.without_pod(pod.key.path) if pod.key.path in self.pods else self
         requested = dict(base.requested)
-        for name, value in pod.requests.items():
+        for name, value in pod.usage.items():
             requested[name] = requested.get(name, 0) + value
         cpu, memory = pod.scoring_requests
         return NodeInfo(
@@ -150,7 +150,7 @@ class NodeInfo:
         cpu = memory = 0
         ports: list[HostPort] = []
         for pod in kept.values():
-            for name, value in pod.requests.items():
+            for name, value in pod.usage.items():
                 requested[name] = requested.get(name, 0) + value
             cpu, memory = cpu + pod.scoring_requests[0], memory + pod.scoring_requests[1]
             ports.extend(sorted(pod.host_ports))

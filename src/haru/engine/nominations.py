@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from haru.engine.decision import ClaimAllocation, Decision, PodKey
+from haru.engine.decision import ClaimAllocation, Decision, Obj, PodKey
 
 FROM_EVERYBODY = 2**31
 """The priority of a place that is kept whoever comes: above every pod's."""
@@ -19,20 +19,25 @@ FROM_EVERYBODY = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A place kept for a pod, from all that are no more important than `priority`."""
+    """A place kept for a pod, from all that are no more important than `priority`.
+
+    `claimed` is what its devices will take of the node (KEP-5517).
+    """
 
     pod: PodKey
     node: str
     priority: int
     allocations: tuple[ClaimAllocation, ...] = ()
     evictions: frozenset[PodKey] = frozenset()
+    claimed: tuple[Obj, ...] = ()
 
 
 def nominations_of(decision: Decision, priority: int) -> tuple[Nomination, ...]:
     """The places that a decision of status nominated asks to be kept."""
     going = frozenset(eviction.pod for eviction in decision.evictions)
     return tuple(
-        Nomination(member.pod, member.node or "", priority, member.allocations, going) for member in decision.nominated
+        Nomination(member.pod, member.node or "", priority, member.allocations, going, member.claimed)
+        for member in decision.nominated
     )
 
 

@@ -97,16 +97,16 @@ class Overlay:
         """A point to roll back to."""
         return len(self._journal)
 
-    def place(self, pod: PodInfo, node: str) -> None:
-        """Put a pod on a node."""
-        bound = pod.bound_to(node)
+    def place(self, pod: PodInfo, node: str, claimed: tuple[Obj, ...] = ()) -> None:
+        """Put a pod on a node, of which its devices take so much (KEP-5517)."""
+        bound = pod.bound_to(node, claimed)
         before = self.node(node)
         self._journal.append(("pod", pod.key.path, (node, self._nodes.get(node))))
         self._nodes[node] = before.with_pod(bound)
         self._pods[pod.key.path] = bound
         self.changes.append(node)
         if self.after is not None:
-            self.after.place(pod, node)
+            self.after.place(pod, node, claimed)
 
     def allocate(self, path: str, allocation: Obj) -> None:
         """Allocate a claim that is not allocated."""

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from haru.engine.affinity import NO_TERMS, PodTerms
 from haru.engine.decision import GroupKey, Obj, PodKey
 from haru.kube.quantity import Quantity, parse_quantity
-from haru.kube.resources import pod_requests
+from haru.kube.resources import claimed_resources, pod_requests
 
 # What a container without requests counts as when nodes are scored (never when they are filtered).
 _SCORING_MISSING = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
 # What a pod at one place knows that it does not know at another.
-_PLACE_BOUND = ("node", "shape")
+_PLACE_BOUND = ("node", "shape", "claimed", "usage")
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -86,11 +86,15 @@ def _host_ports(spec: Mapping[str, Any]) -> frozenset[HostPort]:
 
 @dataclass(frozen=True, eq=False)
 class PodInfo:
-    """One version of a pod. `node` is where it is bound, or assumed to be."""
+    """One version of a pod. `node` is where it is bound, or assumed to be.
+
+    `claimed` is what its devices take of the node, as a decision has it; None: what its status says (KEP-5517).
+    """
 
     key: PodKey
     obj: Obj
     node: str = ""
+    claimed: tuple[Obj, ...] | None = None
 
     @staticmethod
     def of(obj: Obj) -> PodInfo:
@@ -164,6 +168,16 @@ class PodInfo:
         """The effective request, zero amounts left out."""
         amounts = {name: amount(name, quantity) for name, quantity in pod_requests(self.obj).items()}
         return {name: value for name, value in amounts.items() if value}
+
+    @cached_property
+    def usage(self) -> Mapping[str, int]:
+        """What it takes of a node that it is on: what it requests, and what its devices take there (KEP-5517)."""
+        if not (self.claimed or self.status.get("nodeAllocatableResourceClaimStatuses")):
+            return self.requests
+        total = dict(self.requests)
+        for name, quantity in claimed_resources(self.obj, self.claimed).items():
+            total[name] = total.get(name, 0) + amount(name, quantity)
+        return total
 
     @cached_property
     def scoring_requests(self) -> tuple[int, int]:
@@ -273,9 +287,9 @@ class PodInfo:
         ]
         return json.dumps(parts, sort_keys=True)
 
-    def bound_to(self, node: str) -> PodInfo:
-        """The same pod on a node."""
-        bound = PodInfo(self.key, self.obj, node)
+    def bound_to(self, node: str, claimed: tuple[Obj, ...] | None = None) -> PodInfo:
+        """The same pod on a node; `claimed` is what its devices take there, where a decision says so."""
+        bound = PodInfo(self.key, self.obj, node, self.claimed if claimed is None else claimed)
         # What was read of the object so far stays true.
         bound.__dict__.update((k, v) for k, v in self.__dict__.items() if k not in _PLACE_BOUND)
         return bound

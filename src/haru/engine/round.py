@@ -126,7 +126,7 @@ class _Round:
 
     def _bind(self, member: MemberDecision) -> None:
         self._place(member, self._result.bindings)
-        self._cluster.assume_pod(member.pod, member.node or "")
+        self._cluster.assume_pod(member.pod, member.node or "", member.claimed)
         for given in member.allocations:
             self._reserve(given.path, given.reserve_for, given)
         for joined in member.reservations:

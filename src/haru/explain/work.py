@@ -14,8 +14,11 @@ from haru.engine.pods import PodInfo
 
 
 def hypothetical_options(options: Options | None = None) -> Options:
-    """Options for questions whose answers are never carried out: identifiers of shares are placeholders."""
-    return options or Options(new_share_id=lambda: "hypothetical")
+    """Options for questions whose answers are never carried out: identifiers of shares are placeholders.
+
+    Devices count against their nodes wherever they are published so, which a server without that gate does not let in.
+    """
+    return options or Options(new_share_id=lambda: "hypothetical", node_allocatable=True)
 
 
 @dataclass(slots=True)

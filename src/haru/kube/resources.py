@@ -8,7 +8,7 @@ has counts. Source: k8s.io/component-helpers `resource`, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from haru.kube.quantity import Quantity, parse_quantity
@@ -79,6 +79,22 @@ def _container(
 
 
 _NOTHING: Final[Mapping[str, Quantity]] = {}
+
+
+def claimed_resources(pod: Mapping[str, Any], statuses: Iterable[Mapping[str, Any]] | None = None) -> Requests:
+    """What a pod's devices take of its node's own resources (KEP-5517), on top of what it requests.
+
+    `statuses` are the entries of `status.nodeAllocatableResourceClaimStatuses`, by default those that the pod has. What
+    the pod's own level requests is an upper bound that the devices are within.
+    """
+    if statuses is None:
+        statuses = (pod.get("status") or {}).get("nodeAllocatableResourceClaimStatuses") or ()
+    bounded = ((pod.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    total: Requests = {}
+    for status in statuses:
+        amounts = parse_resource_list(status.get("resources"))
+        _add(total, {name: quantity for name, quantity in amounts.items() if name not in bounded})
+    return total
 
 
 def pod_requests(pod: Mapping[str, Any], missing: Mapping[str, Quantity] = _NOTHING) -> Requests:

@@ -83,7 +83,7 @@ class Carrier:
             info = snapshot.pods.get(member.pod.path)
             if info is not None and info.nominated_node == member.node:
                 nominated.add(member.pod)
-            self._cluster.assume_pod(member.pod, member.node or "")
+            self._cluster.assume_pod(member.pod, member.node or "", member.claimed)
             self._uncertain.add(member.pod)
             self._silence(member.pod.path)
         errand.nominated_before = frozenset(nominated)

@@ -1,9 +1,10 @@
 """Claims behind extended resources, as the scheduler makes them, records them in pods and clears them away. Pure.
 
 Such a claim is known by its annotation and its owner, so whoever schedules next finds it again, recorded or not: it is
-used if it suits, else removed. What a pod's status says of its claim is written with the version that was read: a late
-write can then not undo what came after it.
-Source: KEP-5004 (PreBind, Unreserve and PostFilter of the DynamicResources plugin).
+used if it suits, else removed. What a pod's status says of its devices is written with the version that was read: a
+late write can then not undo what came after it.
+Source: KEP-5004 (PreBind, Unreserve and PostFilter of the DynamicResources plugin); KEP-5517 (what devices take of
+their node's resources is recorded beside).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from haru.kube.meta import controller_of, is_being_deleted, name_of, namespace_o
 Obj = dict[str, Any]
 
 EXTENDED = "extendedResourceClaimStatus"
+CLAIMED = "nodeAllocatableResourceClaimStatuses"
 
 
 def claims_to_create(members: Iterable[MemberDecision]) -> dict[str, tuple[PodKey, Obj]]:
@@ -51,7 +53,17 @@ def with_created(member: MemberDecision, created: Mapping[str, Obj]) -> MemberDe
     extended = member.extended
     if extended is not None:
         extended = replace(extended, path=paths.get(extended.path, extended.path))
-    return replace(member, allocations=tuple(allocations), extended=extended)
+    claimed = _renamed(member.claimed, {_name(old): _name(new) for old, new in paths.items()})
+    return replace(member, allocations=tuple(allocations), extended=extended, claimed=claimed)
+
+
+def _renamed(claimed: tuple[Obj, ...], names: Mapping[str, str]) -> tuple[Obj, ...]:
+    entries = [{**e, "resourceClaimName": names.get(e["resourceClaimName"], e["resourceClaimName"])} for e in claimed]
+    return tuple(sorted(entries, key=lambda entry: str(entry["resourceClaimName"])))
+
+
+def _name(path: str) -> str:
+    return path.partition("/")[2]
 
 
 def is_same_claim(claim: Obj, wanted: Obj) -> bool:
@@ -64,9 +76,11 @@ def recorded(member: MemberDecision) -> dict[str, Any]:
     """What the status of a pod must say of its devices before it is bound; None for what must not be there."""
     claim: Obj | None = None
     if member.extended is not None:
-        name = member.extended.path.partition("/")[2]
-        claim = {"resourceClaimName": name, "requestMappings": list(member.extended.mappings)}
-    return {EXTENDED: claim}
+        claim = {
+            "resourceClaimName": _name(member.extended.path),
+            "requestMappings": list(member.extended.mappings),
+        }
+    return {EXTENDED: claim, CLAIMED: list(member.claimed) or None}
 
 
 def unrecorded(member: MemberDecision, pod: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -89,7 +103,8 @@ def place_patch(member: MemberDecision, pod: Mapping[str, Any] | None, *, nomina
 def to_clear(member: MemberDecision) -> list[str]:
     """What has to go from the pod's status when the decision is taken back: what is told of claims that go too."""
     made = {one.path for one in member.allocations}
-    return [EXTENDED] if member.extended is not None and member.extended.path in made else []
+    gone = [EXTENDED] if member.extended is not None and member.extended.path in made else []
+    return [*gone, CLAIMED] if member.claimed and made else gone
 
 
 def surplus_claims(snapshot: Snapshot, schedulers: Collection[str], is_busy: Callable[[PodKey], bool]) -> list[Obj]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from haru.engine.devices.interning import Interner
 from haru.engine.devices.model import DeviceClass, Obj, PoolKey, Slice
+from haru.engine.devices.parts import node_mappings
 
 
 def decode_slice(obj: Obj, interner: Interner | None = None) -> Slice:
@@ -29,6 +30,7 @@ def decode_slice(obj: Obj, interner: Interner | None = None) -> Slice:
         per_device=per_device,
         devices=interner.devices(spec.get("devices") or (), driver, per_device),
         counter_sets=interner.counter_sets(spec.get("sharedCounters") or ()),
+        mappings=node_mappings(spec.get("devices") or ()),
     )
 
 

@@ -3,15 +3,18 @@
 A `Slice` holds `Device`s; what many devices have in common (attributes, capacity, consumption, taints, placement) is
 interned by value, so that equal devices share one `Shape` and a cluster of 200,000 devices stays small. Interned
 objects compare by identity.
-Source: resource.k8s.io/v1 ResourceSlice (KEP-4381, 4815, 5007, 5055, 5075).
+Source: resource.k8s.io/v1 ResourceSlice (KEP-4381, 4815, 5007, 5055, 5075, 5517).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from haru.kube.quantity import Quantity
 
 Obj = dict[str, Any]
 
@@ -186,9 +189,27 @@ class CounterSet(NamedTuple):
     counters: tuple[tuple[str, int], ...]
 
 
+class NodeMapping(NamedTuple):
+    """How a device counts against a resource of its node: per device, or per unit of a capacity (KEP-5517)."""
+
+    resource: str
+    capacity: str
+    multiplier: Quantity
+
+
+_NO_MAPPINGS: Mapping[str, tuple[NodeMapping, ...]] = MappingProxyType({})
+
+
+def _no_mappings() -> Mapping[str, tuple[NodeMapping, ...]]:
+    return _NO_MAPPINGS
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """One ResourceSlice. `per_device` means that each device has a placement of its own."""
+    """One ResourceSlice. `per_device` means that each device has a placement of its own.
+
+    `mappings` has the devices that count against resources of their node, by name.
+    """
 
     name: str
     pool: PoolKey
@@ -198,6 +219,7 @@ class Slice:
     per_device: bool
     devices: tuple[Device, ...]
     counter_sets: tuple[CounterSet, ...]
+    mappings: Mapping[str, tuple[NodeMapping, ...]] = field(default_factory=_no_mappings)
 
     @property
     def node_local(self) -> bool:

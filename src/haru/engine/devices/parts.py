@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haru.engine.devices.amounts import amount
@@ -14,9 +14,11 @@ from haru.engine.devices.model import (
     UNSUPPORTED,
     Attribute,
     Capacity,
+    NodeMapping,
     Range,
     Taint,
 )
+from haru.kube.quantity import parse_quantity
 
 
 def attribute(raw: Mapping[str, Any]) -> Attribute:
@@ -67,3 +69,18 @@ def counters(raw: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 def taint(raw: Mapping[str, Any]) -> Taint:
     """A DeviceTaint; when it was added plays no part in allocation."""
     return Taint(raw.get("key") or "", raw.get("value") or "", raw.get("effect") or "")
+
+
+def node_mappings(devices: Sequence[Mapping[str, Any]]) -> dict[str, tuple[NodeMapping, ...]]:
+    """How devices count against resources of their node; those that do not are left out."""
+    return {
+        entry.get("name") or "": tuple(_node_mapping(name, given[name] or {}) for name in sorted(given))
+        for entry in devices
+        if (given := entry.get("nodeAllocatableResourceMappings"))
+    }
+
+
+def _node_mapping(resource: str, raw: Mapping[str, Any]) -> NodeMapping:
+    multiplier = raw.get("allocationMultiplier")
+    each = parse_quantity("1" if multiplier is None else multiplier)
+    return NodeMapping(resource, raw.get("capacityKey") or "", each)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from haru.engine.decision import Obj
 from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate, decode_claims, prioritized_score
 from haru.engine.following import Follower, present_node
+from haru.engine.groups.claimed import claimed_on, too_much
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import PLUGIN, Demand
 from haru.engine.groups.memory import Memory
@@ -184,8 +185,21 @@ class Boards:
         if isinstance(found, Failure):
             board.refusals[name] = (found,)
             return
+        if demand.counts_devices and (failures := self._no_room(pod, demand, node, uses, found)):
+            board.refusals[name] = failures
+            return
         board.candidates[name] = Candidate(found) if uses else _NOTHING_TO_ALLOCATE
         board.ranking.put(name, board.setting.key(node, _preference(demand, node, found)))
+
+    def _no_room(
+        self, pod: PodInfo, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse], found: Sequence[Obj]
+    ) -> Sequence[Failure]:
+        """What a node lacks for what the devices take of it themselves, at any moment."""
+        claimed = claimed_on(self._overlay, pod, demand, node, list(zip(uses, found, strict=True)))
+        for moment in self._overlay.moments if claimed else ():
+            if failures := too_much(pod, moment.node(node.name), claimed):
+                return failures
+        return ()
 
     def _refused_later(self, board: Board, name: str) -> Sequence[Failure]:
         """What speaks against a node once room was made for others."""

@@ -53,7 +53,7 @@ def resolve_claims(
     uses: dict[str, ClaimUse] = {}
     for entry in pod.claims:
         shared = _group_claim(entry, group) if workload_claims else None
-        found = _claim_name(pod, entry)
+        found = _named(pod, entry)
         if isinstance(found, Reason):
             return found
         name, generated = found
@@ -80,7 +80,13 @@ def _group_claim(entry: PodClaim, group: Obj | None) -> Obj | None:
     return None
 
 
-def _claim_name(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
+def claim_name(pod: PodInfo, entry: PodClaim) -> str | None:
+    """The name of the claim that an entry of a pod stands for; None if there is none, or none yet."""
+    found = _named(pod, entry)
+    return None if isinstance(found, Reason) else found[0]
+
+
+def _named(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
     """The object's name (None: this entry needs no claim) and whether it was made from a template."""
     data = {"podClaim": entry.name}
     if entry.claim_name:

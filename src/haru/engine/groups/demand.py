@@ -13,6 +13,7 @@ from typing import Any
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
+from haru.engine.devices.mapped import counts_against_node
 from haru.engine.groups.claims import MAX_RESERVED_FOR, ClaimUse, resolve_claims
 from haru.engine.groups.extended import ExtendedDemand, extended_demand
 from haru.engine.groups.options import Options
@@ -32,12 +33,14 @@ class Demand:
     """A pod's claims: all `uses`, those of them to allocate (`pending`), and the allocations it is tied to.
 
     These are the same wherever the pod goes; the claim for its `extended` resources depends on the node, and is last.
+    `counts_devices`: devices may take of the node's own resources (KEP-5517).
     """
 
     uses: tuple[ClaimUse, ...] = ()
     pending: tuple[ClaimUse, ...] = ()
     fixed: tuple[tuple[str, Obj], ...] = ()
     extended: ExtendedDemand | None = None
+    counts_devices: bool = False
 
     @property
     def shape(self) -> tuple[str, ...]:
@@ -93,6 +96,8 @@ def demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Option
     for use in uses:
         allocation = overlay.allocation(use.path) or use.allocation
         problem = _problem(overlay, use, allocation)
+        if problem is None and allocation is not None and options.node_allocatable:
+            problem = _taken(overlay, use, allocation, pod)
         if problem is not None:
             return problem
         if allocation is None:
@@ -100,7 +105,27 @@ def demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Option
         else:
             fixed.append((use.path, allocation))
     extended = extended_demand(overlay.snapshot, pod) if options.extended_resources else None
-    return Demand(uses, tuple(pending), tuple(fixed), extended)
+    counts = options.node_allocatable and bool(uses or extended is not None)
+    return Demand(uses, tuple(pending), tuple(fixed), extended, counts)
+
+
+def _taken(overlay: Overlay, use: ClaimUse, allocation: Obj, pod: PodInfo) -> Reason | None:
+    """Why a pod cannot use an allocated claim whose devices count against the node: another pod does (KEP-5517)."""
+    others = [entry for entry in use.reserved_for if entry.get("uid") != pod.key.uid and _is_used(overlay, entry, pod)]
+    if not others and not overlay.reservations(use.path):
+        return None
+    if not counts_against_node(overlay.snapshot.devices, allocation):
+        return None
+    name = use.claim["metadata"]["name"]
+    message = f"node allocatable resource claim {name} is already used by another pod"
+    return Reason("ClaimNotShareable", message, {"claim": use.path})
+
+
+def _is_used(overlay: Overlay, entry: Obj, pod: PodInfo) -> bool:
+    """Whether a consumer stands for another pod: a PodGroup does once a sibling has a place."""
+    if entry.get("resource") != "podgroups" or pod.group is None:
+        return True
+    return bool(overlay.snapshot.group_state(pod.group).scheduled - {pod.key.path})
 
 
 def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:

@@ -26,7 +26,8 @@ class Options:
     `extras_budget` is what a group that has its quorum may spend on places for more members, `preemption_budget` the
     number of times that preemption may ask whether all fits. `new_share_id` makes identifiers of shares, and is asked
     only for devices that several claims may share. The switches are the gates GenericWorkload, GangScheduling,
-    DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling, DRAExtendedResource and NodeDeclaredFeatures;
+    DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling, DRAExtendedResource,
+    DRANodeAllocatableResources and NodeDeclaredFeatures;
     `preempt_for_pods` and `preempt_for_groups` (WorkloadAwarePreemption) say for whom others may be evicted. `profile`
     has the filters and scores; `memory` keeps what earlier decisions under the same options have learnt: with it
     decisions are faster and no different.
@@ -44,6 +45,7 @@ class Options:
     workload_claims: bool = True
     topology: bool = True
     extended_resources: bool = True
+    node_allocatable: bool = False
     declared_features: bool = True
     preempt_for_pods: bool = False
     preempt_for_groups: bool = False

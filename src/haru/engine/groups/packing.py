@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+from haru.engine.decision import Obj
 from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate
 from haru.engine.groups.board import Decoder
 from haru.engine.groups.budget import Budget
+from haru.engine.groups.claimed import claimed_on, too_much
+from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import Demand
 from haru.engine.groups.options import Options
 from haru.engine.groups.placing import Placed, occupy
@@ -64,7 +67,9 @@ class Packing:
         self._decoder = Decoder(overlay, options)
         # What extended resources ask for differs between nodes; the lens must know whatever may be asked of any.
         asked = [self._decoder.claims(c.members[0][2].pending_anywhere()) for c in classes]
-        self._lens = DeviceLens((claim for claims in asked for claim in claims), options.features)
+        self._lens = DeviceLens(
+            (claim for claims in asked for claim in claims), options.features, mapped=options.node_allocatable
+        )
         self._wants_devices = any(asked)
         self._known: dict[Hashable, tuple[Vector, ...]] = {}
 
@@ -185,18 +190,44 @@ class Packing:
         """Whether a node, as it is at each moment, takes this many members of each class together."""
         self._budget.spend()
         nodes = list(seen)
+        members: list[tuple[PodInfo, Demand]] = []
+        uses: list[ClaimUse] = []
         claims: list[Claim] = []
         for index, count in enumerate(vector):
             chosen = self._classes[index]
             for i in range(count):
                 if any(chosen.plan.check(node) for node in nodes):
                     return False
-                bound = chosen.members[i][1].bound_to(nodes[0].name)
-                nodes = [node.with_pod(bound) for node in nodes]
-                claims.extend(self._decoder.claims(chosen.members[i][2].pending_on(nodes[0])))
-        return not claims or self._allocate(nodes[0], claims) is not None
+                _, pod, demand = chosen.members[i]
+                nodes = [node.with_pod(pod.bound_to(node.name)) for node in nodes]
+                members.append((pod, demand))
+                pending = demand.pending_on(nodes[0])
+                uses.extend(pending)
+                claims.extend(self._decoder.claims(pending))
+        answer = self._allocate(nodes[0], claims) if claims else ()
+        if answer is None:
+            return False
+        return not self._options.node_allocatable or self._has_room(seen, members, uses, answer)
 
-    def _allocate(self, node: NodeInfo, claims: Sequence[Claim]) -> Sequence[dict[str, object]] | None:
+    def _has_room(
+        self,
+        seen: Sequence[NodeInfo],
+        members: Sequence[tuple[PodInfo, Demand]],
+        uses: Sequence[ClaimUse],
+        results: Sequence[Obj],
+    ) -> bool:
+        """Whether the node also has what the devices of its members take of it themselves (KEP-5517)."""
+        given = {use.path: (use, result) for use, result in zip(uses, results, strict=True)}
+        nodes = list(seen)
+        for pod, demand in members:
+            fresh = [given[use.path] for use in demand.pending_on(nodes[0])]
+            claimed = claimed_on(self._overlay, pod, demand, nodes[0], fresh)
+            if any(too_much(pod, node, claimed) for node in nodes):
+                return False
+            nodes = [node.with_pod(pod.bound_to(node.name, claimed)) for node in nodes]
+        return True
+
+    def _allocate(self, node: NodeInfo, claims: Sequence[Claim]) -> Sequence[Obj] | None:
         try:
             answer = allocate(
                 self._overlay.snapshot.devices,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from haru.engine.decision import Obj, Reason
 from haru.engine.devices import AllocationError
 from haru.engine.groups.board import Board, Boards, Candidate
+from haru.engine.groups.claimed import claimed_on
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import PLUGIN, Demand, demand_of
 from haru.engine.groups.options import Options
@@ -30,7 +31,8 @@ from haru.engine.pods import PodInfo
 class Placed:
     """A pod's tentative place: the node, the claims allocated for it, and those it joins.
 
-    `special` is the claim for its extended resources on that node, allocated now or before.
+    `special` is the claim for its extended resources on that node, allocated now or before; `claimed` what its devices
+    take of the node (KEP-5517).
     """
 
     pod: PodInfo
@@ -39,6 +41,7 @@ class Placed:
     allocations: tuple[tuple[ClaimUse, Obj], ...]
     joined: tuple[ClaimUse, ...]
     special: ClaimUse | None = None
+    claimed: tuple[Obj, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +115,16 @@ def occupy(
     overlay: Overlay, pod: PodInfo, demand: Demand, node: str, allocations: tuple[tuple[ClaimUse, Obj], ...]
 ) -> Placed:
     """Take a place in the overlay: the node's room, the devices, the claims' users."""
-    special = demand.special_on(overlay.node(node))
+    info = overlay.node(node)
+    special = demand.special_on(info)
     uses = demand.uses if special is None else (*demand.uses, special)
-    overlay.place(pod, node)
+    claimed = claimed_on(overlay, pod, demand, info, allocations)
+    overlay.place(pod, node, claimed)
     fresh = {use.path for use, _ in allocations}
     for use, allocation in allocations:
         overlay.allocate(use.path, allocation)
     for use in uses:
-        if not use.is_reserved:
+        if not use.is_reserved or demand.counts_devices:
             overlay.reserve(use.path)
     joined = tuple(use for use in uses if use.path not in fresh and not use.is_reserved)
-    return Placed(pod, demand, node, allocations, joined, special)
+    return Placed(pod, demand, node, allocations, joined, special, claimed)

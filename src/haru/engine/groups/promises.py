@@ -24,12 +24,16 @@ from haru.engine.pods import PodInfo
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A place that a pending pod was promised, and from whom it is kept: those of at most this priority."""
+    """A place that a pending pod was promised, and from whom it is kept: those of at most this priority.
+
+    `claimed`: what its devices will take of the node; None for what its status says (KEP-5517).
+    """
 
     pod: PodInfo
     node: str
     priority: int
     allocations: tuple[ClaimAllocation, ...] = ()
+    claimed: tuple[Obj, ...] | None = None
 
 
 def promises(snapshot: Snapshot) -> Iterator[Promise]:
@@ -43,7 +47,7 @@ def promises(snapshot: Snapshot) -> Iterator[Promise]:
         if node is None or not node.present:
             continue
         if nomination is not None:
-            yield Promise(pod, name, nomination.priority, nomination.allocations)
+            yield Promise(pod, name, nomination.priority, nomination.allocations, nomination.claimed)
         else:
             yield Promise(pod, name, pod.priority)
 
@@ -113,7 +117,7 @@ def _kept_places(snapshot: Snapshot, kept: Collection[Promise]) -> Snapshot:
     claims: dict[str, Obj | None] = {}
     allocated = snapshot.allocated
     for promise in kept:
-        pod = promise.pod.bound_to(promise.node)
+        pod = promise.pod.bound_to(promise.node, promise.claimed)
         nodes[promise.node] = (nodes.get(promise.node) or snapshot.nodes[promise.node]).with_pod(pod)
         pods[pod.key.path] = pod
         if pod.has_required_anti_affinity:

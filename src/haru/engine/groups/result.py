@@ -130,6 +130,7 @@ def _placed(outcome: Placed) -> MemberDecision:
         tuple(_allocation(use, allocation) for use, allocation in outcome.allocations),
         tuple(Reservation(*_identity(use), use.reserve_for) for use in outcome.joined),
         extended=_extended(outcome),
+        claimed=outcome.claimed,
     )
 
 

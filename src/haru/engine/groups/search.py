@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
 from haru.engine.devices import AllocationError
+from haru.engine.devices.mapped import counts_against_node
 from haru.engine.groups.alternatives import alternatives
 from haru.engine.groups.board import decoded_claims, lasting_plan
 from haru.engine.groups.budget import Budget, OutOfBudgetError
@@ -135,7 +136,7 @@ class _Search:
 
     def _pack(self, members: list[tuple[int, PodInfo]]) -> None:
         packing = Packing(self._overlay, self._options, self.budget, self._classes(members), self._nodes)
-        if not packing.confined():
+        if not packing.confined() or self._contested(members):
             self._walk(members, ordered=False)
             return
         chosen = packing.best(len(members))
@@ -143,6 +144,16 @@ class _Search:
             mark = self._overlay.mark()
             self._keep(packing.realise(chosen))
             self._overlay.rollback(mark)
+
+    def _contested(self, members: list[tuple[int, PodInfo]]) -> bool:
+        """Whether members want one allocated claim that only one of them may use (KEP-5517)."""
+        if not self._options.node_allocatable:
+            return False
+        demands = (demand_of(self._overlay, pod, self._group, self._options) for _, pod in members)
+        fixed = [pair for demand in demands if not isinstance(demand, Reason) for pair in demand.fixed]
+        counts = Counter(path for path, _ in fixed)
+        devices = self._overlay.snapshot.devices
+        return any(counts[path] > 1 and counts_against_node(devices, allocation) for path, allocation in fixed)
 
     def _walk(self, members: list[tuple[int, PodInfo]], *, ordered: bool) -> None:
         walk = Walk(self._overlay, self._group, self._options, self.budget, self._nodes, ordered=ordered)

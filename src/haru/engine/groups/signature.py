@@ -11,17 +11,22 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from haru.engine.devices import AllocatedState, Claim, DeviceSnapshot, Features, NodeView
 from haru.engine.devices.claims import Ask
+from haru.engine.devices.mapped import mappings_of
 from haru.engine.devices.placement import matches_node
 from haru.engine.devices.pools import PoolView
 from haru.engine.devices.selection import Selection
 
 
 class DeviceLens:
-    """Looks at devices through the asks and constraints of some claims."""
+    """Looks at devices through the asks and constraints of some claims.
 
-    def __init__(self, claims: Iterable[Claim], features: Features) -> None:
+    `mapped`: what devices take of their node's own resources matters too (KEP-5517).
+    """
+
+    def __init__(self, claims: Iterable[Claim], features: Features, *, mapped: bool = False) -> None:
         found = list(claims)
         self._features = features
+        self._mapped = mapped
         self._selections = _distinct(ask.selection for ask in _asks(found))
         self._attributes = _distinct(c.attribute for claim in found for c in claim.constraints)
 
@@ -49,6 +54,8 @@ class DeviceLens:
                 parts.append((view.status, str(view.key)))
             elif self.selects(view):
                 parts.append(self._view(view, allocated, node, numbers))
+                if self._mapped:
+                    parts.append(tuple(tuple(mappings_of(devices, view.key, d.name)) for d in view.devices))
         return tuple(parts)
 
     def _view(

@@ -12,6 +12,7 @@ from haru.engine.decision import Obj, Reason
 from haru.engine.groups.alternatives import alternatives
 from haru.engine.groups.board import Boards, Decoder
 from haru.engine.groups.budget import Budget
+from haru.engine.groups.claimed import Given, claimed_on, too_much
 from haru.engine.groups.demand import Demand, demand_of
 from haru.engine.groups.options import Options
 from haru.engine.groups.placing import Placed, occupy
@@ -96,11 +97,18 @@ class Walk:
             claims = self._decoder.claims(pending)
             self._budget.spend()
             for results in alternatives(self._overlay, self._options, self._budget, node, claims):
-                mark = self._overlay.mark()
                 given = tuple(zip(pending, results, strict=True))
+                if self._too_much(pod, demand, name, given):
+                    continue
+                mark = self._overlay.mark()
                 outcome = occupy(self._overlay, pod, demand, name, given)
                 done = self._step(rest, [*placed, (number, outcome)], needed)
                 self._overlay.rollback(mark)
                 if done:
                     return True
         return False
+
+    def _too_much(self, pod: PodInfo, demand: Demand, name: str, given: Given) -> bool:
+        """Whether the node lacks what these devices take of it themselves, at any moment."""
+        claimed = claimed_on(self._overlay, pod, demand, self._overlay.node(name), given)
+        return bool(claimed) and any(too_much(pod, m.node(name), claimed) for m in self._overlay.moments)
