@@ -90,9 +90,11 @@ def wide_slices(rng: random.Random) -> list[Obj]:
 @pytest.mark.parametrize("looking", [False, True])
 @pytest.mark.parametrize("seed", range(10))
 def test_a_fleet_answers_as_each_node_alone(seed: int, looking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`looking`: nodes that only look alike to the claims share answers as well."""
+    """`looking`: nodes that only look alike to the claims share answers as well. Some fleets always start anew."""
     monkeypatch.setattr("haru.engine.devices.question._FEW_PEERS", 0 if looking else 10**6)
     monkeypatch.setattr("haru.engine.devices.question._USES", 10**6)
+    if seed % 3 == 0:
+        monkeypatch.setattr("haru.engine.devices.fleet._SPARE", -(10**6))
     rng = random.Random(seed)
     inventory, state = Inventory(), AllocatedState()
     inventory.upsert_class(class_())
@@ -137,6 +139,38 @@ def test_a_fleet_answers_as_each_node_alone(seed: int, looking: bool, monkeypatc
             fitting = [number for number, answer in enumerate(expected) if answer and isinstance(answer, tuple)]
             fitting = [n for n in fitting if isinstance(expected[n][0], dict)]  # type: ignore[index]
             assert question.fits(fleet) == fitting
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nodes_come_and_go_and_are_relabelled(seed: int) -> None:
+    rng = random.Random(seed)
+    inventory = Inventory()
+    inventory.upsert_class(class_())
+    for node in NODES:
+        for item in node_slices(rng, node.name):
+            inventory.upsert_slice(item)
+    for item in wide_slices(rng):
+        inventory.upsert_slice(item)
+    state, present = AllocatedState(), {node.name: node for node in NODES[:4]}
+    fleet = Fleet(inventory.snapshot(), state, present.values())
+    questions = [Question(fleet, claims, Features()) for claims in CLAIMS]
+    for _ in range(12):
+        node = rng.choice(NODES)
+        if rng.random() < 0.4:
+            fleet.drop(node.name)
+            present.pop(node.name, None)
+        else:
+            present[node.name] = NodeView(node.name, {"zone": rng.choice("ab")})
+            fleet.put(present[node.name])
+        for question, claims in zip(questions, CLAIMS, strict=True):
+            expected = {name: alone(inventory, state, view, claims) for name, view in present.items()}
+            for name, (number,) in ((name, fleet.numbers(name)) for name in present):
+                assert together(fleet, number, claims) == expected[name]
+            fitting = {
+                name for name, found in expected.items() if isinstance(found, tuple) and isinstance(found[0], dict)
+            }
+            assert {fleet.nodes[number].name for number in question.fits(fleet)} == fitting
+    assert all(not fleet.numbers(node.name) for node in NODES if node.name not in present)
 
 
 def test_equal_nodes_are_decided_once_and_a_change_moves_one() -> None:

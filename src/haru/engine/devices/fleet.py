@@ -7,7 +7,7 @@ several nodes can see, and pools in trouble, are told apart by what they are.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from haru.engine.devices.errors import AllocationError
 from haru.engine.devices.inventory import DeviceSnapshot
@@ -30,6 +30,10 @@ class Peers:
         self.nodes: dict[int, None] = {}
 
 
+_NOWHERE = Peers(None)
+"""Where a node is that is not there."""
+
+
 class Fleet:
     """Nodes, the devices that they see and what is taken of them, at one moment; `update` moves on to another."""
 
@@ -43,18 +47,46 @@ class Fleet:
     ) -> None:
         self.snapshot = snapshot
         self.allocated = allocated
-        self.nodes = tuple(nodes)
+        self.nodes = list(nodes)
+        """By number; also those that were dropped, until another node takes the number."""
         self.partitionable = partitionable
         self.peers: dict[Hashable, Peers] = {}
         self._named: dict[str, list[int]] = {}
         for number, node in enumerate(self.nodes):
             self._named.setdefault(node.name, []).append(number)
+        self._free: list[int] = []
         self._stamps: dict[str, int] = {}
         self._clock = 0
+        self._next = 0
         self._reset()
 
-    def update(self, snapshot: DeviceSnapshot, allocated: AllocatedState) -> None:
-        """Take in how things stand now."""
+    def numbers(self, name: str) -> Sequence[int]:
+        """The numbers of the nodes of a name; there may be several, or none."""
+        return self._named.get(name, ())
+
+    def put(self, node: NodeView) -> None:
+        """Take in a node that is new, or has other labels."""
+        numbers = self._named.get(node.name)
+        if numbers is None:
+            number = self._free.pop() if self._free else len(self.nodes)
+            if number == len(self.nodes):
+                self.nodes.append(node)
+                self._place.append(_NOWHERE)
+            numbers = self._named[node.name] = [number]
+        for number in numbers:
+            self.nodes[number] = node
+            self._leave(number)
+            self._join(number)
+
+    def drop(self, name: str) -> None:
+        """Forget the nodes of a name."""
+        for number in self._named.pop(name, ()):
+            self._leave(number)
+            self._place[number] = _NOWHERE
+            self._free.append(number)
+
+    def update(self, snapshot: DeviceSnapshot, allocated: AllocatedState) -> set[int] | None:
+        """Take in how things stand now; the nodes whose devices, or what is taken of them, changed (None: all)."""
         changed: set[str] = set()
         if snapshot is not self.snapshot:
             changed |= _difference(snapshot.pools, self.snapshot.pools)
@@ -66,10 +98,11 @@ class Fleet:
         self.snapshot, self.allocated = snapshot, allocated
         if len(self._numbers) > 2 * self._numbers_at_reset + _SPARE:
             self._reset()
-            return
+            return None
         for number in moved:
             self._leave(number)
             self._join(number)
+        return moved
 
     def peers_of(self, number: int) -> Peers:
         """The nodes that are like this one, itself included."""
@@ -80,7 +113,7 @@ class Fleet:
         self._clock += 1
         self._stamps[name] = self._clock
         if any(name in snapshot.everywhere or name in snapshot.troubled for snapshot in snapshots):
-            return range(len(self.nodes))
+            return [number for number, place in enumerate(self._place) if place is not _NOWHERE]
         pools = [snapshot.pools[name] for snapshot in snapshots if name in snapshot.pools]
         nodes = {item.placement.node_name for pool in pools for item in pool.slices}
         return [number for node in nodes for number in self._named.get(node, ())]
@@ -90,9 +123,10 @@ class Fleet:
         self._numbers: dict[Hashable, int] = {}
         self.inventories = 0
         """How many different pools there are, whatever their devices are called."""
-        self._place: list[Peers] = [Peers(None)] * len(self.nodes)
-        for number in range(len(self.nodes)):
-            self._join(number)
+        self._place: list[Peers] = [_NOWHERE] * len(self.nodes)
+        for numbers in self._named.values():
+            for number in numbers:
+                self._join(number)
         self._numbers_at_reset = len(self._numbers)
 
     def _join(self, number: int) -> None:
@@ -110,6 +144,8 @@ class Fleet:
 
     def _leave(self, number: int) -> None:
         peers = self._place[number]
+        if peers is _NOWHERE:
+            return
         del peers.nodes[number]
         if not peers.nodes:
             del self.peers[peers.key]
@@ -131,9 +167,12 @@ class Fleet:
         number = self._numbers.get(known)
         if number is None:
             content = tuple([(d.shape, d.consumes, d.taints, d.binding) for d in view.devices])
-            number = self._numbers.setdefault((content, view.counter_names, view.totals), self.inventories)
+            number = self._numbers.setdefault((content, view.counter_names, view.totals), self._next)
             self._numbers[known] = number
-            self.inventories = max(self.inventories, number + 1)
+            if number == self._next:
+                # No number means two things, not even one after the other: answers are kept by them.
+                self._next += 1
+                self.inventories += 1
         return number
 
 
