@@ -129,7 +129,8 @@ def test_what_waits_is_a_no_and_says_why(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out == (
         "pending:\n"
         "  default/big  InsufficientResources: 0/1 nodes are available: 1 Insufficient cpu. "
-        "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.\n"
+        "no new claims to deallocate, preemption: 0/1 nodes are available: "
+        "1 Preemption is not helpful for scheduling.\n"
     )
 
 

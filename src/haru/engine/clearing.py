@@ -8,7 +8,7 @@ Source: our own; KEP-4381 for when a claim is free (1.36 does not free devices w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from haru.engine.cluster import Snapshot
@@ -51,11 +51,11 @@ class Clearing:
     def __init__(self, base: Snapshot) -> None:
         self.base = base
         self._gone: dict[str, PodInfo] = {}
-        self._by_node: dict[str, frozenset[str]] = {}
         self._nodes: dict[str, NodeInfo] = {}
         self._known_nodes: dict[tuple[str, frozenset[str]], NodeInfo] = {}
         self._users: dict[str, frozenset[str] | None] = {}
-        self._free: dict[str, Obj] = {}
+        self._claims: dict[str, Obj] = {}
+        self._free: set[str] = set()
 
     def take(self, pods: Iterable[PodInfo]) -> None:
         """Take pods away; those that are away already are passed over."""
@@ -63,17 +63,11 @@ class Clearing:
         for pod in taken:
             self._gone[pod.key.path] = pod
         self._change(taken)
-        for path in self._claims_of(taken):
-            users = self._users_of(path)
-            if users is not None and users <= self._gone.keys():
-                self._free[path] = freed(self.base.claims[path])
 
     def put_back(self, pods: Iterable[PodInfo]) -> None:
         """Put pods back that were taken away; those that were not are passed over."""
         returned = [pod for pod in pods if self._gone.pop(pod.key.path, None) is not None]
         self._change(returned)
-        for path in self._claims_of(returned):
-            self._free.pop(path, None)
 
     def snapshot(self) -> Snapshot:
         """The base without the pods that are away."""
@@ -85,7 +79,7 @@ class Clearing:
             base,
             nodes=Patched(base.nodes, dict(self._nodes)),
             pods=Patched(base.pods, gone),
-            claims=Patched(base.claims, dict(self._free)),
+            claims=Patched(base.claims, dict(self._claims)),
             in_flight=Patched(base.in_flight, dict.fromkeys(self._free)),
             groups=Patched(base.groups, self._groups()),
             allocated=base.allocated.freed(self._free),
@@ -93,7 +87,28 @@ class Clearing:
             leaving=Patched(base.leaving, gone),
         )
 
-    def _change(self, pods: Iterable[PodInfo]) -> None:
+    def _change(self, pods: Sequence[PodInfo]) -> None:
+        self._change_nodes(pods)
+        for path in self._claims_of(pods):
+            users = self._users_of(path)
+            self._free.discard(path)
+            self._claims.pop(path, None)
+            if users is not None and users <= self._gone.keys():
+                self._free.add(path)
+                self._claims[path] = freed(self.base.claims[path])
+            else:
+                self._keep_claim(path)
+
+    def _keep_claim(self, path: str) -> None:
+        """A claim that is used by others too loses the pods that are away."""
+        claim = self.base.claims[path]
+        namespace = claim["metadata"].get("namespace") or "default"
+        entries = claim["status"].get("reservedFor") or ()
+        staying = [e for e in entries if e.get("resource") != _PODS or f"{namespace}/{e.get('name')}" not in self._gone]
+        if len(staying) < len(entries):
+            self._claims[path] = {**claim, "status": {**claim["status"], "reservedFor": staying}}
+
+    def _change_nodes(self, pods: Iterable[PodInfo]) -> None:
         for name in dict.fromkeys(pod.node for pod in pods):
             before = self.base.nodes.get(name)
             if before is None:

@@ -43,8 +43,8 @@ class Snapshot:
     """One moment of the cluster. Nothing in it changes, and nobody may change the objects in it.
 
     `special` has the paths of the claims made for a pod's extended resources, by the pod's UID. `nominated` are pending
-    pods whose status names a node, `nominations` the places that decisions promised, by pod; `leaving` are pods that
-    are being deleted to make room. `used_claims` has the paths of allocated claims by consumer (`consumer_key`).
+    pods whose status names a node, `nominations` the places that decisions promised, by pod; `leaving` are pods on
+    nodes that are being deleted. `used_claims` has the paths of allocated claims by consumer (`consumer_key`).
     `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`). `notes`
     keep what decisions learn about the cluster; they save work and change no answer.
     """
@@ -323,7 +323,7 @@ class Cluster:
             self._state.nodes[pod.node] = info.with_pod(pod)
             if pod.has_required_anti_affinity:
                 self._state.anti_affine[pod.key.path] = pod
-            if pod.preempted:
+            if pod.deleting:
                 self._state.leaving[pod.key.path] = pod
         elif pod.nominated_node and not pod.deleting:
             self._state.nominated[pod.key.path] = pod

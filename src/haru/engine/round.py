@@ -168,5 +168,3 @@ def _to_decide(pod: PodInfo, scheduler_name: str) -> bool:
 
 def _order(pod: PodInfo) -> tuple[int, str, str]:
     return -pod.priority, pod.obj["metadata"].get("creationTimestamp") or "", pod.key.path
-
-

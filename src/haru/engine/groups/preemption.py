@@ -68,8 +68,10 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
 
 
 def once_room_is_made(snapshot: Snapshot) -> Snapshot:
-    """The cluster that preemption starts from: room that is being made is made, promised places are taken."""
-    return replace(snapshot.after or snapshot, after=None)
+    """The cluster that preemption starts from: who is going is gone, promised places are taken."""
+    clearing = Clearing(replace(snapshot.after or snapshot, after=None))
+    clearing.take(clearing.base.leaving.values())
+    return clearing.snapshot()
 
 
 def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:

@@ -54,7 +54,7 @@ def promises(snapshot: Snapshot) -> Iterator[Promise]:
 
 def leaving(snapshot: Snapshot) -> list[PodInfo]:
     """The pods that make room for others: evicted by a decision, or seen to be deleted for that reason."""
-    found = dict(snapshot.leaving)
+    found = {path: pod for path, pod in snapshot.leaving.items() if pod.preempted}
     for key in evicted_pods(snapshot.nominations.values()):
         pod = snapshot.pods.get(key.path)
         if pod is not None and pod.key == key and pod.node and not pod.terminal:

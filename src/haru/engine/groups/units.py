@@ -56,8 +56,7 @@ class SparingOrder:
 def units_below(snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, groups: bool = True) -> list[Unit]:
     """The units of a lower priority that these pods are in; `groups`: whether pods belong to PodGroups at all.
 
-    Pods that are being deleted make no room that is not made anyway, and those that were placed a moment ago and are
-    not known to be on their node yet are left alone.
+    Pods that were placed a moment ago and are not known to be on their node yet are left alone.
     """
     found: dict[str, Unit] = {}
     for pod in pods:
@@ -75,7 +74,7 @@ def units_below(snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, g
 
 
 def _may_go(pod: PodInfo) -> bool:
-    return not pod.deleting and bool(pod.spec.get("nodeName"))
+    return bool(pod.spec.get("nodeName"))
 
 
 def running_pods(snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[PodInfo]:

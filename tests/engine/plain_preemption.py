@@ -1,0 +1,254 @@
+"""Preemption by trying everything, on a model of its own: who has to go, by the definition and nothing else.
+
+A small cluster is nodes with cpu, a rack and named devices, and running pods in units. The spared set is found by
+looking at every subset of the candidates; whether members fit by looking at every way to spread them over the nodes
+and every way to hand out devices.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from engine_objects import (
+    DRIVER,
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    device_class,
+    node,
+    pod,
+    pod_group,
+    resource_slice,
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    name: str
+    cpu: int
+    rack: str
+    models: tuple[str, ...]
+    """The model of each of its devices."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A claim in use: its devices by number on one machine, and the running pods that it is reserved for."""
+
+    machine: str
+    devices: tuple[int, ...]
+    users: tuple[str, ...]
+    by_group: str = ""
+
+
+@dataclass(frozen=True)
+class Running:
+    name: str
+    machine: str
+    cpu: int
+    priority: int
+    started: int
+    group: str = ""
+    app: str = ""
+    deleting: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    priority: int
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A member that wants a place: cpu, so many devices, of one model or of any."""
+
+    cpu: int
+    devices: int
+    model: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    app: str
+    allowed: int
+
+
+@dataclass(frozen=True)
+class Situation:
+    machines: tuple[Machine, ...]
+    running: tuple[Running, ...]
+    groups: tuple[Group, ...]
+    held: tuple[Held, ...]
+    budgets: tuple[Budget, ...]
+    members: tuple[Wanted, ...]
+    minimum: int
+    priority: int
+    by_rack: bool = False
+
+    @property
+    def going(self) -> frozenset[str]:
+        """Who is being deleted anyway: nobody has to be evicted for what that frees."""
+        return frozenset(one.name for one in self.running if one.deleting)
+
+    # -- the definition ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def units(self) -> list[tuple[tuple[Running, ...], int, bool]]:
+        """The candidates: pods, priority, whether they are a whole group."""
+        found: dict[str, tuple[tuple[Running, ...], int, bool]] = {}
+        by_name = {group.name: group for group in self.groups}
+        for one in self.running:
+            group = by_name.get(one.group)
+            priority = group.priority if group else one.priority
+            if priority >= self.priority or one.deleting:
+                continue
+            if group and group.whole:
+                pods = tuple(o for o in self.running if o.group == group.name and not o.deleting)
+                found[f"group {group.name}"] = (pods, priority, True)
+            else:
+                found[one.name] = ((one,), priority, False)
+        return list(found.values())
+
+    def order(self) -> list[tuple[Running, ...]]:
+        """The candidates in the order of sparing."""
+
+        def importance(unit: tuple[tuple[Running, ...], int, bool]) -> tuple[int, bool, int, int]:
+            pods, priority, whole = unit
+            return -priority, not whole, -len(pods) if whole else 0, min(one.started for one in pods)
+
+        left = {budget: budget.allowed for budget in self.budgets}
+        violating, others = [], []
+        for pods, _, _ in sorted(self.units, key=importance):
+            violates = False
+            for one in pods:
+                for budget in self.budgets:
+                    if budget.app == one.app:
+                        left[budget] -= 1
+                        violates |= left[budget] < 0
+            (violating if violates else others).append(pods)
+        return violating + others
+
+    def outcome(self) -> tuple[int, frozenset[str]]:
+        """How many members are nominated, and who is evicted: the lexicographically greatest spared set."""
+        order, going = self.order(), self.going
+        everybody = frozenset(one.name for pods in order for one in pods)
+        count = self.most(everybody | going)
+        if count < self.minimum or not order:
+            return 0, frozenset()
+        for spared in itertools.product((True, False), repeat=len(order)):
+            gone = frozenset(one.name for pods, stays in zip(order, spared, strict=True) if not stays for one in pods)
+            if self.most(gone | going) >= count:
+                return (count if gone else 0), gone
+        raise AssertionError("with everybody gone they fit")
+
+    def most(self, gone: frozenset[str]) -> int:
+        """The largest number of members that fit at once without these pods."""
+        return _most(self, gone)
+
+    # -- trying everything -------------------------------------------------------------------------------------------
+
+    def free_on(self, machine: Machine, gone: frozenset[str]) -> tuple[int, frozenset[int]]:
+        """The cpu and the devices that are free on a machine."""
+        stays = [one for one in self.running if one.name not in gone and one.machine == machine.name]
+        taken = {
+            device
+            for held in self.held
+            if held.machine == machine.name and not (held.users and set(held.users) <= gone)
+            for device in held.devices
+        }
+        return machine.cpu - sum(one.cpu for one in stays), frozenset(range(len(machine.models))) - taken
+
+    # -- as objects --------------------------------------------------------------------------------------------------
+
+    def objects(self) -> Iterator[Obj]:
+        """The situation as Kubernetes objects; the preemptor's group is `g`."""
+        yield device_class("any")
+        for model in ("a", "b"):
+            yield device_class(model, [f'device.attributes["{DRIVER}"].model == "{model}"'])
+        for machine in self.machines:
+            yield node(machine.name, cpu=str(machine.cpu), labels={"rack": machine.rack})
+            named = [
+                {"name": f"d{i}", "attributes": {"model": {"string": model}}} for i, model in enumerate(machine.models)
+            ]
+            yield resource_slice(machine.name, named)
+        for group in self.groups:
+            mode = {"disruptionMode": "PodGroup"} if group.whole else {}
+            yield pod_group(group.name, 1, priority=group.priority, **mode)
+        pods = {one.name: self._pod(one) for one in self.running}
+        for number, held in enumerate(self.held):
+            yield self._claim(f"held-{number}", held, pods)
+        yield from pods.values()
+        for number, budget in enumerate(self.budgets):
+            yield {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": f"budget-{number}", "namespace": "default"},
+                "spec": {"selector": {"matchLabels": {"app": budget.app}}},
+                "status": {"disruptionsAllowed": budget.allowed},
+            }
+        topology = {"schedulingConstraints": {"topology": [{"key": "rack"}]}} if self.by_rack else {}
+        yield pod_group("g", self.minimum, priority=self.priority, **topology)
+        for number, wanted in enumerate(self.members):
+            names = [f"m{number}"] if wanted.devices else []
+            yield pod(f"m{number}", cpu=str(wanted.cpu), group="g", claims=names, priority=self.priority)
+            if wanted.devices:
+                exactly = {"deviceClassName": wanted.model, "allocationMode": "ExactCount", "count": wanted.devices}
+                yield claim(f"m{number}", requests=[{"name": "gpu", "exactly": exactly}])
+
+    def _pod(self, one: Running) -> Obj:
+        names = [f"held-{i}" for i, held in enumerate(self.held) if one.name in held.users]
+        made = pod(one.name, cpu=str(one.cpu), group=one.group, node=one.machine, claims=names, priority=one.priority)
+        made["metadata"]["labels"] = {"app": one.app} if one.app else {}
+        made["status"]["startTime"] = f"2026-01-01T00:00:{one.started:02}Z"
+        if one.deleting:
+            made["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+        return made
+
+    def _claim(self, name: str, held: Held, pods: dict[str, Obj]) -> Obj:
+        made = allocated(claim(name), allocation(held.machine, *(f"d{i}" for i in held.devices)))
+        users = [{"resource": "pods", "name": user, "uid": pods[user]["metadata"]["uid"]} for user in held.users]
+        if held.by_group:
+            entry = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": held.by_group}
+            users = [{**entry, "uid": f"uid-group-{held.by_group}"}]
+        made["status"]["reservedFor"] = users
+        return made
+
+
+@lru_cache(maxsize=100_000)
+def _most(situation: Situation, gone: frozenset[str]) -> int:
+    free = [situation.free_on(machine, gone) for machine in situation.machines]
+    racks = sorted({machine.rack for machine in situation.machines}) if situation.by_rack else [""]
+    best = 0
+    for rack in racks:
+        open_to = [i for i, machine in enumerate(situation.machines) if rack in ("", machine.rack)]
+        for places in itertools.product([None, *open_to], repeat=len(situation.members)):
+            count = sum(place is not None for place in places)
+            if count > best and all(
+                _take(situation, i, *free[i], [m for m, p in zip(situation.members, places, strict=True) if p == i])
+                for i in set(places) - {None}
+                if i is not None
+            ):
+                best = count
+    return best
+
+
+def _take(situation: Situation, number: int, cpu: int, devices: frozenset[int], here: list[Wanted]) -> bool:
+    """Whether a machine takes these members together."""
+    models = situation.machines[number].models
+    return sum(wanted.cpu for wanted in here) <= cpu and _hand_out(models, devices, here)
+
+
+def _hand_out(models: tuple[str, ...], devices: frozenset[int], here: list[Wanted]) -> bool:
+    if not here:
+        return True
+    first, rest = here[0], here[1:]
+    fitting = sorted(d for d in devices if first.model in ("any", models[d]))
+    return any(
+        _hand_out(models, devices - set(chosen), rest) for chosen in itertools.combinations(fitting, first.devices)
+    )
