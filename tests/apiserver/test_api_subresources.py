@@ -109,6 +109,27 @@ async def test_evictions_ask_the_budget(api: Caller, status: Any, ready: bool, c
         assert left["disruptionsAllowed"] == 0 and "a" in left["disruptedPods"]
 
 
+@pytest.mark.parametrize("version", ["", "current", "1"])
+async def test_an_evicted_pod_says_why_it_goes(api: Caller, version: str) -> None:
+    await running(api)
+    before = await api.get(f"{PODS}/a")
+    wanted = before["metadata"]["resourceVersion"] if version == "current" else version
+    options = {"preconditions": {"resourceVersion": wanted}} if version else {}
+    dry = await api("POST", f"{PODS}/a/eviction", eviction(**options, dryRun=["All"]))
+    assert await api.get(f"{PODS}/a") == before
+    answer = await api("POST", f"{PODS}/a/eviction", eviction(**options))
+    assert (dry.status, answer.status) == ((409, 409) if version == "1" else (201, 201)), answer.body
+    pod_now = await api.get(f"{PODS}/a")
+    found = [c for c in pod_now["status"]["conditions"] if c["type"] == "DisruptionTarget"]
+    if version == "1":
+        assert not found and "deletionTimestamp" not in pod_now["metadata"]
+    else:
+        assert pod_now["metadata"]["deletionTimestamp"]
+        assert [(c["status"], c["reason"], c["message"]) for c in found] == [
+            ("True", "EvictionByEvictionAPI", "Eviction API: evicting")
+        ]
+
+
 async def test_two_budgets_are_one_too_many(api: Caller) -> None:
     await running(api)
     for name in ("b", "c"):

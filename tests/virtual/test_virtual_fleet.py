@@ -158,6 +158,7 @@ async def test_a_pod_runs_until_it_is_deleted() -> None:
         ({"simulated.haru.dev/fail": "0"}, "Failed", "Error", 1),
         ({"simulated.haru.dev/fail": "OOMKilled: out of memory"}, "Failed", "OOMKilled", 1),
         ({"simulated.haru.dev/fail": "Xid", "simulated.haru.dev/run-seconds": "0"}, "Failed", "Xid", 1),
+        ({"simulated.haru.dev/fail": "0", "simulated.haru.dev/exit-code": "42"}, "Failed", "Error", 42),
     ],
 )
 async def test_pods_end_as_annotated(annotations: dict[str, str], phase: str, reason: str, exit_code: int) -> None:

@@ -2,8 +2,9 @@
 
 Pure. The pod's annotations say how it ends: `simulated.haru.dev/run-seconds: "30"` succeeds after that time, for good;
 `simulated.haru.dev/fail` fails after so many seconds, or, if it is a text (`Reason` or `Reason: message`), at once or
-after run-seconds. Without them the pod runs until it is deleted. A failure is final under restartPolicy Never;
-otherwise the containers are restarted: at once, then after 10 s, 20 s, ... 300 s, and fail again.
+after run-seconds; `simulated.haru.dev/exit-code` says with which code (1). Without them the pod runs until it is
+deleted. A failure is final under restartPolicy Never; otherwise the containers are restarted: at once, then after 10 s,
+20 s, ... 300 s, and fail again.
 Source of the statuses: kubelet, as behaviour.
 """
 
@@ -24,8 +25,10 @@ Obj = dict[str, Any]
 
 RUN_SECONDS: Final = "simulated.haru.dev/run-seconds"
 FAIL: Final = "simulated.haru.dev/fail"
+EXIT_CODE: Final = "simulated.haru.dev/exit-code"
 TERMINAL: Final = ("Succeeded", "Failed")
 _KILLED: Final = 143
+_MAX_EXIT_CODE: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,18 @@ def ending_of(pod: Obj) -> Ending | None:
     seconds = _seconds(RUN_SECONDS, run) if run is not None else None
     if fail is None:
         return None if seconds is None else Ending(seconds, "Succeeded", 0, "Completed")
+    code = _exit_code(annotations.get(EXIT_CODE, "1"))
     if re.fullmatch(r"[0-9]+(\.[0-9]*)?", fail):
-        return Ending(_seconds(FAIL, fail), "Failed", 1, "Error")
+        return Ending(_seconds(FAIL, fail), "Failed", code, "Error")
     reason, _, message = fail.partition(":")
-    return Ending(seconds or 0.0, "Failed", 1, reason.strip() or "Error", message.strip() or fail.strip())
+    return Ending(seconds or 0.0, "Failed", code, reason.strip() or "Error", message.strip() or fail.strip())
+
+
+def _exit_code(text: str) -> int:
+    code = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= code <= _MAX_EXIT_CODE:
+        raise ValueError(f'annotation {EXIT_CODE}: "{text}" is no exit code, write a number from 1 to {_MAX_EXIT_CODE}')
+    return code
 
 
 def _seconds(annotation: str, text: str) -> float:

@@ -13,11 +13,17 @@ from haru.apiserver.http import Response, json_response, success_status
 from haru.apiserver.writing import change
 from haru.kube.errors import StatusError, bad_request_error, internal_error, too_many_requests_error
 from haru.kube.kinds import by_kind
-from haru.kube.meta import get_condition
+from haru.kube.meta import get_condition, set_condition
 from haru.kube.selectors import label_selector_from
 
 _KIND = by_kind("policy/v1", "Eviction")
 RETRY_SECONDS = 10
+_EVICTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 
 
 async def evict(call: Call) -> Response:
@@ -39,14 +45,29 @@ async def evict(call: Call) -> Response:
         budget = await _budget_of(call, pod)
         if budget is not None and not _is_free_to_go(budget, pod):
             await _spend(call, budget, pod)
-    options = Options(
-        asked.get("gracePeriodSeconds"),
-        asked.get("propagationPolicy") or "",
-        preconditions.get("uid") or pod["metadata"]["uid"],
-        preconditions.get("resourceVersion") or "",
-    )
+    uid = preconditions.get("uid") or pod["metadata"]["uid"]
+    version = await _mark(call, uid, preconditions.get("resourceVersion") or "")
+    options = Options(asked.get("gracePeriodSeconds"), asked.get("propagationPolicy") or "", uid, version)
     await delete_one(call, options)
     return json_response(success_status({}) | {"code": 201}, 201)
+
+
+async def _mark(call: Call, uid: str, version: str) -> str:
+    """Write on the pod why it goes (KEP-3329); the version that its deletion is to find, if the caller named one."""
+    if call.dry_run:
+        return version
+
+    async def make(live: Obj) -> Obj:
+        status = dict(live.get("status") or {})
+        status["conditions"] = set_condition(status.get("conditions"), {**_EVICTED, "lastProbeTime": None}, call.now)
+        metadata = {**live["metadata"], "uid": uid}
+        return {**live, "metadata": {**metadata, "resourceVersion": version} if version else metadata, "status": status}
+
+    outcome = await change(
+        replace(call, subresource="status"), make, prepare=_as_it_is, applied=True, retry=not version
+    )
+    marked = outcome.record.revision if outcome.record is not None else version
+    return str(marked) if version else ""
 
 
 def _needs_no_budget(pod: Obj) -> bool:
