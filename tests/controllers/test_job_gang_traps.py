@@ -175,6 +175,24 @@ async def test_without_its_workload_a_gang_stays_together(cluster):
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", [WORKLOADS, POD_GROUPS], ids=lambda kind: kind.kind)
+async def test_a_server_that_fails_for_a_moment_makes_no_job_without_a_gang(cluster, monkeypatch, kind):
+    create, refused = cluster.client.create, []
+
+    async def failing(of, *args, **kwargs):
+        if of == kind and len(refused) < 3:
+            refused.append(of)
+            raise StatusError(500, "InternalError", "not now")
+        return await create(of, *args, **kwargs)
+
+    monkeypatch.setattr(cluster.client, "create", failing)
+    await cluster.create(JOBS, job(**indexed(2)))
+    await cluster.start(NAME)
+    await started(cluster, 2)
+    assert len(refused) == 3
+    assert await groups_of(cluster) == {(await the_group(cluster))["name"]}
+
+
 async def test_new_members_wait_while_the_group_is_on_its_way_out(cluster):
     """It may vanish before the first pod that needs it is seen; a pod of a group that is gone waits for ever."""
     created = await cluster.create(JOBS, job(**indexed(2)))

@@ -147,7 +147,7 @@ async def test_a_crash_between_the_creations_makes_nothing_twice(cluster, leave)
     assert await groups_of(cluster) == {group["metadata"]["name"]}
 
 
-async def test_two_workloads_for_one_job_mean_none(cluster):
+async def test_two_workloads_for_one_job_mean_none(cluster, caplog):
     for name in ("one", "two"):
         reference = {"apiGroup": "batch", "kind": "Job", "name": "j"}
         policy = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}}
@@ -158,6 +158,7 @@ async def test_two_workloads_for_one_job_mean_none(cluster):
     await started(cluster, 2)
     assert await groups_of(cluster) == {None}
     assert not await cluster.items(POD_GROUPS)
+    assert "job ns/j: its pods are created without a PodGroup: several workloads refer to it: one, two" in caplog.text
 
 
 async def test_a_deleted_gang_goes_altogether(cluster):
