@@ -41,6 +41,7 @@ from haru.cel.types import (
 from haru.cel.values import type_of
 
 _LOGICAL = frozenset(("_&&_", "_||_"))
+_MAX_RESOLVED = 4096
 
 
 def check(root: Node, environment: Environment) -> list[Issue]:
@@ -194,6 +195,23 @@ class _Checker:
         is_member = node.target is not None
         if node.function in _LOGICAL:
             return self.logical(node, types, overloads)
+        key = (node.function, is_member, *types)
+        known = self.environment.resolved.get(key)
+        if known is not None:
+            node.overloads, result, params = known
+            self.fresh += params
+            return result
+        before = self.fresh
+        result = self.match(node, types, overloads)
+        if result.closed and result is not ERROR and all(value.closed for value in types):
+            # Nothing was learned of any type parameter: it is the same in every expression.
+            if len(self.environment.resolved) >= _MAX_RESOLVED:
+                self.environment.resolved.clear()
+            self.environment.resolved[key] = (node.overloads or (), result, self.fresh - before)
+        return result
+
+    def match(self, node: Call, types: list[Type], overloads: tuple[Overload, ...]) -> Type:
+        is_member = node.target is not None
         matching: list[Overload] = []
         result: Type | None = None
         for overload in overloads:
@@ -224,7 +242,7 @@ class _Checker:
         return self.report(node.offset, f"found no matching overload for '{node.function}' applied to '{signature}'")
 
     def instantiate(self, overload: Overload) -> tuple[list[Type], Type]:
-        names = overload.type_params()
+        names = overload.type_params
         if not names:
             return list(overload.params), overload.result
         fresh = Substitution({name: self.new_param() for name in names})

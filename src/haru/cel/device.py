@@ -176,6 +176,10 @@ _MAX_ENTRIES, _MAX_DOMAIN, _MAX_ID, _MAX_VALUE, _MAX_DRIVER = 32, 63, 32, 64, 63
 _NO_LIMIT = (1 << 63) - 1
 
 
+_MEMBERS = {"driver": _MAX_DRIVER, "attributes": _MAX_ENTRIES, "capacity": _MAX_ENTRIES}
+
+
+@lru_cache(maxsize=4096)
 def _size_of(path: Path) -> Range | None:
     """The size of a part of the device. Everything here mirrors what 1.36 declares, and what it does not."""
     if path[0] != "device":
@@ -184,8 +188,7 @@ def _size_of(path: Path) -> Range | None:
         return Range(0, _NO_LIMIT)
     member_name, steps = path[1], path[2:]
     if not steps:
-        plain = {"driver": _MAX_DRIVER, "attributes": _MAX_ENTRIES, "capacity": _MAX_ENTRIES}
-        return Range(0, plain.get(member_name, _NO_LIMIT))
+        return Range(0, _MEMBERS.get(member_name, _NO_LIMIT))
     if member_name not in ("attributes", "capacity") or len(steps) > 2:
         return None
     if steps == ("@keys",):

@@ -7,7 +7,7 @@ demands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from haru.cel.macros import STANDARD, MacroTable
@@ -19,7 +19,7 @@ Implementation = Callable[..., Any]
 class Overload:
     """One signature of a function. `impl` takes the operands' values, the target first."""
 
-    __slots__ = ("id", "impl", "member", "params", "result")
+    __slots__ = ("id", "impl", "member", "params", "result", "type_params")
 
     def __init__(self, id: str, params: Sequence[Type], result: Type, impl: Implementation, member: bool) -> None:
         self.id = id
@@ -27,17 +27,15 @@ class Overload:
         self.result = result
         self.impl = impl
         self.member = member
-
-    def type_params(self) -> set[str]:
+        self.type_params = frozenset(_params_in([*params, result]))
         """The names of the type parameters in the signature."""
-        found: set[str] = set()
-        pending = [*self.params, self.result]
-        while pending:
-            value = pending.pop()
-            if value.kind == "param":
-                found.add(value.name)
-            pending.extend(value.params)
-        return found
+
+
+def _params_in(types: Sequence[Type]) -> set[str]:
+    found: set[str] = set()
+    for value in types:
+        found |= {value.name} if value.kind == "param" else _params_in(value.params)
+    return found
 
 
 def function(id: str, params: Sequence[Type], result: Type, impl: Implementation) -> Overload:
@@ -93,6 +91,9 @@ class Environment:
         self.quoted_fields = quoted_fields
         self.functions: dict[str, tuple[Overload, ...]] = {}
         self.constants: dict[str, Type] = {}
+        self.resolved: dict[Hashable, tuple[tuple[Overload, ...], Type, int]] = {}
+        """What the checker found for calls of a function with operands of known types: the overloads, the type, and
+        how many type parameters it took."""
         self.macros: dict[tuple[str, int, bool], Any] = dict(STANDARD) if use_macros else {}
         for library in libraries:
             for name, overloads in library.functions.items():

@@ -71,14 +71,16 @@ class _Walk:
         return found[-1] if found else None
 
     def path(self, node: Node) -> Path:
-        if isinstance(node, Ident):
+        if self.locals and isinstance(node, Ident):
             found = self.local(node.name)
             if found is not None:
                 return found.path
         return self.paths.get(id(node), ())
 
     def size(self, node: Node) -> Range | None:
-        known = self.sizes.get(id(node)) or _literal_size(node)
+        known = self.sizes.get(id(node))
+        if known is None:
+            known = _literal_size(node)
         if known is not None:
             return known
         path = self.path(node)
@@ -117,14 +119,14 @@ class _Walk:
     # Costs
 
     def cost(self, node: Node) -> Range:
-        if isinstance(node, Literal):
-            return NOTHING
-        if isinstance(node, Ident):
-            return self.ident(node)
-        if isinstance(node, Select):
-            return self.select(node)
         if isinstance(node, Call):
             return self.call(node)
+        if isinstance(node, Literal):
+            return NOTHING
+        if isinstance(node, Select):
+            return self.select(node)
+        if isinstance(node, Ident):
+            return self.ident(node)
         if isinstance(node, ListLiteral):
             return self.list_literal(node)
         if isinstance(node, MapLiteral):
@@ -194,11 +196,11 @@ class _Walk:
         self, node: Call, target: Operand | None, args: list[Operand], arg_costs: list[Range]
     ) -> tuple[Range, Range | None]:
         """Cost and result size over all overloads that may be meant."""
-        cost = Range(UNBOUNDED, 0)
+        cost: Range | None = None
         size: Range | None = None
         for overload in node.overloads or ():
             found = self.function_cost(node, overload.id, target, args, arg_costs)
-            cost = cost.union(found.cost)
+            cost = found.cost if cost is None else cost.union(found.cost)
             if found.size is not None:
                 size = found.size if size is None else size.union(found.size)
             if overload.id in ("index_list", "index_map"):
@@ -208,7 +210,7 @@ class _Walk:
                 self.paths[id(node)] = (*self.path(node.args[0]), step)
             if size is None:
                 size = self.size(node)
-        return cost, size
+        return cost or Range(UNBOUNDED, 0), size
 
     def function_cost(
         self, node: Call, overload: str, target: Operand | None, args: list[Operand], arg_costs: list[Range]
@@ -219,7 +221,7 @@ class _Walk:
         for estimator in (self.overloads.get(overload), self.functions.get(node.function)):
             found = None if estimator is None else estimator(overload, target, args)
             if found is not None:
-                return Estimate(found.cost.plus(arguments), found.size)
+                return found if arguments is NOTHING else Estimate(found.cost.plus(arguments), found.size)
         if overload in ("logical_or", "logical_and"):
             left, right = arg_costs
             return Estimate(Range(left.low, left.plus(right).high))
@@ -337,6 +339,8 @@ def _is_scalar(static: Type) -> bool:
 
 
 def _literal_size(node: Node) -> Range | None:
+    if node.__class__ is Call or node.__class__ is Select:
+        return None
     if isinstance(node, Literal):
         return exactly(len(node.value)) if isinstance(node.value, str | bytes) else ONE
     if isinstance(node, ListLiteral):
@@ -346,6 +350,7 @@ def _literal_size(node: Node) -> Range | None:
     return None
 
 
+_UNIT = Estimate(ONE)
 _COMPARED = frozenset(
     (
         *(
@@ -361,6 +366,8 @@ _COMPARED = frozenset(
 
 def _general(overload: str, target: Operand | None, args: list[Operand]) -> Estimate:
     """The rules for functions without an estimator of their own."""
+    if overload in ("index_map", "index_list"):
+        return _UNIT
     if overload == "string_format" and target is not None:
         return Estimate(_size(target).scaled(TRAVERSAL))
     if overload == "string_to_bytes" and len(args) == 1:

@@ -5,6 +5,7 @@ Escapes are decoded and numbers are read here, so that every fault inside a toke
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from haru.cel.errors import Issue
@@ -33,6 +34,20 @@ _SIMPLE_ESCAPES = {
 }
 KEYWORDS = frozenset(("true", "false", "null", "in"))
 
+_PLAIN = re.compile(
+    r"""
+    [ \t\r\n\f]*
+    (?:
+        (?P<ident> [A-Za-z_] [A-Za-z0-9_]* (?! [A-Za-z0-9_'"] ) )
+      | ' (?P<single> [^'\\\r\n]+ ) '
+      | " (?P<double> [^"\\\r\n]+ ) "
+      | (?P<operator> == | != | <= | >= | && | \|\| | [<>\[\]{}(),\-!?:+*%] | \. (?! [0-9] ) | / (?! / ) )
+    )
+    """,
+    re.VERBOSE,
+)
+"""What nearly all of any expression consists of, up to its next token; the rest is read character by character."""
+
 
 class Token(NamedTuple):
     """`kind` is the punctuation or keyword itself, or one of ident, quoted, int, uint, float, string, bytes, eof."""
@@ -58,8 +73,14 @@ def _unknown(text: str, start: int, end: int) -> LexError:
 def tokenize(text: str) -> list[Token]:
     """All tokens, with an `eof` at the end. Raises LexError."""
     tokens: list[Token] = []
+    match = _PLAIN.match
     position, length = 0, len(text)
     while position < length:
+        plain = match(text, position)
+        if plain is not None:
+            tokens.append(_plain_token(plain))
+            position = plain.end()
+            continue
         char = text[position]
         if char in _SPACE:
             position += 1
@@ -72,6 +93,20 @@ def tokenize(text: str) -> list[Token]:
         tokens.append(token)
     tokens.append(Token("eof", "<EOF>", length))
     return tokens
+
+
+_IDENT, _OPERATOR = _PLAIN.groupindex["ident"], _PLAIN.groupindex["operator"]
+
+
+def _plain_token(found: re.Match[str]) -> Token:
+    kind = found.lastindex
+    assert kind is not None
+    text, start = found[kind], found.start(kind)
+    if kind == _OPERATOR:
+        return Token(text, text, start)
+    if kind == _IDENT:
+        return Token(text if text in KEYWORDS else "ident", text, start)
+    return Token("string", found.string[start - 1 : found.end()], start - 1, text)
 
 
 def _token(text: str, start: int) -> tuple[Token, int]:

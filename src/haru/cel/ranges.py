@@ -28,7 +28,12 @@ class Range(NamedTuple):
 
     def plus(self, other: Range) -> Range:
         """Sum."""
-        return Range(_cap(self.low + other.low), _cap(self.high + other.high))
+        if other is NOTHING:
+            return self
+        if self is NOTHING:
+            return other
+        low, high = self.low + other.low, self.high + other.high
+        return Range(low if low < UNBOUNDED else UNBOUNDED, high if high < UNBOUNDED else UNBOUNDED)
 
     def times(self, other: Range) -> Range:
         """Product."""

@@ -19,13 +19,18 @@ _MESSAGE_SPELLING = {
 class Type:
     """A type: its kind ("int", "list", "struct", "opaque", "param", …), its name, and its parameters."""
 
-    __slots__ = ("_hash", "kind", "name", "params")
+    __slots__ = ("_hash", "closed", "kind", "name", "params")
 
     def __init__(self, kind: str, name: str, params: tuple[Type, ...] = ()) -> None:
         self.kind = kind
         self.name = name
         self.params = params
         self._hash = hash((kind, name, params))
+        self.closed = kind != "param"
+        """Whether there is no type parameter in it."""
+        for param in params:
+            if not param.closed:
+                self.closed = False
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -200,6 +205,8 @@ class Substitution:
         return True, False
 
     def _occurs(self, parameter: Type, inside: Type) -> bool:
+        if inside.closed:
+            return False
         if inside == parameter:
             return True
         if inside.kind == "param":
@@ -209,13 +216,13 @@ class Substitution:
 
     def apply(self, value: Type, params_to_dyn: bool = False) -> Type:
         """`value` with its parameters replaced by what they stand for."""
+        if value.closed:
+            return value
         if value.kind == "param":
             known = self.found.get(value.name)
             if known is not None:
                 return self.apply(known, params_to_dyn)
             return DYN if params_to_dyn else value
-        if not value.params:
-            return value
         return Type(value.kind, value.name, tuple(self.apply(param, params_to_dyn) for param in value.params))
 
 

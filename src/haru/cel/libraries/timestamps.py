@@ -183,11 +183,10 @@ def _named_offset(name: str, seconds: int) -> int:
         zone = ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise EvaluationError(f"unknown time zone {name}") from None
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-        ahead = moment.astimezone(zone).utcoffset()
-    except OverflowError:
-        ahead = None
+    # On the first and the last day the local time may be in a year that Python does not have. No zone changes there.
+    seconds = min(max(seconds, TIMESTAMP_MIN // _SECOND + _DAY), TIMESTAMP_MAX // _SECOND - _DAY)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    ahead = moment.astimezone(zone).utcoffset()
     return 0 if ahead is None else int(ahead.total_seconds())
 
 
