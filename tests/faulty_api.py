@@ -21,6 +21,7 @@ class FaultyApi:
         self._rng = rng
         self.rate = rate
         self.only: Callable[[str, str], bool] | None = None
+        self.kinds = KINDS
         self.counts: Counter[str] = Counter()
         self.late: set[asyncio.Task[None]] = set()
 
@@ -57,7 +58,7 @@ class FaultyApi:
             return None
         if method == "GET":
             return "refuse 500" if self._rng.random() < self.rate / 4 else None
-        return self._rng.choice(KINDS) if self._rng.random() < self.rate else None
+        return self._rng.choice(self.kinds) if self._rng.random() < self.rate else None
 
     async def _late(self, scope: Any, body: bytes) -> None:
         """The request was on its way all the time, and arrives when its sender has given it up."""

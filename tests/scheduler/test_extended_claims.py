@@ -90,7 +90,7 @@ def test_a_node_with_a_plugin_needs_no_claim() -> None:
         await asking(bench, "q")
         await asyncio.sleep(1)
         message = (await bench.condition(PODS, "q", "PodScheduled"))["message"]
-        assert message == f"0/1 nodes are available: 1 Insufficient {CARD}."
+        assert message.startswith(f"0/1 nodes are available: 1 Insufficient {CARD}. ")
 
     play(scenario)
 

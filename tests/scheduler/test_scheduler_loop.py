@@ -81,7 +81,7 @@ def test_a_gang_that_does_not_fit_leaves_the_room_to_others() -> None:
         assert (group["status"], group["reason"], group["message"]) == (
             "False",
             "Unschedulable",
-            "pod group is unschedulable",
+            "pod group is unschedulable, No preemption victims found for incoming preemptor",
         )
         await bench.pod("other", cpu="2")
         await bench.eventually_bound("other", seconds=1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from haru.engine.consumers import consumer_keys
+from haru.engine.consumers import consumer_keys, is_orphaned
 from haru.engine.decision import GroupKey, Obj, PodKey
 from haru.engine.devices import AllocatedState, DeviceSnapshot, Inventory
 from haru.engine.extended import explicit_classes, special_owners
@@ -44,7 +44,8 @@ class Snapshot:
 
     `special` has the paths of the claims made for a pod's extended resources, by the pod's UID. `nominated` are pending
     pods whose status names a node, `nominations` the places that decisions promised, by pod; `leaving` are pods on
-    nodes that are being deleted. `used_claims` has the paths of allocated claims by consumer (`consumer_key`).
+    nodes that are being deleted. `used_claims` has the paths of allocated claims by consumer (`consumer_key`), and
+    `orphaned` those claims whose consumers are all gone: they will be free in a moment.
     `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`). `notes`
     keep what decisions learn about the cluster; they save work and change no answer.
     """
@@ -66,6 +67,7 @@ class Snapshot:
     nominations: Mapping[str, Nomination]
     leaving: Mapping[str, PodInfo]
     used_claims: Mapping[str, frozenset[str]]
+    orphaned: Mapping[str, Obj]
     after: Snapshot | None = None
     notes: Notes = field(default_factory=Notes, repr=False)
 
@@ -114,6 +116,7 @@ class _State:
     nominations: CowMap[Nomination] = field(default_factory=CowMap)
     leaving: CowMap[PodInfo] = field(default_factory=CowMap)
     used_claims: CowMap[frozenset[str]] = field(default_factory=CowMap)
+    orphaned: CowMap[Obj] = field(default_factory=CowMap)
 
 
 class Cluster:
@@ -191,6 +194,7 @@ class Cluster:
                 nominations=state.nominations.freeze(),
                 leaving=state.leaving.freeze(),
                 used_claims=state.used_claims.freeze(),
+                orphaned=state.orphaned.freeze(),
                 notes=self._notes,
             )
         return self._snapshot
@@ -307,12 +311,15 @@ class Cluster:
         before = self._state.pods.pop(path, None)
         if before is not None:
             self._withdraw(before)
+            self._consumer_changed("pods", path)
 
     def _put_pod(self, pod: PodInfo) -> None:
         before = self._state.pods.get(pod.key.path)
         if before is not None:
             self._withdraw(before)
         self._state.pods[pod.key.path] = pod
+        if before is None or before.key != pod.key or before.terminal != pod.terminal:
+            self._consumer_changed("pods", pod.key.path)
         nomination = self._state.nominations.get(pod.key.path)
         if nomination is not None and (pod.node or pod.terminal or pod.deleting or nomination.pod != pod.key):
             del self._state.nominations[pod.key.path]
@@ -384,6 +391,7 @@ class Cluster:
             self._state.claims[path] = effective
         _index(self._state.special, path, special_owners(before), special_owners(effective))
         _index(self._state.used_claims, path, consumer_keys(before), consumer_keys(effective))
+        self._weigh_orphan(path)
         old, new = _allocation(before), _allocation(effective)
         if old is not new:
             if old is not None:
@@ -391,13 +399,28 @@ class Cluster:
             if new is not None:
                 self._allocated = self._allocated.with_allocation(path, new)
 
+    def _consumer_changed(self, resource: str, path: str) -> None:
+        for claim in self._state.used_claims.get(f"{resource}/{path}") or ():
+            self._weigh_orphan(claim)
+
+    def _weigh_orphan(self, path: str) -> None:
+        claim = self._state.claims.get(path)
+        if claim is not None and is_orphaned(claim, self._state.pods, self._state.pod_groups):
+            self._state.orphaned[path] = claim
+        else:
+            self._state.orphaned.pop(path, None)
+
     # The rest
 
     def _apply_pod_group(self, obj: Obj) -> None:
-        self._state.pod_groups[claim_path(obj)] = obj
+        path = claim_path(obj)
+        self._state.pod_groups[path] = obj
+        self._consumer_changed("podgroups", path)
 
     def _remove_pod_group(self, obj: Obj) -> None:
-        self._state.pod_groups.pop(claim_path(obj), None)
+        path = claim_path(obj)
+        self._state.pod_groups.pop(path, None)
+        self._consumer_changed("podgroups", path)
 
     def _delete_slice(self, obj: Obj) -> None:
         self._inventory.delete_slice(obj["metadata"]["name"])

@@ -15,12 +15,20 @@ def condition(conditions: list[Obj] | None, type_: str) -> Obj | None:
     return next((c for c in conditions or () if c.get("type") == type_), None)
 
 
-def pod_scheduled_patch(pod: Obj, reason: str, message: str, now: str, *, keep_nomination: bool) -> Obj | None:
-    """A strategic merge patch of the status that says why the pod is not scheduled; None if it says so already."""
+def pod_scheduled_patch(
+    pod: Obj, reason: str, message: str, now: str, *, keep_nomination: bool, nominate: str = ""
+) -> Obj | None:
+    """A strategic merge patch of the status that says why the pod is not scheduled; None if it says so already.
+
+    `nominate` is a node where room is being made for it.
+    """
     status = pod.get("status") or {}
     current = condition(status.get("conditions"), "PodScheduled")
     patch: Obj = {}
-    if status.get("nominatedNodeName") and not keep_nomination:
+    if nominate:
+        if status.get("nominatedNodeName") != nominate:
+            patch["nominatedNodeName"] = nominate
+    elif status.get("nominatedNodeName") and not keep_nomination:
         patch["nominatedNodeName"] = None
     same = current and (current.get("status"), current.get("reason"), current.get("message")) == (
         "False",
@@ -38,6 +46,25 @@ def pod_scheduled_patch(pod: Obj, reason: str, message: str, now: str, *, keep_n
     if not patch:
         return None
     return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": patch}
+
+
+def unnominated_patch(pod: Obj) -> Obj | None:
+    """A patch of the status that takes the nomination away; None if there is none."""
+    if not (pod.get("status") or {}).get("nominatedNodeName"):
+        return None
+    return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"nominatedNodeName": None}}
+
+
+def disruption_target_patch(uid: str, message: str, now: str) -> Obj:
+    """A strategic merge patch of the status of a pod that is evicted for another (KEP-3329)."""
+    entry = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": message,
+        "lastTransitionTime": now,
+    }
+    return {"metadata": {"uid": uid}, "status": {"conditions": [entry]}}
 
 
 def group_scheduled_patch(group: Obj, status: str, reason: str, message: str, now: str) -> Obj | None:

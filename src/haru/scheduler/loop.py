@@ -30,8 +30,10 @@ from haru.scheduler import hints
 from haru.scheduler.admission import Admission, minimum_of
 from haru.scheduler.binding import CLAIMS, PODS, Binder
 from haru.scheduler.carrying import Carrier, Errand
+from haru.scheduler.evicting import Evictor
 from haru.scheduler.idle import idle_claims, without_allocations
 from haru.scheduler.leftovers import clearing
+from haru.scheduler.making_room import RoomMaker
 from haru.scheduler.metrics import SchedulerMetrics
 from haru.scheduler.queue import Place, SchedulingQueue, Unit
 from haru.scheduler.reporting import Reporter, path_of, pod_key
@@ -91,6 +93,11 @@ class Scheduler:
         )
         self._carrier = Carrier(
             self.cluster, self._binder, self, self._reporter.silence, workload_claims=config.workload_claims
+        )
+
+        evictor = Evictor(client, recorder, partial(self._cached, PODS), self._timestamp, self._learn)
+        self._room = RoomMaker(
+            self.cluster, evictor, self._reporter, self.metrics, self._spawn, lambda: self.may_help(hints.POD_GONE)
         )
 
     # -- running ----------------------------------------------------------------------------------------------------
@@ -301,11 +308,15 @@ class Scheduler:
         return members
 
     def _enact(self, unit: Unit, decision: Decision, pods: Mapping[str, Obj]) -> None:
+        if decision.status == "nominated":
+            self._make_room(unit, decision, pods)
+            return
         placed = decision.placed if decision.status == "scheduled" else ()
         left = [m for m in decision.members if m not in placed]
         if placed:
             self._send_out(unit, placed)
         for member in left:
+            self.cluster.forget_nomination(member.pod)
             reason = "SchedulerError" if "error" in (member.status, decision.status) else "Unschedulable"
             self._rejected(pods[member.pod.path], reason, member.message or decision.message)
         now = self._config.monotonic()
@@ -322,6 +333,18 @@ class Scheduler:
         rejected = [pods[m.pod.path] for m in left if m.status == "unschedulable"]
         if rejected and decision.status != "error":
             self._free_idle_claims(unit, rejected, [pods[m.pod.path] for m in placed])
+
+    def _make_room(self, unit: Unit, decision: Decision, pods: Mapping[str, Obj]) -> None:
+        group = _group_object(self.cluster.snapshot(), unit)
+        needed = 1
+        if group is not None:
+            key = GroupKey(unit.key[1], unit.key[2])
+            minimum = minimum_of(group) if self._config.gang_scheduling else 1
+            needed = max(1, minimum - len(self.cluster.snapshot().group_state(key).scheduled))
+            self._report_group(key, "False", "Unschedulable", decision.message)
+        self._room.make(decision, pods, group, needed)
+        plugins = {plugin for member in decision.members for plugin in member.plugins}
+        self.queue.reject(unit, plugins | hints.POD_GONE, self._config.monotonic())
 
     def _send_out(self, unit: Unit, placed: tuple[MemberDecision, ...]) -> None:
         group = _group_object(self.cluster.snapshot(), unit)
@@ -411,6 +434,9 @@ class Scheduler:
         if self._watchers is not None:
             self._watchers.informers[kind.kind].observe_deleted(obj)
 
+    def _timestamp(self) -> str:
+        return format_time(self._config.clock())
+
     def _claim_timestamp(self) -> str | None:
         return format_time(self._config.clock()) if self._config.claim_timestamps else None
 
@@ -432,9 +458,11 @@ async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
 
 
 def _keeps_nomination(snapshot: Snapshot, pod: PodInfo) -> bool:
-    """The place of a member that its half-placed gang still lacks stays reserved while its node is there."""
+    """A promised place stays while its node is there, and so does that of a member that its half-placed gang lacks."""
     node = snapshot.nodes.get(pod.nominated_node)
-    return node is not None and node.present and is_half_placed(snapshot, pod)
+    if node is None or not node.present:
+        return False
+    return pod.key.path in snapshot.nominations or is_half_placed(snapshot, pod)
 
 
 def _group_of(pod: Obj) -> str:

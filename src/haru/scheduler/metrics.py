@@ -46,6 +46,17 @@ class SchedulerMetrics:
             registry=self.registry,
             buckets=_SECONDS,
         )
+        self.preemption_attempts = Counter(
+            "scheduler_preemption_attempts",
+            "Decisions that evict others.",
+            registry=self.registry,
+        )
+        self.preemption_victims = Histogram(
+            "scheduler_preemption_victims",
+            "Pods evicted by one decision.",
+            registry=self.registry,
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+        )
         self.claim_creates = Counter(
             "scheduler_resourceclaim_creates",
             "Claims created for extended resources.",

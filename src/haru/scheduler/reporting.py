@@ -20,7 +20,7 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.names import format_time
 from haru.scheduler.binding import PODS, is_transient
-from haru.scheduler.conditions import group_scheduled_patch, pod_scheduled_patch
+from haru.scheduler.conditions import group_scheduled_patch, pod_scheduled_patch, unnominated_patch
 
 Obj = dict[str, Any]
 Build = Callable[[Obj], Obj | None]
@@ -63,9 +63,19 @@ class Reporter:
     # -- what is told -------------------------------------------------------------------------------------------------
 
     def rejected(
-        self, pod: Obj, reason: str, message: str, *, event: bool = True, keep_nomination: bool = False
+        self,
+        pod: Obj,
+        reason: str,
+        message: str,
+        *,
+        event: bool = True,
+        keep_nomination: bool = False,
+        nominate: str = "",
     ) -> None:
-        """The pod was not scheduled; it keeps the node that it is nominated to only if it holds a place there."""
+        """The pod was not scheduled; it keeps the node that it is nominated to only if it holds a place there.
+
+        `nominate` is a node where room is being made for it.
+        """
         if event:
             self._recorder.event(pod, "Warning", "FailedScheduling", message, action="Scheduling")
 
@@ -73,9 +83,15 @@ class Reporter:
             if (current.get("spec") or {}).get("nodeName") or current["metadata"].get("deletionTimestamp"):
                 return None
             now = format_time(self._clock())
-            return pod_scheduled_patch(current, reason, message, now, keep_nomination=keep_nomination)
+            return pod_scheduled_patch(
+                current, reason, message, now, keep_nomination=keep_nomination, nominate=nominate
+            )
 
         self._put(PODS, pod, build, lasting=False)
+
+    def unnominated(self, pod: Obj) -> None:
+        """The pod's promised place is gone."""
+        self._put(PODS, pod, unnominated_patch, lasting=False)
 
     def bound(self, pod: Obj, node: str) -> None:
         """The pod has its node."""

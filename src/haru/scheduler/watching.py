@@ -46,6 +46,7 @@ REQUIRED = (
     ("resource.k8s.io/v1", "ResourceClaim"),
     ("resource.k8s.io/v1", "ResourceSlice"),
     ("resource.k8s.io/v1", "DeviceClass"),
+    ("policy/v1", "PodDisruptionBudget"),
 )
 OPTIONAL = (
     ("scheduling.k8s.io/v1alpha2", "PodGroup"),
@@ -162,6 +163,7 @@ class Watchers:
             "DeviceClass": hints.CLASSES,
             "DeviceTaintRule": hints.DEVICES,
             "Namespace": frozenset({"InterPodAffinity"}),
+            "PodDisruptionBudget": frozenset(),  # says who goes first, not whether there is room
         }.get(name, hints.VOLUMES)
 
         def tell(old: Obj | None, new: Obj | None) -> None:

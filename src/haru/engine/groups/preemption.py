@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from haru.engine.clearing import Clearing
 from haru.engine.cluster import Snapshot
+from haru.engine.consumers import freed
 from haru.engine.decision import Decision, Reason
 from haru.engine.groups import result
 from haru.engine.groups.fitting import Fitting, Preemptor, UnansweredError
@@ -21,6 +22,7 @@ from haru.engine.groups.promises import leaving, own_promises
 from haru.engine.groups.quorum import min_count
 from haru.engine.groups.sparing import spare, spare_one_by_one
 from haru.engine.groups.units import Unit, running_pods, sparing_order, units_below
+from haru.engine.persistent import Patched
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
@@ -49,7 +51,7 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
         return result.with_note(refused, NEVER)
     base = once_room_is_made(snapshot)
     try:
-        if leaving(snapshot) and own_promises(snapshot, preemptor.members):
+        if is_making_room(snapshot) and own_promises(snapshot, preemptor.members):
             # It was promised room that is being made: as long as that will do, nobody else has to go.
             kept = nominated(refused, preemptor, Victims((), preemptor.needed, base))
             if kept is not None:
@@ -71,7 +73,21 @@ def once_room_is_made(snapshot: Snapshot) -> Snapshot:
     """The cluster that preemption starts from: who is going is gone, promised places are taken."""
     clearing = Clearing(replace(snapshot.after or snapshot, after=None))
     clearing.take(clearing.base.leaving.values())
-    return clearing.snapshot()
+    base = clearing.snapshot()
+    free = {path: freed(claim) for path, claim in snapshot.orphaned.items() if base.claims.get(path) is claim}
+    if not free:
+        return base
+    return replace(
+        base,
+        claims=Patched(base.claims, free),
+        in_flight=Patched(base.in_flight, dict.fromkeys(free)),
+        allocated=base.allocated.freed(free),
+    )
+
+
+def is_making_room(snapshot: Snapshot) -> bool:
+    """Whether pods leave their nodes, or claims that nobody uses any more are not yet free."""
+    return bool(leaving(snapshot) or snapshot.orphaned)
 
 
 def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:

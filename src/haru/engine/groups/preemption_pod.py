@@ -18,8 +18,8 @@ from haru.engine.decision import Decision
 from haru.engine.groups import result
 from haru.engine.groups.fitting import Preemptor, UnansweredError
 from haru.engine.groups.placing import Placed, Placer
-from haru.engine.groups.preemption import NEVER, Victims, find_victims, nominated, once_room_is_made
-from haru.engine.groups.promises import leaving, own_promises
+from haru.engine.groups.preemption import NEVER, Victims, find_victims, is_making_room, nominated, once_room_is_made
+from haru.engine.groups.promises import own_promises
 from haru.engine.groups.units import running_pods, units_below
 from haru.engine.nodes.failure import Failure, counted_message
 from haru.engine.overlay import Overlay
@@ -68,7 +68,7 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
         return _noted(refused, preemptor, NEVER)
     base = once_room_is_made(snapshot)
     try:
-        if leaving(snapshot) and own_promises(snapshot, preemptor.members):
+        if is_making_room(snapshot) and own_promises(snapshot, preemptor.members):
             kept = nominated(refused, preemptor, Victims((), 1, base))
             if kept is not None:
                 return _noted(kept, preemptor, TERMINATING)

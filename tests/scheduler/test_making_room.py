@@ -1,0 +1,190 @@
+"""Preemption on the live scheduler: who is evicted, what is told, and who gets the room."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from scheduler_bench import CLAIMS, EVENTS, GROUPS, NODES, NS, PODS, Bench, kind, play
+
+PRIORITIES = kind("scheduling.k8s.io/v1", "PriorityClass")
+Obj = dict[str, Any]
+
+
+async def levels(bench: Bench) -> None:
+    for name, value in (("low", 10), ("high", 100), ("higher", 200)):
+        await bench.create(PRIORITIES, {"metadata": {"name": name}, "value": value})
+
+
+async def gang(bench: Bench, name: str, size: int, level: str, mode: str = "Pod", cpu: str = "4") -> list[str]:
+    spec = {"schedulingPolicy": {"gang": {"minCount": size}}, "priorityClassName": level, "disruptionMode": mode}
+    await bench.create(GROUPS, {"metadata": {"name": name}, "spec": spec})
+    names = [f"{name}-{i}" for i in range(size)]
+    for pod in names:
+        await bench.pod(pod, cpu=cpu, group=name, priorityClassName=level)
+    return names
+
+
+async def going(bench: Bench) -> set[str]:
+    pods = (await bench.api.list(PODS, NS))["items"]
+    return {pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")}
+
+
+async def nominated(bench: Bench, name: str) -> str:
+    return str((await bench.api.get(PODS, name, NS)).get("status", {}).get("nominatedNodeName") or "")
+
+
+def test_a_pod_makes_room_for_itself_and_gets_it() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node()
+        await bench.pod("old", cpu="4", priorityClassName="low")
+        await bench.eventually_bound("old", seconds=1)
+        urgent = await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(2)
+        assert await going(bench) == {"old"}
+        target = await bench.condition(PODS, "old", "DisruptionTarget")
+        assert (target["status"], target["reason"]) == ("True", "PreemptionByScheduler")
+        assert target["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
+        assert await nominated(bench, "urgent") == "n1"
+        told = [e for e in (await bench.api.list(EVENTS, NS))["items"] if e["reason"] == "Preempted"]
+        assert [e["message"] for e in told] == [f"Preempted by pod {urgent['metadata']['uid']} on node n1"]
+        # The room is kept: not for who is less important, and nobody else is evicted while it is being made.
+        await bench.pod("late", cpu="4", priorityClassName="low")
+        await bench.delete("old")
+        await bench.eventually_bound("urgent")
+        assert not await bench.node_of("late")
+        assert bench.metric("scheduler_preemption_attempts_total") == 1
+        assert bench.metric("scheduler_preemption_victims_sum") == 1
+
+    play(scenario)
+
+
+def test_nobody_else_is_evicted_while_victims_take_their_time() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        for node in ("n1", "n2"):
+            await bench.node(node)
+        for name in ("a", "b"):
+            await bench.pod(name, cpu="4", priorityClassName="low")
+        await bench.eventually_bound("a", "b", seconds=1)
+        await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(60)
+        assert len(await going(bench)) == 1
+        await bench.kill()
+        await bench.start_scheduler()
+        await asyncio.sleep(60)
+        assert len(await going(bench)) == 1
+        await bench.delete((await going(bench)).pop())
+        await bench.eventually_bound("urgent")
+        assert not await going(bench)
+
+    play(scenario)
+
+
+def test_a_gang_goes_as_a_whole_for_a_gang_that_fits_then() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        for node in ("n1", "n2", "n3"):
+            await bench.node(node)
+        old = await gang(bench, "old", 3, "low", mode="PodGroup")
+        await bench.eventually_bound(*old, seconds=1)
+        too_large = await gang(bench, "large", 4, "high")
+        await asyncio.sleep(20)
+        assert not await going(bench), "nobody is evicted in vain"
+        new = await gang(bench, "new", 2, "high")
+        await asyncio.sleep(2)
+        assert await going(bench) == set(old)
+        scheduled = await bench.condition(GROUPS, "new", "PodGroupScheduled")
+        assert scheduled["message"] == "pod group is waiting for preemption to complete"
+        for name in old:
+            await bench.delete(name)
+        await bench.eventually_bound(*new)
+        assert not any([await bench.node_of(name) for name in too_large])
+
+    play(scenario)
+
+
+def test_devices_are_waited_for_until_their_claim_is_free() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        for node in ("n1", "n2"):
+            await bench.node(node, gpus=1)
+        for name in ("a", "b"):
+            await bench.claim(name)
+            await bench.pod(name, claim=name, priorityClassName="low")
+        await bench.eventually_bound("a", "b", seconds=1)
+        await bench.claim("urgent")
+        await bench.pod("urgent", claim="urgent", priorityClassName="high")
+        await asyncio.sleep(2)
+        (victim,) = await going(bench)
+        await bench.delete(victim)
+        # The pod is gone, its claim is not yet free: that is no reason to evict the other one as well.
+        await asyncio.sleep(60)
+        assert not await going(bench)
+        assert not await bench.node_of("urgent")
+        claim = await bench.api.get(CLAIMS, victim, NS)
+        claim["status"] = {}
+        await bench.api.update_status(CLAIMS, claim)
+        await bench.eventually_bound("urgent")
+
+    play(scenario)
+
+
+def test_who_is_refused_evictions_gives_its_place_up_and_tries_again() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node()
+        await bench.pod("old", cpu="4", priorityClassName="low")
+        await bench.eventually_bound("old", seconds=1)
+        bench.faulty.only = lambda method, path: method == "DELETE"
+        bench.faulty.rate = 1.0
+        await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(1)
+        bench.faulty.rate = 0.0
+        await asyncio.sleep(15)
+        assert await going(bench) == {"old"}
+        await bench.delete("old")
+        await bench.eventually_bound("urgent")
+
+    play(scenario)
+
+
+def test_a_more_important_pod_takes_the_promised_place() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node()
+        await bench.pod("old", cpu="4", priorityClassName="low")
+        await bench.eventually_bound("old", seconds=1)
+        await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(2)
+        await bench.pod("first", cpu="4", priorityClassName="higher")
+        await asyncio.sleep(2)
+        await bench.delete("old")
+        await bench.eventually_bound("first")
+        await asyncio.sleep(5)
+        assert not await bench.node_of("urgent")
+        assert not await nominated(bench, "urgent")
+
+    play(scenario)
+
+
+def test_no_victim_is_deleted_for_a_preemptor_that_is_gone() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node()
+        await bench.pod("old", cpu="4", priorityClassName="low")
+        await bench.eventually_bound("old", seconds=1)
+        bench.faulty.kinds = ("refuse 503",)
+        bench.faulty.only = lambda method, path: method == "PATCH" and path.endswith("/old/status")
+        bench.faulty.rate = 1.0
+        await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(0.5)
+        await bench.delete("urgent")
+        bench.faulty.rate = 0.0
+        await asyncio.sleep(20)
+        assert not await going(bench)
+        assert await bench.node_of("old")
+        assert (await bench.api.get(NODES, "n1"))["metadata"]["name"] == "n1"
+
+    play(scenario)
