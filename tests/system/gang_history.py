@@ -11,7 +11,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gang_resources import cards_of, owner_of, plugin_cards, recorded_claim
+from gang_resources import (
+    SLICE_CPU,
+    cards_of,
+    claimed_milli_cpu,
+    milli_cpu,
+    owner_of,
+    plugin_cards,
+    recorded_claim,
+    slices_in,
+)
+
+from haru.kube.quantity import parse_quantity
 
 Obj = dict[str, Any]
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -75,6 +86,7 @@ class History:
     def _bound(self, key: str, pod: Obj, revision: int) -> None:
         """A pod came to its node: with a claim for its extended resources, or within what a plugin has."""
         node = pod["spec"]["nodeName"]
+        self._cpu(key, pod, node, revision)
         if not cards_of(pod):
             return
         if not plugin_cards(node):
@@ -88,6 +100,17 @@ class History:
         used = sum(cards_of(p) for p in pods if p["spec"].get("nodeName") == node and not recorded_claim(p))
         if used > plugin_cards(node):
             self.problems.append(f"{revision}: {node}: {used} cards of a plugin are given, it has {plugin_cards(node)}")
+
+    def _cpu(self, key: str, pod: Obj, node: str, revision: int) -> None:
+        """Every pod asks for one cpu, and slices of cards take some more; no node has too little for all."""
+        slices = sum(slices_in(claim) for claim in self.claims_of(pod) if claim is not None)
+        if claimed_milli_cpu(pod) != slices * parse_quantity(SLICE_CPU).milli():
+            self.problems.append(f"{revision}: {key} has {slices} slices, and its status tells of something else")
+        known = self.objects["nodes"].get(f"nodes/{node}")
+        here = [p for p in self.objects["pods"].values() if p["spec"].get("nodeName") == node]
+        used = sum(1000 + claimed_milli_cpu(p) for p in here)
+        if known is not None and used > milli_cpu(known):
+            self.problems.append(f"{revision}: {node}: {used}m of {milli_cpu(known)}m cpu are taken")
 
     def _nodes(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
         return None

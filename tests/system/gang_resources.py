@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from haru.kube.quantity import parse_quantity
+
 Obj = dict[str, Any]
 CARD = "test.example.com/card"
 PLUGIN_CARDS = 3
+SLICE_CPU = "250m"
+"""What a slice of a card takes of its node's cpu."""
 
 
 def plugin_cards(node: str) -> int:
@@ -18,6 +22,24 @@ def cards_of(pod: Obj) -> int:
     """How many cards a pod asks for as an extended resource."""
     containers = pod["spec"].get("containers") or ()
     return sum(int(((c.get("resources") or {}).get("requests") or {}).get(CARD) or 0) for c in containers)
+
+
+def slices_in(claim: Obj) -> int:
+    """How many slices of cards a claim has."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    return sum(1 for result in results if result["device"].startswith("slice-"))
+
+
+def claimed_milli_cpu(pod: Obj) -> int:
+    """What a pod's status says that its devices take of the cpu, in thousandths."""
+    entries = (pod.get("status") or {}).get("nodeAllocatableResourceClaimStatuses") or ()
+    return sum(parse_quantity(entry["resources"]["cpu"]).milli() for entry in entries)
+
+
+def milli_cpu(node: Obj) -> int:
+    """The cpu of a node, in thousandths."""
+    return parse_quantity(((node.get("status") or {}).get("allocatable") or {}).get("cpu") or "0").milli()
 
 
 def recorded_claim(pod: Obj) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from gang_history import BUCKETS, History
-from gang_resources import CARD, cards_of, plugin_cards
+from gang_resources import CARD, SLICE_CPU, cards_of, plugin_cards
 
 import virtual_time
 from faulty_api import FaultyApi
@@ -80,7 +80,8 @@ def slices_of(node: str) -> Obj:
         for number in range(count):
             counter = {"counterSet": "cut", "counters": {"memory": {"value": str(size)}}}
             kind = {"type": {"string": "slice"}, "size": {"int": size}}
-            devices.append({"name": f"slice-{size}-{number}", "attributes": kind, "consumesCounters": [counter]})
+            made = {"name": f"slice-{size}-{number}", "attributes": kind, "consumesCounters": [counter]}
+            devices.append({**made, "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": SLICE_CPU}}})
     lanes = {"lanes": {"value": str(LANES), "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1"}}}}
     shared = {"allowMultipleAllocations": True, "capacity": lanes, "attributes": {"type": {"string": "lane"}}}
     devices.append({"name": "lane-0", **shared})
