@@ -159,6 +159,9 @@ def test_values(expression: str, expected: Any) -> None:
         ("format.named('uuid').value().validate('123e4567-e89b-12d3-a456-426614174000').hasValue()", False),
         ("format.dns1123LabelPrefix().validate('web-').hasValue()", False),
         ("format.named('nothing').hasValue()", False),
+        ("timestamp('0001-01-01T00:00:00Z').getFullYear('America/St_Johns')", 0),
+        ("timestamp('0001-01-01T00:00:00Z').getHours('America/St_Johns')", 20),
+        ("timestamp('9999-12-31T23:59:59Z').getFullYear('Europe/Berlin')", 10000),
         ("format.date().validate('2024-02-30').hasValue() && format.byte().validate('a').hasValue()", True),
     ],
 )
