@@ -75,6 +75,14 @@ def test_gang(clean: Up, kubectl: str) -> None:
     assert all({d for _, d in g} in ({f"gpu-{i}" for i in range(4)}, {f"gpu-{i}" for i in range(4, 8)}) for g in groups)
 
 
+def test_gpu_limits(clean: Up, kubectl: str) -> None:
+    apply(clean, kubectl, "gpu-limits.yaml")
+    pods = running(clean, 4, "pretrain-")
+    names = {p["status"]["extendedResourceClaimStatus"]["resourceClaimName"] for p in pods}
+    assert {name: len(devices) for name, devices in held(clean).items()} == dict.fromkeys(names, 4)
+    assert len(names) == 4
+
+
 def test_mig(clean: Up, kubectl: str) -> None:
     apply(clean, kubectl, "mig.yaml")
     running(clean, 2, "rag-")
