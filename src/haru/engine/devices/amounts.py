@@ -6,11 +6,14 @@ on; the text is kept where it has to be written into a result.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from haru.kube.quantity import Quantity, parse_quantity
 
 UNIT = 1_000_000_000
 
 
+@lru_cache(maxsize=16384, typed=True)
 def amount(value: str | int | float) -> int:
     """A quantity, as JSON carries it, in billionths; ValueError if it is none."""
     return parse_quantity(value).nano

@@ -5,7 +5,9 @@ Source: KEP-4815.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
 from haru.engine.devices.model import Consumption, CounterSet, Device
@@ -27,42 +29,58 @@ class Counters(NamedTuple):
     def of(cls, sets: tuple[CounterSet, ...], devices: Sequence[Device]) -> Counters:
         """The counters of these sets, and what each device takes of them."""
         counters = [((counter_set.name, name), value) for counter_set in sets for name, value in counter_set.counters]
-        if not counters:
-            return cls(sets, (), (), ((),) * len(devices), fault(devices, sets))
-        numbers = {name: number for number, (name, _) in enumerate(counters)}
-        known: dict[tuple[Consumption, ...], Charge] = {}
-        charges = []
+        names, totals = zip(*counters, strict=True) if counters else ((), ())
+        numbers = _numbers(sets)
+        known: dict[int, Charge] = {id(()): ()}  # interned, as devices are
+        charge_of = _Charges(numbers)
+        charges: list[Charge] = []
+        fault = ""
         for device in devices:
-            consumes = device.consumes
-            charge = known.get(consumes)
+            charge = known.get(id(device.consumes))
             if charge is None:
-                charge = known[consumes] = charge_of(consumes, numbers)
+                try:
+                    charge = charge_of(device.consumes)
+                except KeyError:
+                    charge, fault = (), fault or _fault(device, numbers)
+                known[id(device.consumes)] = charge
             charges.append(charge)
-        names, totals = zip(*counters, strict=True)
-        return cls(sets, names, totals, tuple(charges), fault(devices, sets))
+        return cls(sets, names, totals, tuple(charges), fault)
 
 
-def charge_of(consumes: Sequence[Consumption], numbers: Mapping[tuple[str, str], int]) -> Charge:
-    """Unknown counters (those of a feature that is off) take nothing."""
-    return tuple(
-        [
-            (numbers[(counter_set, name)], amount)
-            for counter_set, amounts in consumes
-            for name, amount in amounts
-            if (counter_set, name) in numbers
-        ]
-    )
+def _numbers(sets: Sequence[CounterSet]) -> dict[str, dict[str, int]]:
+    """The number of each counter, by set and name."""
+    number = count()
+    return {counter_set.name: {name: next(number) for name, _ in counter_set.counters} for counter_set in sets}
 
 
-def fault(devices: Sequence[Device], sets: Sequence[CounterSet]) -> str:
-    """Why these devices cannot be trusted: they consume what there is not."""
-    known = {counter_set.name: dict(counter_set.counters) for counter_set in sets}
-    for device in devices:
-        for name, amounts in device.consumes:
-            counters = known.get(name)
-            if counters is None:
-                return f"device {device.name} consumes from unknown counter set {name}"
-            for counter, _ in amounts:
-                if counter not in counters:
-                    return f"device {device.name} consumes unknown counter {name}/{counter}"
+class _Charges:
+    """What consumption takes of counters. Most of it differs in the set only: how to take the numbers is found once."""
+
+    def __init__(self, numbers: Mapping[str, Mapping[str, int]]) -> None:
+        self._numbers = numbers
+        self._takers: dict[int, tuple[Callable[[Mapping[str, int]], tuple[int, ...]], tuple[int, ...]]] = {}
+
+    def __call__(self, consumes: Sequence[Consumption]) -> Charge:
+        """What something takes of counters; KeyError if one of them is unknown."""
+        numbers = self._numbers
+        if len(consumes) > 1 or len(consumes[0].amounts) < 2:
+            known = [(numbers[name], amounts) for name, amounts in consumes]
+            return tuple([(own[counter], amount) for own, amounts in known for counter, amount in amounts])
+        name, amounts = consumes[0]
+        taker = self._takers.get(id(amounts))
+        if taker is None:
+            names, values = zip(*amounts, strict=True)
+            taker = self._takers[id(amounts)] = (itemgetter(*names), values)
+        take, values = taker
+        return tuple(zip(take(numbers[name]), values, strict=True))
+
+
+def _fault(device: Device, numbers: Mapping[str, Mapping[str, int]]) -> str:
+    """Which counter a device consumes that there is not."""
+    for name, amounts in device.consumes:
+        if name not in numbers:
+            return f"device {device.name} consumes from unknown counter set {name}"
+        for counter, _ in amounts:
+            if counter not in numbers[name]:
+                return f"device {device.name} consumes unknown counter {name}/{counter}"
     return ""

@@ -34,7 +34,6 @@ T = TypeVar("T")
 Raw = Mapping[str, Any]
 Attributes = tuple[tuple[str, Attribute], ...]
 _MAX_TEXTS = 8192
-_TRIAL = 1024
 _BINDING = ("bindingConditions", "bindingFailureConditions", "bindsToNode")
 
 
@@ -56,6 +55,56 @@ class _Values(dict[Any, tuple[str, Attribute]]):
         return pair
 
 
+class _Known:
+    """One object per value."""
+
+    __slots__ = ("values",)
+
+    def __init__(self) -> None:
+        self.values: dict[Hashable, Any] = {}
+
+    def value(self, value: T) -> T:
+        """The first object that was equal to this one."""
+        found: T = self.values.setdefault((type(value), value), value)
+        return found
+
+
+class _Parts(dict[bytes, T]):
+    """What parts of devices mean, by their text."""
+
+    __slots__ = ("_known", "_make")
+
+    def __init__(self, known: _Known, make: Callable[[_Known, Any], T]) -> None:
+        self._known = known
+        self._make = make
+
+    def __missing__(self, text: bytes) -> T:
+        if len(self) > _MAX_TEXTS:
+            self.clear()
+        found = self[text] = self._make(self._known, orjson.loads(text))
+        return found
+
+    def of(self, given: Sequence[Any]) -> list[T]:
+        """What each of these parts means."""
+        try:
+            return list(map(self.__getitem__, map(orjson.dumps, given)))
+        except orjson.JSONEncodeError:  # no JSON: somebody made the object up
+            return [self._make(self._known, raw) for raw in given]
+
+
+def _capacity(known: _Known, raw: Raw | None) -> tuple[tuple[str, Capacity], ...]:
+    given = raw or {}
+    return known.value(tuple([(name, known.value(parts.capacity(given[name] or {}))) for name in sorted(given)]))
+
+
+def _counters(known: _Known, raw: Raw | None) -> tuple[tuple[str, int], ...]:
+    return known.value(parts.counters(raw or {}))
+
+
+def _taints(known: _Known, raw: Sequence[Raw] | None) -> tuple[Taint, ...]:
+    return known.value(tuple([known.value(parts.taint(taint)) for taint in raw or ()]))
+
+
 class Interner:
     """Makes devices and what they consist of.
 
@@ -63,63 +112,65 @@ class Interner:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Any] = {}
+        self._known = _Known()
         self._values: dict[tuple[str, str], _Values] = {}
         self._shapes: dict[tuple[str, Attributes, int, bool], Shape] = {}
-        self._texts: dict[str, dict[bytes, Any]] = {}
-        self._lists: dict[tuple[str, bool], dict[bytes, tuple[Device, ...]]] = {}
-        self._asked = self._made = 0
-        self._by_list = True
+        self._consumptions: dict[tuple[str, int], tuple[Consumption, ...]] = {}
+        self._capacities = _Parts(self._known, _capacity)
+        self._amounts = _Parts(self._known, _counters)
+        self._taints = _Parts(self._known, _taints)
+        self._lists: dict[tuple[str, bool, int, bytes], dict[bytes, tuple[Device, ...]]] = {}
+        self._listed = 0
 
     def __len__(self) -> int:
-        return len(self._known) + len(self._shapes)
+        return len(self._known.values) + len(self._shapes)
 
     def value(self, value: T) -> T:
         """The first object that was equal to this one."""
-        found: T = self._known.setdefault((type(value), value), value)
-        return found
+        return self._known.value(value)
 
     def devices(self, raw: Sequence[Raw], driver: str, per_device: bool) -> tuple[Device, ...]:
         """The devices of a slice; those of equal slices are the same."""
-        if not raw or not self._by_list:
-            return self._devices(raw, driver, per_device)
+        if not raw:
+            return ()
         try:
+            # Devices with identities of their own do not recur: the whole text is only made where the first one did.
+            kind = (driver, per_device, len(raw), orjson.dumps(raw[0]))
+            known = self._lists.get(kind)
+            if known is None:
+                if len(self._lists) > _MAX_TEXTS:
+                    self._lists.clear()
+                self._lists[kind] = {}
+                return self._devices(raw, driver, per_device)
             text = orjson.dumps(raw)
-        except TypeError:  # no JSON: somebody made the object up
+        except orjson.JSONEncodeError:  # no JSON: somebody made the object up
             return self._devices(raw, driver, per_device)
-        known = self._lists.setdefault((driver, per_device), {})
-        self._asked += len(raw)
         found = known.get(text)
         if found is None:
+            self._listed += len(raw)
+            if self._listed > _MAX_TEXTS:
+                self._lists.clear()
+                self._listed = 0
             found = known[text] = self._devices(raw, driver, per_device)
-            self._made += len(raw)
-            if self._asked > _TRIAL and self._made * 2 > self._asked:
-                # Devices with identities of their own do not recur: then their texts are not worth the making.
-                self._by_list = False
-                self._lists.clear()
-            elif self._made > _MAX_TEXTS:
-                self._lists.clear()
-                self._asked = self._made = 0
         return found
 
     def _devices(self, raw: Sequence[Raw], driver: str, per_device: bool) -> tuple[Device, ...]:
         members = set().union(*raw)
-
-        def column(member: str) -> list[Any]:
-            return [entry.get(member) for entry in raw]
-
         names = [entry.get("name") or "" for entry in raw]
+        shareable: Iterable[bool] = repeat(False)
         consumes: Iterable[tuple[Consumption, ...]] = repeat(())
         taints: Iterable[tuple[Taint, ...]] = repeat(())
+        if "allowMultipleAllocations" in members:
+            shareable = [bool(entry.get("allowMultipleAllocations")) for entry in raw]
         if "consumesCounters" in members:
-            consumes = self._consumption(column("consumesCounters"))
+            consumes = self._consumption([entry.get("consumesCounters") for entry in raw])
         if "taints" in members:
-            taints = self._each("taints", column("taints"), self._taints)
+            taints = self._taints.of([entry.get("taints") for entry in raw])
         return tuple(
             map(
                 Device,
-                map(self._known.setdefault, names, names),
-                self._shapes_of(raw, driver, column),
+                map(self._known.values.setdefault, names, names),
+                self._shapes_of(raw, driver, shareable),
                 consumes,
                 taints,
                 map(self._binding, raw) if members.intersection(_BINDING) else repeat(None),
@@ -127,49 +178,41 @@ class Interner:
             )
         )
 
-    def _shapes_of(self, raw: Sequence[Raw], driver: str, column: Callable[[str], list[Any]]) -> list[Shape]:
-        attributes, plain = self._attributes([given or {} for given in column("attributes")])
-        capacities = self._each("capacity", column("capacity"), self._capacity)
+    def _shapes_of(self, raw: Sequence[Raw], driver: str, shareable: Iterable[bool]) -> list[Shape]:
+        attributes, plain = self._attributes([entry.get("attributes") or {} for entry in raw])
+        capacities = self._capacities.of([entry.get("capacity") for entry in raw])
         shapes, found = self._shapes, []
-        for own, capacity, many in zip(attributes, capacities, column("allowMultipleAllocations"), strict=True):
-            key = (driver, own, id(capacity), bool(many))
+        for own, capacity, many in zip(attributes, capacities, shareable, strict=False):
+            key = (driver, own, id(capacity), many)
             shape = shapes.get(key)
             if shape is None:
-                shape = shapes[key] = Shape(driver, own, capacity, bool(many), plain)
+                shape = shapes[key] = Shape(driver, own, capacity, many, plain)
             found.append(shape)
         return found
 
-    def _each(self, what: str, given: Sequence[Any], make: Callable[[Any], T]) -> list[T]:
-        """What `make` makes of a part of each device, found again by the part's text."""
-        known: dict[bytes, T] = self._texts.setdefault(what, {})
-        try:
-            texts = list(map(orjson.dumps, given))
-        except TypeError:  # no JSON: somebody made the object up
-            return list(map(make, given))
-        if len(known) > _MAX_TEXTS:
-            known.clear()
-        for text, raw in dict(zip(texts, given, strict=True)).items():
-            if text not in known:
-                known[text] = make(raw)
-        return list(map(known.__getitem__, texts))
-
-    def _attributes(self, given: Sequence[Raw]) -> tuple[list[Attributes], bool]:
+    def _attributes(self, given: Sequence[Raw]) -> tuple[Sequence[Attributes], bool]:
         """The attributes of each device by name, and whether all of them are plain."""
+        names = list(map(tuple, given))
+        if names.count(names[0]) == len(names):
+            return self._alike(names[0], given)
         sorts: dict[tuple[str, ...], list[int]] = {}
-        for index, names in enumerate(map(tuple, given)):
-            sorts.setdefault(names, []).append(index)
+        for index, own in enumerate(names):
+            sorts.setdefault(own, []).append(index)
         found: list[Attributes] = [()] * len(given)
         all_plain = True
-        for names, indices in sorts.items():
-            alike = given if len(sorts) == 1 else [given[index] for index in indices]
-            columns = []
-            for name in sorted(names):
-                values, plain = self._column(name, [entry[name] for entry in alike])
-                columns.append(values)
-                all_plain = all_plain and plain
-            for index, own in zip(indices, zip(*columns, strict=True), strict=False):
-                found[index] = own
+        for sort, indices in sorts.items():
+            made, plain = self._alike(sort, [given[index] for index in indices])
+            all_plain = all_plain and plain
+            for index, attributes in zip(indices, made, strict=True):
+                found[index] = attributes
         return found, all_plain
+
+    def _alike(self, names: tuple[str, ...], given: Sequence[Raw]) -> tuple[list[Attributes], bool]:
+        """The same for devices that have these attributes all."""
+        if not names:
+            return [()] * len(given), True
+        columns = [self._column(name, [entry[name] for entry in given]) for name in sorted(names)]
+        return list(zip(*[values for values, _ in columns], strict=True)), all(plain for _, plain in columns)
 
     def _column(self, name: str, given: Sequence[Raw | None]) -> tuple[list[tuple[str, Attribute]], bool]:
         """The values of one attribute of several devices, with its name, and whether all of them are plain."""
@@ -189,29 +232,27 @@ class Interner:
             found = self._values[(name, kind)] = _Values(name, kind)
         return found
 
-    def _capacity(self, raw: Raw | None) -> tuple[tuple[str, Capacity], ...]:
-        return self.value(tuple([(name, self.value(parts.capacity(raw[name] or {}))) for name in sorted(raw or {})]))  # type: ignore[index]
-
     def _consumption(self, given: Sequence[Sequence[Raw] | None]) -> list[tuple[Consumption, ...]]:
         """What devices take from counter sets."""
         entries = [entry for one in given for entry in one or ()]
-        amounts = self._each("counters", [entry.get("counters") for entry in entries], self._counters)
-        made = [Consumption(entry.get("counterSet") or "", own) for entry, own in zip(entries, amounts, strict=True)]
+        amounts = self._amounts.of([entry.get("counters") for entry in entries])
+        known = self._consumptions
+        made: list[tuple[Consumption, ...]] = []
+        for entry, own in zip(entries, amounts, strict=True):
+            key = (entry.get("counterSet") or "", id(own))
+            one = known.get(key)
+            if one is None:
+                one = known[key] = (Consumption(key[0], own),)
+            made.append(one)
         if len(made) == len(given) and all(given):
-            return [self.value((one,)) for one in made]
+            return made
         rest = iter(made)
-        return [self.value(tuple(islice(rest, len(one or ())))) for one in given]
-
-    def _counters(self, raw: Raw | None) -> tuple[tuple[str, int], ...]:
-        return self.value(parts.counters(raw or {}))
+        return [self.value(tuple([c for (c,) in islice(rest, len(one or ()))])) for one in given]
 
     def counter_sets(self, raw: Sequence[Raw]) -> tuple[CounterSet, ...]:
         """Counters that devices share."""
-        counters = self._each("counters", [entry.get("counters") for entry in raw], self._counters)
+        counters = self._amounts.of([entry.get("counters") for entry in raw])
         return tuple([self.value(CounterSet(e.get("name") or "", own)) for e, own in zip(raw, counters, strict=True)])
-
-    def _taints(self, raw: Sequence[Raw] | None) -> tuple[Taint, ...]:
-        return self.value(tuple([self.value(parts.taint(taint)) for taint in raw or ()]))
 
     def _binding(self, raw: Raw) -> Binding | None:
         conditions, failures, to_node = (raw.get(member) for member in _BINDING)
@@ -223,9 +264,9 @@ class Interner:
         """The placement that a slice's or device's members describe."""
         name, every, selector = spec.get("nodeName") or "", bool(spec.get("allNodes")), spec.get("nodeSelector")
         key = ("placement", name, every, json.dumps(selector, sort_keys=True) if selector else selector is None)
-        found = self._known.get(key)
+        found = self._known.values.get(key)
         if found is None:
-            found = self._known[key] = Placement(name, every, selector)
+            found = self._known.values[key] = Placement(name, every, selector)
         placement: Placement = found
         return placement
 
@@ -239,7 +280,7 @@ class Interner:
                     self._values_of(name, attribute.kind).setdefault(attribute.value, (name, attribute))
             capacity = self.value(shape.capacity)
             self._shapes.setdefault((shape.driver, shape.attributes, id(capacity), shape.shareable), shape)
-            self._known.setdefault(device.name, device.name)
+            self._known.values.setdefault(device.name, device.name)
             for held in (device.consumes, device.taints):
                 self.value(held)
             for consumption in device.consumes:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from haru.engine.devices.decode import Interner, decode_class, decode_slice
+from haru.engine.devices.decode import decode_class, decode_slice
+from haru.engine.devices.interning import Interner
 from haru.engine.devices.model import Device, DeviceClass, NodeView, Obj, PoolKey, Slice
 from haru.engine.devices.pools import Pool, PoolView
 from haru.engine.devices.taints import TaintRule, decode_taint_rule, rule_taints

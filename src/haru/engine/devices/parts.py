@@ -63,7 +63,7 @@ def _range(raw: Mapping[str, Any]) -> Range:
 
 def counters(raw: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Counters or what is taken of them, by name."""
-    return tuple(sorted([(name, amount(counter.get("value", "0"))) for name, counter in raw.items()]))
+    return tuple([(name, amount(raw[name].get("value", "0"))) for name in sorted(raw)])
 
 
 def taint(raw: Mapping[str, Any]) -> Taint:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Literal
 
-from haru.engine.devices.counters import Charge, Counters, charge_of, fault
+from haru.engine.devices.counters import Charge as Charge
+from haru.engine.devices.counters import Counters
 from haru.engine.devices.model import CounterSet, Device, DeviceId, NodeView, PoolKey, Slice
 from haru.engine.devices.placement import relevant
 from haru.engine.devices.state import PoolUse
@@ -26,6 +27,7 @@ class PoolView:
     """What one node, or many alike, sees of a pool. Only a pool whose `status` is ok offers devices."""
 
     __slots__ = (
+        "_charges_elsewhere",
         "binding",
         "charges",
         "confined",
@@ -54,22 +56,25 @@ class PoolView:
         nodes = {item.placement.node_name for item in slices}
         self.confined = len(nodes) == 1 and "" not in nodes and not elsewhere
         """Whether nobody but one node sees these devices."""
-        self.elsewhere: dict[str, Device] = {d.name: d for item in elsewhere for d in item.devices}
+        self.elsewhere: Table = table_of(tuple([device for item in elsewhere for device in item.devices]))
+        """The devices of the pool that the node does not see."""
         self.counter_names: tuple[tuple[str, str], ...] = ()
         self.totals: tuple[int, ...] = ()
         self.charges: tuple[Charge, ...] = ()
+        self._charges_elsewhere: tuple[Charge, ...] = ()
         self.problem = ""
         self.status: PoolStatus = "ok" if whole else "incomplete"
         if whole:
             sets = tuple([counter_set for item in slices for counter_set in item.counter_sets])
-            counters = _counters_of(self.table, sets)
+            counters, beside = _counters_of(self.table, sets), _counters_of(self.elsewhere, sets)
             self.problem = _repeated(self.table, sets)
             if partitionable and not self.problem:
-                self.problem = counters.fault or fault([d for item in elsewhere for d in item.devices], sets)
+                self.problem = counters.fault or beside.fault
             if self.problem:
                 self.status = "invalid"
             else:
                 _, self.counter_names, self.totals, self.charges, _ = counters
+                self._charges_elsewhere = beside.charges
 
     def device_id(self, index: int) -> DeviceId:
         """The identity of a device of this view."""
@@ -97,9 +102,9 @@ class PoolView:
             if name in places:
                 for counter, amount in self.charges[places[name]]:
                     left[counter] -= amount
-        numbers = {name: number for number, name in enumerate(self.counter_names)} if self.elsewhere else {}
-        for name in taken & self.elsewhere.keys():
-            for counter, amount in charge_of(self.elsewhere[name].consumes, numbers):
+        places = self.elsewhere.places
+        for name in taken & places.keys():
+            for counter, amount in self._charges_elsewhere[places[name]]:
                 left[counter] -= amount
         return left
 
