@@ -188,3 +188,36 @@ def test_no_victim_is_deleted_for_a_preemptor_that_is_gone() -> None:
         assert (await bench.api.get(NODES, "n1"))["metadata"]["name"] == "n1"
 
     play(scenario)
+
+
+def test_what_an_evicted_group_has_reserved_is_freed_for_who_evicted_it() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node(gpus=1)
+        await bench.claim("shared")
+        shared = [{"name": "gpu", "resourceClaimName": "shared"}]
+        policy = {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": shared}
+        await bench.create(
+            GROUPS,
+            {"metadata": {"name": "old"}, "spec": {**policy, "priorityClassName": "low", "disruptionMode": "PodGroup"}},
+        )
+        for name in ("old-0", "old-1"):
+            await bench.pod(name, group="old", claim="shared", priorityClassName="low")
+        await bench.eventually_bound("old-0", "old-1", seconds=1)
+        claim = await bench.api.get(CLAIMS, "shared", NS)
+        assert [entry["resource"] for entry in claim["status"]["reservedFor"]] == ["podgroups"]
+        await bench.claim("urgent")
+        await bench.pod("urgent", claim="urgent", priorityClassName="high")
+        await asyncio.sleep(2)
+        assert await going(bench) == {"old-0", "old-1"}
+        await bench.delete("old-0")
+        await asyncio.sleep(2)
+        assert await bench.allocation("shared")
+        await bench.delete("old-1")
+        for name in ("old-0", "old-1"):  # their controller makes them anew
+            await bench.pod(name, group="old", claim="shared", priorityClassName="low")
+        await bench.eventually_bound("urgent")
+        assert not await bench.allocation("shared")
+        assert not await bench.node_of("old-0")
+
+    play(scenario)

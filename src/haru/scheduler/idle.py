@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from haru.engine.cluster import Snapshot
+from haru.engine.consumers import consumer_key, freed
 from haru.engine.decision import GroupKey
 from haru.engine.groups.claims import ClaimUse, resolve_claims
 from haru.engine.groups.extended import special_use
 from haru.engine.persistent import Patched
 from haru.engine.pods import PodInfo
-from haru.scheduler.claims import freed_status
 
 Obj = dict[str, Any]
 
@@ -49,11 +49,17 @@ def idle_claims(
 
 def without_allocations(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapshot:
     """The snapshot as if these claims were not allocated."""
-    freed = {path: {**claim, "status": freed_status(claim)} for path, claim in claims.items()}
-    allocated = snapshot.allocated
-    for path in claims:
-        allocated = allocated.without(path)
-    return replace(snapshot, claims=Patched(snapshot.claims, freed), allocated=allocated)
+    free = {path: freed(claim) for path, claim in claims.items()}
+    return replace(snapshot, claims=Patched(snapshot.claims, free), allocated=snapshot.allocated.freed(free))
+
+
+def abandoned_claims(snapshot: Snapshot, group: GroupKey) -> list[Obj]:
+    """The allocated claims that only a PodGroup has reserved of which no member has a place: they serve nobody."""
+    if snapshot.group_state(group).scheduled:
+        return []
+    reserved = snapshot.used_claims.get(consumer_key("podgroups", group.namespace, group.name)) or ()
+    claims = [snapshot.claims[path] for path in sorted(reserved) if path not in snapshot.in_flight]
+    return [c for c in claims if all(e.get("resource") == "podgroups" for e in c["status"].get("reservedFor") or ())]
 
 
 def _uses(snapshot: Snapshot, pods: Iterable[Obj], group: Obj | None, workload_claims: bool) -> list[ClaimUse]:

@@ -31,7 +31,7 @@ from haru.scheduler.admission import Admission, minimum_of
 from haru.scheduler.binding import CLAIMS, PODS, Binder
 from haru.scheduler.carrying import Carrier, Errand
 from haru.scheduler.evicting import Evictor
-from haru.scheduler.idle import idle_claims, without_allocations
+from haru.scheduler.idle import abandoned_claims, idle_claims, without_allocations
 from haru.scheduler.leftovers import clearing
 from haru.scheduler.making_room import RoomMaker
 from haru.scheduler.metrics import SchedulerMetrics
@@ -198,8 +198,12 @@ class Scheduler:
             self.queue.take_out(self._unit_key(pod), path_of(pod))
             self._sibling_changed(old, new)
         self.may_help(hints.pod_change(old, new))
+        if new is None and _group_of(pod) and PodInfo.of(pod).preempted:
+            # Its group keeps what it has reserved as long as it exists; who made it go is waiting for that.
+            for claim in abandoned_claims(self.cluster.snapshot(), _group_key(pod)):
+                self._deallocate(claim)
         if new is not None and (new.get("spec") or {}).get("nodeName") and _group_of(new):
-            self._settle_group(GroupKey(new["metadata"].get("namespace", ""), _group_of(new)))
+            self._settle_group(_group_key(new))
 
     def _sibling_changed(self, old: Obj | None, new: Obj | None) -> None:
         """A member that is not (any more) ours to place counts for its group's quorum all the same."""
@@ -367,7 +371,18 @@ class Scheduler:
         if half and self._decide(without_allocations(snapshot, idle), unit, rejected).status != "scheduled":
             return
         for claim in idle.values():
-            self._spawn(self._binder.deallocate(claim))
+            self._deallocate(claim)
+
+    def _deallocate(self, claim: Obj) -> None:
+        """Until it is known what became of it nobody relies on the claim, and its devices count as taken."""
+        busy = dict(claim)
+        self.cluster.assume_claim(busy)
+        self._spawn(self._deallocated(claim, busy))
+
+    async def _deallocated(self, claim: Obj, busy: Obj) -> None:
+        await self._binder.deallocate(claim)
+        self.cluster.forget_claim(path_of(claim), busy)
+        self.may_help(hints.DEVICES)
 
     def _reweigh(self, unit: Unit) -> None:
         if self.queue.units.get(unit.key) is unit:
@@ -467,6 +482,10 @@ def _keeps_nomination(snapshot: Snapshot, pod: PodInfo) -> bool:
 
 def _group_of(pod: Obj) -> str:
     return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
+
+
+def _group_key(pod: Obj) -> GroupKey:
+    return GroupKey(pod["metadata"].get("namespace", ""), _group_of(pod))
 
 
 def _group_object(snapshot: Snapshot, unit: Unit) -> Obj | None:
