@@ -59,6 +59,7 @@ def evaluate(expression: str) -> Any:
         ("- -1 == 1", True),
         ("true ? 1 : 2", 1),
         ("{'a': 1}.a", 1),
+        ("[,].size() + {,}.size() + [1,].size() + {'a': 1,}.size()", 2),
         ("{true: 1, false: 2}[true]", 1),
         ("{1: 'one'}[dyn(1.0)]", "one"),
         ("{1: 'one'}[dyn(1u)]", "one"),

@@ -241,7 +241,13 @@ class _Parser:
         self.expect(closing)
         return args
 
+    def lone_comma(self, closing: str) -> None:
+        """Literals may end in a comma, and that may be all there is in them: `[,]` is the empty list."""
+        if self.peek().kind == "," and self.tokens[self.position + 1].kind == closing:
+            self.take()
+
     def message(self, name: str, brace: Token) -> Node:
+        self.lone_comma("}")
         entries: list[Entry] = []
         while self.peek().kind != "}":
             mark = self.accept("?")
@@ -301,6 +307,7 @@ class _Parser:
 
     def list_literal(self) -> Node:
         bracket = self.take()
+        self.lone_comma("]")
         elements: list[Node] = []
         optional: set[int] = set()
         while self.peek().kind != "]":
@@ -316,6 +323,7 @@ class _Parser:
 
     def map_literal(self) -> Node:
         brace = self.take()
+        self.lone_comma("}")
         entries: list[Entry] = []
         while self.peek().kind != "}":
             mark = self.accept("?")
