@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.overlay import Overlay
-from haru.engine.persistent import FrozenMap
+from haru.engine.persistent import differing
 
 
 class Follower:
-    """One reader's place. The first look, and one at a snapshot that has nothing to do with the last, finds all."""
+    """One reader's place. The first look finds all."""
 
     __slots__ = ("_overlay", "_seen", "devices_changed")
 
@@ -38,12 +38,7 @@ class Follower:
             return self._named(overlay.changes[seen:])
         before, after = last.snapshot.nodes, overlay.snapshot.nodes
         changed = self._named([*last.changes, *overlay.changes])
-        if before is after:
-            return changed
-        if not (isinstance(before, FrozenMap) and isinstance(after, FrozenMap)):
-            self.devices_changed = True
-            return None
-        return changed | after.difference(before)
+        return changed if before is after else changed | differing(after, before)
 
     def _named(self, changes: list[str | None]) -> set[str]:
         self.devices_changed = None in changes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from haru.engine.devices.claims import Ask, Claim
 from haru.engine.devices.model import Obj
 
 _ALTERNATIVES = 8
@@ -27,3 +28,13 @@ def _score(allocation: Obj, claim: Obj) -> int:
     }
     chosen = {result.get("request") for result in (allocation.get("devices") or {}).get("results") or ()}
     return sum(_ALTERNATIVES - order[name] for name in chosen if name in order)
+
+
+def chosen_score(claims: Iterable[Claim], asks: Iterable[Sequence[Ask]]) -> int:
+    """The same score, of claims as decoded and the alternative that was chosen for each of their requests."""
+    return sum(
+        _ALTERNATIVES - next(index for index, ask in enumerate(request.asks) if ask is chosen)
+        for claim, of_claim in zip(claims, asks, strict=True)
+        for request, chosen in zip(claim.requests, of_claim, strict=True)
+        if request.prioritized
+    )

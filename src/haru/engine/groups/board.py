@@ -1,17 +1,29 @@
 """Which nodes take a pod: asked once per node and kind of pod, and asked again only where something has changed.
 
 Members of a gang are mostly alike, so what one of them learnt about a thousand nodes holds for the next, but for the
-node that the first one took. The overlay says which nodes were touched. With a `Memory` what was learnt in one
-decision holds in the next, too, as far as it depends on nothing but the nodes.
+node that the first one took. The overlay says which nodes were touched. A `Memory` makes what was learnt in one
+decision hold in the next, too, as far as it depends on nothing but the nodes and their devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import json
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from haru.engine.decision import Obj
-from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate, decode_claims, prioritized_score
+from haru.engine.decision import Obj, Reason
+from haru.engine.devices import (
+    AllocationError,
+    Claim,
+    DoesNotFit,
+    GaveUp,
+    NodeView,
+    allocate,
+    decode_claims,
+    prioritized_score,
+)
+from haru.engine.devices.scoring import chosen_score
 from haru.engine.following import Follower, present_node
 from haru.engine.groups.claimed import claimed_on, too_much
 from haru.engine.groups.claims import ClaimUse
@@ -32,17 +44,26 @@ CANNOT_ALLOCATE = "cannot allocate all claims"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that takes the pod, with the allocations that it would give."""
+    """A node that takes the pod, with the allocations that it would give; None: those of the supply's answer."""
 
-    allocations: Sequence[Obj]
+    allocations: Sequence[Obj] | None
 
 
 _NOTHING_TO_ALLOCATE = Candidate(())
+_AS_ANSWERED = Candidate(None)
+
+
+class Summary(NamedTuple):
+    """What all refusals come to: one message, its reasons, and who refused."""
+
+    message: str
+    reasons: tuple[Reason, ...]
+    plugins: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Board:
-    """The answers of all nodes for one kind of pod."""
+    """The answers of all nodes for one kind of pod. `devices_seen` is the place up to which it knows the supply."""
 
     plan: NodePlan
     setting: Setting
@@ -50,6 +71,8 @@ class Board:
     follower: Follower = field(default_factory=Follower)
     later: Setting | None = None
     differing: frozenset[str] = frozenset()
+    devices_seen: int = -1
+    summary: Summary | None = None
     candidates: dict[str, Candidate] = field(default_factory=dict)
     refusals: dict[str, Sequence[Failure]] = field(default_factory=dict)
     undecided: dict[str, str] = field(default_factory=dict)
@@ -93,8 +116,9 @@ class Boards:
         self._nodes = nodes
         self._everywhere = nodes is overlay.snapshot.node_names
         self._allowed = frozenset[str]() if self._everywhere else frozenset(nodes)
-        memory = options.memory
-        self._memory = memory if memory is not None and memory.profile is options.profile else Memory(options.profile)
+        self._memory = Memory.of(overlay.snapshot, options)
+        # Two moments at once are nobody else's question.
+        self._supply = self._memory.supply(options) if overlay.after is None else None
         self._boards: dict[Hashable, Board] = {}
         self._plans: dict[Hashable, NodePlan] = {}
         self._decoder = Decoder(overlay, options)
@@ -106,18 +130,46 @@ class Boards:
         kind = self._memory.shared.kind(self._overlay, pod)
         key = (pod.shape, demand.shape, kind.signature)
         later = self._later(pod)
-        lasting = self._everywhere and not (demand.uses or demand.extended or pod.volume_claims or later)
+        lasting = self._everywhere and not (pod.volume_claims or later) and self._forgettable(demand)
         board = self._memory.find(key) if lasting else self._boards.get(key)
         if board is None:
             board = self._made(kind, demand)
             board.later = later
         if board.plan.rejection is None:
-            self._refresh(board, pod, demand)
+            try:
+                self._refresh(board, pod, demand)
+            except AllocationError:
+                self._memory.forget(key)
+                raise
         if lasting:
             self._memory.keep(key, board)
         else:
             self._boards[key] = board
         return board
+
+    def allocations(self, demand: Demand, name: str, candidate: Candidate) -> Sequence[Obj]:
+        """The allocations that a candidate would give to the claims of a demand. Raises AllocationError."""
+        if candidate.allocations is not None:
+            return candidate.allocations
+        assert self._supply is not None
+        uses = demand.pending_on(self._overlay.node(name))
+        self._supply.catch_up(self._overlay)
+        return self._supply.results(name, *self._question(demand, uses), self._options.new_share_id)
+
+    def _forgettable(self, demand: Demand) -> bool:
+        """Whether other decisions may ask the same: not where claims of this one have been allocated."""
+        if not (demand.uses or demand.extended):
+            return True
+        tied = demand.fixed or (demand.extended is not None and demand.extended.existing is not None)
+        return self._by_supply(demand) and not tied
+
+    def _by_supply(self, demand: Demand) -> bool:
+        return self._supply is not None and not demand.counts_devices
+
+    def _question(self, demand: Demand, uses: Sequence[ClaimUse]) -> tuple[Hashable, Callable[[], Sequence[Claim]]]:
+        """What is asked of the supply, and by which name."""
+        special = [json.dumps(use.claim.get("spec"), sort_keys=True) for use in uses[len(demand.pending) :]]
+        return (demand.asked, *special), lambda: self._decoder.claims(uses)
 
     def _later(self, pod: PodInfo) -> Setting | None:
         """The rules between pods that hold for a pod once room was made for others; None if there are none."""
@@ -143,8 +195,8 @@ class Boards:
     def _refresh(self, board: Board, pod: PodInfo, demand: Demand) -> None:
         """Ask again where the answer may have changed: at nodes that did, and where rules between pods say so."""
         changed = board.follower.catch_up(self._overlay)
-        if board.follower.devices_changed and (demand.uses or demand.extended):
-            changed = None
+        if demand.uses or demand.extended:
+            changed = self._with_devices(board, demand, changed)
         moved = board.setting.catch_up(self._overlay)
         if board.later is not None and self._overlay.after is not None:
             moved_later = board.later.catch_up(self._overlay.after)
@@ -158,12 +210,22 @@ class Boards:
             names = changed | moved | differing | board.differing
             stale = sorted(names if self._everywhere else names & self._allowed)
         board.differing = differing
+        if stale:
+            board.summary = None
         for name in stale:
             board.forget(name)
             node = present_node(self._overlay, name)
             if node is not None:
                 self._memory.asked += 1
                 self._ask(board, pod, demand, node)
+
+    def _with_devices(self, board: Board, demand: Demand, changed: set[str] | None) -> set[str] | None:
+        """The nodes that changed, those included of which the devices did."""
+        if self._supply is None or demand.counts_devices:
+            return None if board.follower.devices_changed else changed
+        self._supply.catch_up(self._overlay)
+        moved, board.devices_seen = self._supply.since(board.devices_seen), self._supply.now
+        return None if changed is None or moved is None else changed | moved
 
     def _ask(self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo) -> None:
         name = node.name
@@ -177,6 +239,36 @@ class Boards:
             board.refusals[name] = failures
             return
         uses = demand.pending_on(node)
+        if demand.counts_devices or (uses and not self._by_supply(demand)):
+            self._ask_allocator(board, pod, demand, node, uses)
+        elif uses:
+            self._ask_supply(board, demand, node, uses)
+        else:
+            self._offer(board, node, _NOTHING_TO_ALLOCATE, _preference(demand, node, ()) if demand.fixed else 0)
+
+    def _offer(self, board: Board, node: NodeInfo, candidate: Candidate, preference: int) -> None:
+        board.candidates[node.name] = candidate
+        board.ranking.put(node.name, board.setting.key(node, preference))
+
+    def _ask_supply(self, board: Board, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse]) -> None:
+        assert self._supply is not None
+        answer = self._supply.answer(node.name, *self._question(demand, uses))
+        if isinstance(answer, GaveUp):
+            board.undecided[node.name] = str(answer)
+        elif isinstance(answer, AllocationError):
+            # Asked for these claims, the error names them.
+            allocate_on(self._overlay, self._options, node, self._decoder.claims(uses))
+            raise answer
+        elif isinstance(answer, DoesNotFit):
+            board.refusals[node.name] = (_unavailable(answer),)
+        else:
+            fixed = _preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
+            self._offer(board, node, _AS_ANSWERED, fixed + chosen_score(answer.claims, answer.asks))
+
+    def _ask_allocator(
+        self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse]
+    ) -> None:
+        name = node.name
         try:
             found = allocate_on(self._overlay, self._options, node, self._decoder.claims(uses)) if uses else ()
         except GaveUp as error:
@@ -184,12 +276,10 @@ class Boards:
             return
         if isinstance(found, Failure):
             board.refusals[name] = (found,)
-            return
-        if demand.counts_devices and (failures := self._no_room(pod, demand, node, uses, found)):
+        elif demand.counts_devices and (failures := self._no_room(pod, demand, node, uses, found)):
             board.refusals[name] = failures
-            return
-        board.candidates[name] = Candidate(found) if uses else _NOTHING_TO_ALLOCATE
-        board.ranking.put(name, board.setting.key(node, _preference(demand, node, found)))
+        else:
+            self._offer(board, node, Candidate(found), _preference(demand, node, found))
 
     def _no_room(
         self, pod: PodInfo, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse], found: Sequence[Obj]
@@ -248,10 +338,12 @@ def allocate_on(
         step_budget=options.step_budget,
         scoring=options.profile.packing,
     )
-    if isinstance(answer, DoesNotFit):
-        why = [{"type": r.type, "message": r.message, **r.data} for r in answer.reasons]
-        return refuse(PLUGIN, "DevicesUnavailable", CANNOT_ALLOCATE, {"why": why} if why else {})
-    return answer.results
+    return _unavailable(answer) if isinstance(answer, DoesNotFit) else answer.results
+
+
+def _unavailable(answer: DoesNotFit) -> Failure:
+    why = [{"type": r.type, "message": r.message, **r.data} for r in answer.reasons]
+    return refuse(PLUGIN, "DevicesUnavailable", CANNOT_ALLOCATE, {"why": why} if why else {})
 
 
 def _preference(demand: Demand, node: NodeInfo, allocations: Sequence[Obj]) -> int:

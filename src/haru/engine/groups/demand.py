@@ -43,9 +43,14 @@ class Demand:
     counts_devices: bool = False
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """What the claims to allocate ask for, as text."""
+        return tuple(json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending)
+
+    @property
     def shape(self) -> tuple[str, ...]:
         """Equal for demands that any node answers alike: same requests to allocate, same allocations to reach."""
-        asked = tuple(json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending)
+        asked = self.asked
         more = ("", *self.extended.shape) if self.extended is not None else ()
         return (*asked, "", *(path for path, _ in self.fixed), *more)
 

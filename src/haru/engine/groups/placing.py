@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from haru.engine.decision import Obj, Reason
 from haru.engine.devices import AllocationError
-from haru.engine.groups.board import Board, Boards, Candidate
+from haru.engine.groups.board import Board, Boards, Summary
 from haru.engine.groups.claimed import claimed_on
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import PLUGIN, Demand, demand_of
@@ -75,20 +75,19 @@ class Placer:
         try:
             board = self._boards.board(pod, demand)
         except AllocationError as error:
-            return Refused(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
+            return _failed(pod, error)
         if not board.candidates:
             return self._refused(pod, board)
         kept = self._overlay.snapshot.nominations.get(pod.key.path)
         name = kept.node if kept is not None else pod.nominated_node
         if name not in board.candidates:
             name = board.ranking.choose(self._options.seed, pod.key.path)
-        return self.take(pod, demand, name, board.candidates[name])
-
-    def take(self, pod: PodInfo, demand: Demand, node: str, candidate: Candidate) -> Placed:
-        """Put a pod on a node with the allocations that the node gave."""
-        pending = demand.pending_on(self._overlay.node(node))
-        allocations = tuple(zip(pending, candidate.allocations, strict=True))
-        return occupy(self._overlay, pod, demand, node, allocations)
+        try:
+            given = self._boards.allocations(demand, name, board.candidates[name])
+        except AllocationError as error:
+            return _failed(pod, error)
+        pending = demand.pending_on(self._overlay.node(name))
+        return occupy(self._overlay, pod, demand, name, tuple(zip(pending, given, strict=True)))
 
     def refusals(self, pod: PodInfo) -> Mapping[str, Sequence[Failure]]:
         """What each node that refuses a pod says to it, as things stand; empty if the pod was rejected outright."""
@@ -103,12 +102,18 @@ class Placer:
             message = rejected_message(len(self._nodes), failure.reason.message)
             return Refused(pod, message, (failure.reason,), (failure.plugin,))
         if board.undecided:
-            text = next(iter(board.undecided.values()))
+            text = board.undecided[min(board.undecided)]
             reason = Reason("GaveUp", text, {"nodes": len(board.undecided), "budget": self._options.step_budget})
             return Refused(pod, text, (reason,), (PLUGIN,), failed=True)
-        refusals = board.refusals.values()
-        message = unavailable_message(len(self._nodes), refusals)
-        return Refused(pod, message, summed_reasons(refusals), rejecting_plugins(refusals))
+        if board.summary is None:
+            refusals = [board.refusals[name] for name in sorted(board.refusals)]
+            message = unavailable_message(len(self._nodes), refusals)
+            board.summary = Summary(message, summed_reasons(refusals), rejecting_plugins(refusals))
+        return Refused(pod, *board.summary)
+
+
+def _failed(pod: PodInfo, error: AllocationError) -> Refused:
+    return Refused(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
 
 
 def occupy(

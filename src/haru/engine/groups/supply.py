@@ -1,0 +1,129 @@
+"""What nodes answer to claims, kept from one decision to the next: a fleet that follows, and the questions put to it.
+
+Nodes whose devices look alike to the claims answer once, and an answer holds until the node's devices, or what is
+taken of them, change. Allocations are written down only where one is taken.
+Source: our own; the answers are those of `devices.allocate`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from haru.engine.decision import Obj
+from haru.engine.devices import AllocationError, Claim, DoesNotFit, Features, Fleet, GaveUp, NodeView, Question
+from haru.engine.devices.allocate import Solution
+from haru.engine.nodeinfo import NodeInfo
+from haru.engine.overlay import Overlay
+from haru.engine.persistent import differing
+
+Answer = Solution | DoesNotFit | AllocationError | GaveUp
+_MOST_QUESTIONS = 64
+_MOST_CHANGES = 20_000
+
+
+class Supply:
+    """The devices of all nodes, as they are on the overlay that was looked at last.
+
+    Readers keep a place (`now`) and ask `since` what has changed.
+    """
+
+    def __init__(self, features: Features, step_budget: int, *, scoring: bool = False) -> None:
+        self._features = features
+        self._step_budget = step_budget
+        self._scoring = scoring
+        self._fleet: Fleet | None = None
+        self._classes: object = None
+        self._nodes: Mapping[str, NodeInfo] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._questions: OrderedDict[Hashable, Question] = OrderedDict()
+        self._changes: list[str] = []
+        self._first = 0
+
+    @property
+    def now(self) -> int:
+        """The place of a reader that knows everything so far."""
+        return self._first + len(self._changes)
+
+    def since(self, place: int) -> set[str] | None:
+        """The nodes whose devices may have changed since then; None for all of them."""
+        return set(self._changes[place - self._first :]) if place >= self._first else None
+
+    def catch_up(self, overlay: Overlay) -> None:
+        """Take in what has changed: nodes, devices, and what is taken of them."""
+        devices, fleet = overlay.snapshot.devices, self._fleet
+        if fleet is None or devices.classes is not self._classes:
+            # What a class selects is part of what was asked.
+            self._questions.clear()
+            self._classes = devices.classes
+            self._forget_changes()
+        if fleet is None:
+            fleet = self._fleet = self._new_fleet(overlay)
+        elif devices is not fleet.snapshot or overlay.allocated is not fleet.allocated:
+            moved = fleet.update(devices, overlay.allocated)
+            if moved is None or len(moved) > len(fleet.nodes) // 2:
+                self._forget_changes()
+            else:
+                self._changes += [fleet.nodes[number].name for number in moved]
+        if overlay.snapshot.nodes is not self._nodes:
+            self._follow(fleet, overlay.snapshot.nodes)
+        if len(self._changes) > _MOST_CHANGES:
+            self._forget_changes()
+
+    def answer(self, node: str, key: Hashable, claims: Callable[[], Sequence[Claim]]) -> Answer:
+        """What a node answers to claims; `key` is equal for claims that ask for the same."""
+        fleet, question = self._asked(key, claims)
+        return question.answer(fleet, fleet.peers_of(fleet.numbers(node)[0]))
+
+    def results(
+        self, node: str, key: Hashable, claims: Callable[[], Sequence[Claim]], new_share_id: Callable[[], str]
+    ) -> tuple[Obj, ...]:
+        """The allocations of claims that a node has said yes to. Raises AllocationError."""
+        fleet, question = self._asked(key, claims)
+        found = question.results(fleet, fleet.numbers(node)[0], new_share_id)
+        if isinstance(found, AllocationError):
+            raise found
+        if not isinstance(found, tuple):
+            raise AssertionError(f"node {node} had devices for the claims and now has none: {found}")
+        return found
+
+    def _asked(self, key: Hashable, claims: Callable[[], Sequence[Claim]]) -> tuple[Fleet, Question]:
+        assert self._fleet is not None
+        question = self._questions.get(key)
+        if question is None:
+            question = self._questions[key] = Question(
+                self._fleet, claims(), self._features, step_budget=self._step_budget, scoring=self._scoring
+            )
+            if len(self._questions) > _MOST_QUESTIONS:
+                self._questions.popitem(last=False)
+        else:
+            self._questions.move_to_end(key)
+        return self._fleet, question
+
+    def _new_fleet(self, overlay: Overlay) -> Fleet:
+        snapshot, partitionable = overlay.snapshot, self._features.PartitionableDevices
+        self._nodes = snapshot.nodes
+        self._labels = {name: snapshot.nodes[name].labels for name in snapshot.node_names}
+        views = [NodeView(*named) for named in self._labels.items()]
+        return Fleet(snapshot.devices, overlay.allocated, views, partitionable=partitionable)
+
+    def _follow(self, fleet: Fleet, nodes: Mapping[str, NodeInfo]) -> None:
+        for name in sorted(differing(nodes, self._nodes)):
+            info, labels = nodes.get(name), self._labels.get(name)
+            if info is None or not info.present:
+                if labels is not None:
+                    del self._labels[name]
+                    fleet.drop(name)
+                continue
+            if labels is info.labels:
+                continue
+            self._labels[name] = info.labels
+            if labels is None or labels != info.labels:
+                fleet.put(NodeView(name, info.labels))
+                self._changes.append(name)
+        self._nodes = nodes
+
+    def _forget_changes(self) -> None:
+        """From now on every reader has to look at everything."""
+        self._first = self.now + 1
+        self._changes = []
