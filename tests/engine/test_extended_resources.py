@@ -430,3 +430,23 @@ def test_the_index_of_special_claims_follows_their_events() -> None:
     cluster.apply({**special("b", work, 1), "metadata": claim("b", owner=work)["metadata"]})
     assert "uid-p" not in cluster.snapshot().special
     assert special_owner(claim("c", owner=pod_group("g", 1))) == ""
+
+
+# -- making room -----------------------------------------------------------------------------------------------------
+
+
+def test_a_more_important_pod_gets_the_devices_of_a_less_important_one() -> None:
+    low = asking("low", gpu=2)
+    low["spec"] |= {"nodeName": "n0", "priority": 0}
+    recorded = {"resourceClaimName": "low-extended-resources-x", "requestMappings": []}
+    low["status"] = {"phase": "Running", "extendedResourceClaimStatus": recorded}
+    held = special("low-extended-resources-x", low, 2, "n0", "gpu-0", "gpu-1")
+    high = asking("high", gpu=2)
+    high["spec"]["priority"] = 10
+    decision = decide_all([*dra_nodes(2), low, held, high], only=[high], preempt_for_pods=True)
+    assert decision.status == "nominated"
+    assert [eviction.pod.name for eviction in decision.evictions] == ["low"]
+    [member] = decision.nominated
+    assert member.node == "n0"
+    assert requests_of(made_for(member)) == [("container-0-request-1", "gpu", 2)]
+    assert given(member) == ["gpu-0", "gpu-1"]

@@ -1,7 +1,7 @@
 import pytest
 
 from haru.kube import meta
-from haru.kube.resources import pod_requests
+from haru.kube.resources import claimed_resources, pod_requests
 
 
 def test_identity() -> None:
@@ -88,6 +88,18 @@ def test_pod_level_requests_do_not_hide_extended_resources() -> None:
         "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "9"}},
     }
     assert {name: str(q) for name, q in pod_requests({"spec": spec}).items()} == {"cpu": "1", "nvidia.com/gpu": "2"}
+
+
+def test_what_devices_take_is_within_what_the_pods_own_level_requests() -> None:
+    entries = [
+        {"resourceClaimName": "a", "containers": ["c"], "resources": {"cpu": "500m", "memory": "1Gi"}},
+        {"resourceClaimName": "b", "containers": ["c"], "resources": {"cpu": "2"}},
+    ]
+    pod = {"spec": {"resources": {"requests": {"memory": "4Gi"}}}}
+    status = {"nodeAllocatableResourceClaimStatuses": entries}
+    assert {name: str(q) for name, q in claimed_resources({**pod, "status": status}).items()} == {"cpu": "2500m"}
+    assert {name: str(q) for name, q in claimed_resources({}, entries).items()} == {"cpu": "2500m", "memory": "1Gi"}
+    assert claimed_resources({**pod, "status": status}, ()) == {}
 
 
 @pytest.mark.parametrize(("reason", "cpu"), [("Deferred", "3"), ("Infeasible", "2")])

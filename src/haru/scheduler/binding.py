@@ -20,8 +20,9 @@ from haru.client.api import ApiClient
 from haru.engine.decision import MemberDecision, PodKey
 from haru.engine.extended import special_owner
 from haru.kube.errors import StatusError
-from haru.kube.kinds import Kind, known_kind
+from haru.kube.kinds import Kind
 from haru.scheduler import extended
+from haru.scheduler.attempts import ATTEMPTS, CLAIMS, PODS, delay, is_transient
 from haru.scheduler.claims import (
     FINALIZER,
     BindingError,
@@ -33,28 +34,18 @@ from haru.scheduler.claims import (
     same_allocation,
     without_finalizer,
 )
+from haru.scheduler.making import ClaimMaker
 
 Obj = dict[str, Any]
 
-_ATTEMPTS = 6
+__all__ = ["CLAIMS", "PODS", "Binder", "PodGoneError", "is_transient"]
+
 _PARALLEL = 16
-_MAX_DELAY_SECONDS = 5.0
 _log = logging.getLogger(__name__)
-
-
-PODS = known_kind("v1", "Pod")
-CLAIMS = known_kind("resource.k8s.io/v1", "ResourceClaim")
 
 
 class PodGoneError(BindingError):
     """The pod was deleted, replaced or bound by somebody else: nothing is left to do for it."""
-
-
-def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed a little later, or has succeeded although the answer was lost."""
-    if isinstance(error, StatusError):
-        return error.code >= 500 or error.code in (408, 429)
-    return isinstance(error, OSError)
 
 
 def _never() -> bool:
@@ -103,8 +94,8 @@ class Binder:
         self._sleep = sleep
         self._learn = learn
         self._unlearn = unlearn
-        self._count = count
         self._slots = asyncio.Semaphore(_PARALLEL)
+        self._maker = ClaimMaker(client, self._slots, sleep, learn, count)
 
     # -- reserving ----------------------------------------------------------------------------------------------------
 
@@ -115,43 +106,7 @@ class Binder:
 
         While `insist()` is true, what may still succeed is tried again for ever.
         """
-        wanted = extended.claims_to_create(members)
-        works = [self._create_claim(claim, insist) for _, claim in wanted.values()]
-        outcomes = await asyncio.gather(*works, return_exceptions=True)
-        answers: dict[str, Obj | Exception] = {}
-        for path, outcome in zip(wanted, outcomes, strict=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
-                raise outcome
-            answers[path] = outcome
-            self._count("failure" if isinstance(outcome, Exception) else "success")
-        return answers
-
-    async def _create_claim(self, claim: Obj, insist: Callable[[], bool]) -> Obj:
-        attempt, in_doubt = 0, False
-        while True:
-            try:
-                async with self._slots:
-                    made = await self._find_claim(claim) if in_doubt else None
-                    made = made or await self._client.create(CLAIMS, extended.body_of(claim))
-                self._learn(CLAIMS, made)
-                return made
-            except (StatusError, OSError) as error:
-                conflict = isinstance(error, StatusError) and error.code == 409
-                if not conflict and not is_transient(error):
-                    raise
-                problem: Exception = error
-            # No answer is no outcome: it may have been created all the same.
-            in_doubt = in_doubt or not conflict
-            attempt += 1
-            if attempt >= _ATTEMPTS and not insist():
-                raise BindingError(f"claim {claim['metadata']['generateName']}: {problem}") from problem
-            await self._sleep(_delay(attempt))
-
-    async def _find_claim(self, claim: Obj) -> Obj | None:
-        """What came of a creation that was not answered."""
-        listed = (await self._client.list(CLAIMS, claim["metadata"]["namespace"]))["items"]
-        kind = {"apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind}
-        return next(({**kind, **found} for found in listed if extended.is_same_claim(found, claim)), None)
+        return await self._maker.create(members, insist)
 
     async def reserve(
         self, members: Sequence[MemberDecision], nominate: bool, insist: Callable[[], bool] = _never
@@ -193,10 +148,10 @@ class Binder:
                 problem: Exception = error
             claim = None
             attempt += 1
-            if attempt >= _ATTEMPTS and not insist():
+            if attempt >= ATTEMPTS and not insist():
                 raise BindingError(f"claim {write.path}: {problem}") from problem
             if not conflict or attempt > 1:
-                await self._sleep(_delay(attempt))
+                await self._sleep(delay(attempt))
 
     async def _write_claim_once(self, write: ClaimWrite, claim: Obj | None) -> None:
         if claim is None:
@@ -241,9 +196,9 @@ class Binder:
             if isinstance(problem, StatusError) and problem.code != 409 and not is_transient(problem):
                 raise problem
             attempt += 1
-            if attempt >= _ATTEMPTS and not insist():
+            if attempt >= ATTEMPTS and not insist():
                 raise BindingError(f"status of {member.pod.path}: {problem}") from problem
-            await self._sleep(_delay(attempt))
+            await self._sleep(delay(attempt))
 
     async def _patch_pod(self, member: MemberDecision, patch: Obj) -> Obj:
         return await self._client.patch(PODS, member.pod.name, patch, member.pod.namespace, "merge", "status")
@@ -280,11 +235,11 @@ class Binder:
                 raise BindingError(f"{text}; {why}") from problem
             answered = isinstance(problem, StatusError) and bound is False
             final = isinstance(problem, StatusError) and problem.code not in (404, 409) and not is_transient(problem)
-            if answered and (final or attempt >= _ATTEMPTS) and not insist():
+            if answered and (final or attempt >= ATTEMPTS) and not insist():
                 raise BindingError(text) from problem
-            if attempt >= _ATTEMPTS:
+            if attempt >= ATTEMPTS:
                 _log.warning("%s; trying again", text)
-            await self._sleep(_delay(attempt))
+            await self._sleep(delay(attempt))
 
     async def _bound_to_ours(self, member: MemberDecision) -> bool | None:
         """Whether the pod has its node; None if nobody can tell. Raises PodGoneError if it is not ours any more."""
@@ -371,9 +326,9 @@ class Binder:
                     return
                 problem: Exception = error
             attempt += 1
-            if attempt >= _ATTEMPTS:
+            if attempt >= ATTEMPTS:
                 _log.warning("taking back what was written to %s: %s; trying again", what, problem)
-            await self._sleep(_delay(attempt))
+            await self._sleep(delay(attempt))
 
     async def _undo_claim(self, write: ClaimWrite, kept_consumers: Collection[str]) -> None:
         claim = await self._client.get(CLAIMS, write.name, write.namespace)
@@ -433,7 +388,3 @@ def _binding(member: MemberDecision) -> Obj:
         "metadata": {"name": member.pod.name, "namespace": member.pod.namespace, "uid": member.pod.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": member.node},
     }
-
-
-def _delay(attempt: int) -> float:
-    return min(0.05 * 2.0 ** min(attempt, 10), _MAX_DELAY_SECONDS)
