@@ -39,6 +39,9 @@ class History:
         self._members: dict[str, set[str]] = defaultdict(set)
         self._hit: set[str] = set()
         self.problems: list[str] = []
+        self._doomed: set[str] = set()
+        self.highest = 1000
+        self.evictions = 0
         self.revisions = 0
         self.half_bound = 0
 
@@ -74,11 +77,15 @@ class History:
             self._bound(key, new, revision)
         group = _group(new or old or {})
         if group is None:
+            if new is not None and _preempted(new) and not _preempted(old):
+                self._evicted(key, new, None, revision)
             return
         if new is None:
             self._members[group].discard(key)
         else:
             self._members[group].add(key)
+        if new is not None and _preempted(new) and not _preempted(old):
+            self._evicted(key, new, group, revision)
         replaced = old is not None and new is not None and _uid(old) != _uid(new)
         if new is None or replaced or new["metadata"].get("deletionTimestamp"):
             self._hit.add(group)
@@ -111,6 +118,17 @@ class History:
         used = sum(1000 + claimed_milli_cpu(p) for p in here)
         if known is not None and used > milli_cpu(known):
             self.problems.append(f"{revision}: {node}: {used}m of {milli_cpu(known)}m cpu are taken")
+
+    def _evicted(self, key: str, pod: Obj, group: str | None, revision: int) -> None:
+        """Somebody is evicted for somebody else, who must be more important; a unit goes whole."""
+        found = self.objects["podgroups"].get(f"podgroups/{group}") if group is not None else None
+        priority = (found or pod)["spec"].get("priority") or 0
+        if priority >= self.highest:
+            self.problems.append(f"{revision}: {key} of priority {priority} is evicted: nobody is more important")
+        self.evictions += 1
+        if found is not None and found["spec"].get("disruptionMode") == "PodGroup":
+            members = (self.objects["pods"][member] for member in self._members[group or ""])
+            self._doomed.update(_uid(p) for p in members if p["spec"].get("nodeName"))
 
     def _nodes(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
         return None
@@ -206,6 +224,9 @@ class History:
                     yield f"{path} is reserved for {entry['name']}, which is gone"
             if not _allocation(claim) and FINALIZER in (claim["metadata"].get("finalizers") or ()):
                 yield f"{path} is not allocated but has its finalizer"
+        for path, pod in self.objects["pods"].items():
+            if _uid(pod) in self._doomed and not pod["metadata"].get("deletionTimestamp"):
+                yield f"{path} runs although its group was evicted as a whole"
         for path, keys in self._members.items():
             bound = sum(1 for key in keys if self.objects["pods"][key]["spec"].get("nodeName"))
             if path not in self._hit and 0 < bound < self.minimum(path):
@@ -230,6 +251,13 @@ class History:
                 yield f"{path} was made for {pod['metadata']['name']}, which is bound without it"
             elif seen.setdefault(owner, path) != path:
                 yield f"{path} and {seen[owner]} were both made for {pod['metadata']['name']}"
+
+
+def _preempted(pod: Obj | None) -> bool:
+    if pod is None or not pod["metadata"].get("deletionTimestamp"):
+        return False
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "DisruptionTarget" and c.get("reason") == "PreemptionByScheduler" for c in conditions)
 
 
 def _group(pod: Obj) -> str | None:

@@ -131,6 +131,7 @@ class World:
         self.admin = ApiClient.in_process(self.server, "admin", rng=random.Random(self.seed))
         await self._furnish()
         self._watches = {name: self.store.watch(f"{_bucket(name)}/", 1) for name in BUCKETS}
+        self._tasks["kubelets"] = asyncio.create_task(self._bury(random.Random(self.seed + 2)))
         await self.start_controllers()
         await self.start_scheduler()
 
@@ -244,6 +245,7 @@ class World:
         flavour = self.rng.choice(FLAVOURS)
         self.steps.append(f"{name}: {minimum} of {size}, {flavour}")
         group: Obj = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+        group["disruptionMode"] = self.rng.choice(("Pod", "PodGroup"))
         claims = claim_entries(flavour, name)
         if flavour == "group":
             group["resourceClaims"] = claims
@@ -252,6 +254,8 @@ class World:
             await _maybe(self.create(CLAIMS, {"metadata": {"name": name}, "spec": spec}))
         make_group = partial(self.create, POD_GROUPS, {"metadata": {"name": name}, "spec": group})
         urgent = self.rng.random() < 0.25
+        if urgent and self.rng.random() < 0.8:
+            group["priorityClassName"] = "high"
         pods = [f"{name}-{i}" for i in range(size)]
         works: list[Callable[[], Awaitable[Any]]] = [make_group]
         cards = EXTENDED.get(flavour, 0)
@@ -281,6 +285,20 @@ class World:
             await asyncio.sleep(self.rng.choice((0, 0.001, 0.05)))
             claims = list(pod["spec"].get("resourceClaims") or ())
             await _maybe(self.create(PODS, gang_pod(name, group, claims, False, cards_of(pod))))
+
+    async def _bury(self, rng: random.Random) -> None:
+        """What kubelets do for pods that are being deleted; some come again, as if a controller had made them."""
+        while True:
+            await asyncio.sleep(rng.choice((0.1, 0.5, 3)))
+            for pod in (await self.admin.list(PODS, NS))["items"]:
+                metadata, spec = pod["metadata"], pod["spec"]
+                if not metadata.get("deletionTimestamp") or rng.random() < 0.3:
+                    continue
+                await _maybe(self.admin.delete(PODS, metadata["name"], NS, grace_period_seconds=0))
+                group = (spec.get("schedulingGroup") or {}).get("podGroupName", "")
+                if group and rng.random() < 0.5:
+                    claims = list(spec.get("resourceClaims") or ())
+                    await _maybe(self.create(PODS, gang_pod(metadata["name"], group, claims, False, _cards(spec))))
 
     async def delete_gang(self) -> None:
         if not self._gangs:
@@ -394,6 +412,11 @@ def claim_entries(flavour: str, name: str) -> list[Obj]:
 def group_claim(pod: Obj) -> bool:
     """Whether the pod uses its group's claim."""
     return any(c["name"] == "ours" for c in pod["spec"].get("resourceClaims") or ())
+
+
+def _cards(spec: Obj) -> int:
+    """How many cards a pod asks for by its limits."""
+    return int((spec["containers"][0]["resources"].get("limits") or {}).get(CARD) or 0)
 
 
 def gang_pod(name: str, group: str, claims: Sequence[Obj], urgent: bool, cards: int = 0) -> Obj:

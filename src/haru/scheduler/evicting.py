@@ -1,22 +1,28 @@
 """Evicting for others: every victim is marked, deleted and told why, as long as somebody still wants its place.
 
-The last victim of an order goes after all others are gone from the API, so that a refusal half-way is seen before the
-most that can be spared is lost. A victim is deleted, not evicted: disruption budgets were weighed in the decision.
+The last victim of an order goes after all others, so that a refusal half-way is seen before everything is lost. A
+PodGroup that is disrupted as a whole goes whole: once one of its pods has been deleted the others are deleted until
+that is certain, whatever happens to who wanted it, and the next scheduler goes on where this one was stopped.
+A victim is deleted, not evicted: disruption budgets were weighed in the decision.
 Source: kube-scheduler 1.36's preemption executor, as behaviour (KEP-268, KEP-4832, KEP-5710).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
-from haru.engine.decision import Eviction
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Eviction, GroupKey
+from haru.engine.pods import PodInfo
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
+from haru.kube.meta import get_condition
 from haru.scheduler.binding import PODS, is_transient
 from haru.scheduler.conditions import disruption_target_patch
 
@@ -24,21 +30,57 @@ Obj = dict[str, Any]
 
 _ATTEMPTS = 6
 _AT_ONCE = 16
+_MAX_DELAY_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionOrder:
-    """The victims of one decision, and for whom: a Pod or a PodGroup. `wanted()` turns false when it is gone."""
+    """The victims of one decision. `message` is for their condition, `told_on(node)` for the event.
+
+    `wanted()` turns false when who wanted it is gone. `begun` are the groups of which a pod has been deleted.
+    """
 
     victims: Sequence[Eviction]
-    preemptor: Obj
-    scheduler_name: str
-    wanted: Callable[[], bool]
+    message: str
+    told_on: Callable[[str], str]
+    related: Obj | None = None
+    wanted: Callable[[], bool] = _always
+    begun: set[GroupKey] = field(default_factory=set)
 
-    @property
-    def what(self) -> str:
-        """`pod` or `podgroup`, as events and conditions name the preemptor."""
-        return str(self.preemptor["kind"]).lower()
+
+def order_for(
+    preemptor: Obj, victims: Sequence[Eviction], scheduler_name: str, wanted: Callable[[], bool]
+) -> EvictionOrder:
+    """The order that a decision for a Pod or a PodGroup asks for."""
+    what, uid = str(preemptor["kind"]).lower(), preemptor["metadata"].get("uid", "")
+
+    def told_on(node: str) -> str:
+        return f"Preempted by {what} {uid} on node {'cluster' if what == 'podgroup' else node}"
+
+    message = f"{scheduler_name}: preempting to accommodate a higher priority {what}"
+    return EvictionOrder(victims, message, told_on, preemptor, wanted)
+
+
+def orders_left_over(snapshot: Snapshot) -> Iterator[EvictionOrder]:
+    """Groups that go as a whole, and of which only some pods are going: a scheduler was stopped half-way."""
+    half: dict[GroupKey, PodInfo] = {}
+    for pod in snapshot.leaving.values():
+        if pod.preempted and pod.group is not None:
+            half.setdefault(pod.group, pod)
+    for key, sibling in half.items():
+        group = snapshot.pod_group(key)
+        if group is None or (group.get("spec") or {}).get("disruptionMode") != "PodGroup":
+            continue
+        members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).assigned)]
+        victims = [Eviction(pod.key, pod.node, key) for pod in members if not pod.deleting]
+        if victims:
+            said = (get_condition(sibling.obj, "DisruptionTarget") or {}).get("message") or ""
+            yield EvictionOrder(victims, said, lambda _: "Preempted with the other pods of its group", begun={key})
 
 
 class Evictor:
@@ -75,9 +117,9 @@ class Evictor:
 
     async def _evict(self, order: EvictionOrder, victim: Eviction) -> None:
         pod = self._cached(victim.pod.path)
-        for attempt in range(1, _ATTEMPTS + 1):
-            if not order.wanted() or _is_going(pod, victim):
-                return
+        attempt = 0
+        while not _is_going(pod, victim) and (victim.unit in order.begun or order.wanted()):
+            attempt += 1
             try:
                 async with self._slots:
                     await self._delete(order, victim)
@@ -87,20 +129,24 @@ class Evictor:
                 if isinstance(error, StatusError) and error.code == 404:
                     return
                 conflict = isinstance(error, StatusError) and error.code == 409
-                if attempt == _ATTEMPTS or not (conflict or is_transient(error)):
+                final = attempt >= _ATTEMPTS or not (conflict or is_transient(error))
+                if final and victim.unit not in order.begun:
                     raise
-            await self._sleep(0.05 * 2.0**attempt)
+                if final:
+                    _log.warning("eviction of %s, whose group goes: %s; trying again", victim.pod.path, error)
+            await self._sleep(min(0.05 * 2.0 ** min(attempt, 10), _MAX_DELAY_SECONDS))
             pod = await self._read(victim, pod)
 
     async def _delete(self, order: EvictionOrder, victim: Eviction) -> None:
-        pod, message = victim.pod, f"{order.scheduler_name}: preempting to accommodate a higher priority {order.what}"
-        patch = disruption_target_patch(pod.uid, message, self._timestamp())
+        pod = victim.pod
+        patch = disruption_target_patch(pod.uid, order.message, self._timestamp())
         marked = await self._client.patch(PODS, pod.name, patch, pod.namespace, "strategic", "status")
+        if victim.unit is not None:
+            order.begun.add(victim.unit)
         await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
         self._learn(PODS, marked)
-        where = "cluster" if order.what == "podgroup" else victim.node
-        text = f"Preempted by {order.what} {order.preemptor['metadata'].get('uid', '')} on node {where}"
-        self._recorder.event(marked, "Normal", "Preempted", text, action="Preempting", related=order.preemptor)
+        text = order.told_on(victim.node)
+        self._recorder.event(marked, "Normal", "Preempted", text, action="Preempting", related=order.related)
 
     async def _read(self, victim: Eviction, known: Obj | None) -> Obj | None:
         try:

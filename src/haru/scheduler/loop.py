@@ -143,6 +143,7 @@ class Scheduler:
         """What a predecessor left: groups that were bound whole must say so, unfinished allocations end."""
         for path in list(self.cluster.snapshot().pod_groups):
             self._settle_group(GroupKey(*path.split("/", 1)))
+        self._room.catch_up()
         self._clear_leftovers()
 
     def _clear_leftovers(self) -> None:

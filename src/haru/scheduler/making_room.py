@@ -16,7 +16,7 @@ from haru.engine.cluster import Cluster
 from haru.engine.decision import Decision, PodKey
 from haru.engine.groups.promises import displaced
 from haru.engine.nominations import Nomination, nominations_of
-from haru.scheduler.evicting import EvictionOrder, Evictor
+from haru.scheduler.evicting import EvictionOrder, Evictor, order_for, orders_left_over
 from haru.scheduler.metrics import SchedulerMetrics
 from haru.scheduler.reporting import Reporter
 
@@ -64,8 +64,13 @@ class RoomMaker:
             self._metrics.preemption_victims.observe(len(decision.evictions))
             name = (next(iter(pods.values())).get("spec") or {}).get("schedulerName", "")
             members = frozenset(nomination.pod for nomination in kept)
-            order = EvictionOrder(decision.evictions, preemptor, name, lambda: self._stand(members) >= needed)
+            order = order_for(preemptor, decision.evictions, name, lambda: self._stand(members) >= needed)
             self._spawn(self._evict(order, members))
+
+    def catch_up(self) -> None:
+        """Go on with what a scheduler before this one has begun."""
+        for order in orders_left_over(self._cluster.snapshot()):
+            self._spawn(self._evict(order, frozenset()))
 
     def give_up(self, pod: PodKey) -> None:
         """The place kept for a pod is kept no longer."""
@@ -94,7 +99,7 @@ class RoomMaker:
         failures = await self._evictor.carry_out(order)
         if not failures:
             return
-        _log.warning("evictions for %s: %s", order.preemptor["metadata"]["name"], failures[0])
+        _log.warning("evictions: %s", failures[0])
         for pod in members:
             self.give_up(pod)
         self._failed()
