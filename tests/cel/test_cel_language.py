@@ -91,6 +91,7 @@ def evaluate(expression: str) -> Any:
         ("optional.of(1).orValue(1 / 0)", 1),
         ("[?optional.none(), ?optional.of(1)]", [1]),
         ("type(1) == int && type([]) == list && type(null) == null_type", True),
+        ("string(123456.0) + ' ' + string(1234567.0) + ' ' + string(1e15)", "123456 1.234567e+06 1e+15"),
         ("string(1.0) + string(1e21) + string(-0.5) + string(1e-7)", "11e+21-0.51e-07"),
         ("int(3.9) + int('-4') + int(5u)", 4),
         ("double('1.5') + double(2)", 3.5),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
 from haru.cel.environment import Environment
-from haru.cel.libraries.conversions import format_double
+from haru.cel.libraries.conversions import format_double, plain_double
 from haru.cel.libraries.kubernetes import BASE, BINDINGS
 from haru.cel.libraries.timestamps import civil, days_from_civil, format_timestamp, parse_timestamp
 from haru.cel.program import MeteredProgram, Program, parse_and_check, parse_only
@@ -154,4 +154,5 @@ def test_calendar_round_trip(days: int) -> None:
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_doubles_are_spelled_exactly(value: float) -> None:
-    assert float(format_double(value)) == value
+    assert float(format_double(value)) == float(plain_double(value)) == value
+    assert "e" not in plain_double(value)

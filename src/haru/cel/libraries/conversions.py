@@ -25,6 +25,8 @@ from haru.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uin
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+_FIRST_EXPONENT = 6
+"""From this power of ten on, Go writes an exponent where it may choose."""
 
 
 def _same(value: Value) -> Value:
@@ -102,34 +104,42 @@ def _bytes_to_string(value: bytes) -> str:
 
 
 def format_double(value: float) -> str:
-    """A double as Go's shortest form: `1`, `1.5`, `1e+06`, `+Inf`."""
+    """A double as Go's shortest form (`%g`): `1`, `1.5`, `123456`, `1e+06`, `+Inf`."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    digits, power = _digits_and_power(mantissa, int(exponent or "0"))
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
-    if digits == "0":
-        return f"{sign}0"
-    if power < -4 or power >= 21:
-        tail = f".{digits[1:]}" if len(digits) > 1 else ""
-        return f"{sign}{digits[0]}{tail}e{'-' if power < 0 else '+'}{abs(power):02d}"
+    digits, power = _digits_and_power(value)
+    if -4 <= power < _FIRST_EXPONENT:
+        return plain_double(value)
+    tail = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{_sign(value)}{digits[0]}{tail}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def plain_double(value: float) -> str:
+    """A finite double in its shortest form without an exponent."""
+    digits, power = _digits_and_power(value)
     if power < 0:
-        return f"{sign}0.{'0' * (-power - 1)}{digits}"
+        return f"{_sign(value)}0.{'0' * (-power - 1)}{digits}"
     if len(digits) <= power + 1:
-        return sign + digits + "0" * (power + 1 - len(digits))
-    return f"{sign}{digits[: power + 1]}.{digits[power + 1 :]}"
+        return _sign(value) + digits + "0" * (power + 1 - len(digits))
+    return f"{_sign(value)}{digits[: power + 1]}.{digits[power + 1 :]}"
 
 
-def _digits_and_power(mantissa: str, exponent: int) -> tuple[str, int]:
+def _sign(value: float) -> str:
+    return "-" if math.copysign(1.0, value) < 0 else ""
+
+
+def _digits_and_power(value: float) -> tuple[str, int]:
     """Significant digits, and the power of ten of the first one."""
+    if value == 0:
+        return "0", 0
+    mantissa, _, exponent = f"{value!r}".partition("e")
     whole, _, fraction = mantissa.lstrip("-").partition(".")
-    digits = (whole + fraction).lstrip("0")
-    power = len(whole) - 1 + exponent
+    power = len(whole) - 1 + int(exponent or "0")
     if not whole.strip("0"):
-        power = exponent - (len(fraction) - len(fraction.lstrip("0")) + 1)
-    return digits.rstrip("0") or "0", power
+        power = int(exponent or "0") - (len(fraction) - len(fraction.lstrip("0")) + 1)
+    return (whole + fraction).strip("0"), power
 
 
 def _duration_to_int(value: Duration) -> int:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from haru.cel.errors import EvaluationError
-from haru.cel.libraries.conversions import format_double
+from haru.cel.libraries.conversions import format_double, plain_double
 from haru.cel.libraries.timestamps import format_duration, format_timestamp
 from haru.cel.types import Type
 from haru.cel.values import Duration, Timestamp, Uint, Value, from_key, type_name
@@ -147,7 +147,7 @@ def _english_infinity(value: float) -> str:
 
 def _spec_double(value: float) -> str:
     if math.isfinite(value):
-        return format_double(value)
+        return plain_double(value)
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
