@@ -100,7 +100,8 @@ async def test_plugin_and_driver_serve_one_name_on_different_nodes(tmp_path: Pat
         assert len(claim["status"]["allocation"]["devices"]["results"]) == 4
         await client.create(PODS, asking("late", 1), NS)
         told = await until(lambda: message_of(client, "late"))
-        assert told == "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 cannot allocate all claims."
+        nobody = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 cannot allocate all claims."
+        assert told.startswith(nobody)
         await client.delete(PODS, by_node["t4-0"]["metadata"]["name"], NS, grace_period_seconds=0)
         await until(lambda: in_phase(client, "Running", "late"))
         assert (await client.get(PODS, "late", NS))["spec"]["nodeName"] == "t4-0"
