@@ -32,7 +32,7 @@ from haru.engine.devices import (
     NodeView,
     Question,
 )
-from haru.engine.devices.allocate import DEFAULT_BUDGET, gather
+from haru.engine.devices.allocate import DEFAULT_BUDGET
 from haru.engine.devices.question import Refusal
 from haru.kube.conversion import convert
 from haru.kube.decoding import strict_decode
@@ -164,8 +164,6 @@ class Problem:
                 state = _state(allocated) if isinstance(allocated, AllocatedState) else State.from_claims(_v1(taken))
             views = [_node(node) for node in given["Node"]]
             self.fleet = Fleet(snapshot, state, views, partitionable=self.features.PartitionableDevices)
-            for view in views:
-                _prepare(snapshot, view, self.features)
         except _MISSHAPEN as error:
             _diagnose({**given, "ResourceClaim": taken}, error)
         twice = len(views) - len({view.name for view in views})
@@ -249,14 +247,6 @@ def _raised(answer: list[Obj] | AllocationError | GaveUp | None) -> list[Obj] | 
     if isinstance(answer, AllocationError | GaveUp):
         raise answer
     return answer
-
-
-def _prepare(snapshot: DeviceSnapshot, node: NodeView, features: Features) -> None:
-    """Work out what the node sees of the pools before anybody asks; what is wrong is told when somebody does."""
-    try:
-        gather(snapshot, node, features)
-    except AllocationError:
-        return
 
 
 def _features(given: Features | Mapping[str, bool] | None) -> Features:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from itertools import zip_longest
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from zlib import crc32
 
 V = TypeVar("V")
 
 _BUCKETS = 256
+_EMPTY: dict[str, Any] = {}
+"""What all buckets share that nobody has written to."""
 
 
 def _bucket(key: str) -> int:
@@ -34,8 +36,12 @@ class FrozenMap(Mapping[str, V]):
             raise KeyError(key)
         return self._buckets[_bucket(key)][key]
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or the default."""
+        return self._buckets[_bucket(key)].get(key, default) if self._buckets else default
+
     def __iter__(self) -> Iterator[str]:
-        for bucket in self._buckets:
+        for bucket in self._buckets if self._size else ():
             yield from bucket
 
     def __len__(self) -> int:
@@ -100,8 +106,8 @@ class CowMap(MutableMapping[str, V]):
     __slots__ = ("_buckets", "_frozen", "_owned", "_size")
 
     def __init__(self) -> None:
-        self._buckets: list[dict[str, V]] = [{} for _ in range(_BUCKETS)]
-        self._owned = bytearray(b"\x01" * _BUCKETS)
+        self._buckets: list[dict[str, V]] = [_EMPTY] * _BUCKETS
+        self._owned = bytearray(_BUCKETS)
         self._size = 0
         self._frozen: FrozenMap[V] | None = None
 
@@ -114,6 +120,10 @@ class CowMap(MutableMapping[str, V]):
 
     def __len__(self) -> int:
         return self._size
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or the default."""
+        return self._buckets[_bucket(key)].get(key, default)
 
     def __setitem__(self, key: str, value: V) -> None:
         bucket = self._writable(key)

@@ -251,6 +251,8 @@ class Interner:
 
     def counter_sets(self, raw: Sequence[Raw]) -> tuple[CounterSet, ...]:
         """Counters that devices share."""
+        if not raw:
+            return ()
         counters = self._amounts.of([entry.get("counters") for entry in raw])
         return tuple([self.value(CounterSet(e.get("name") or "", own)) for e, own in zip(raw, counters, strict=True)])
 

@@ -9,7 +9,7 @@ Source: KEP-4381, KEP-4815, KEP-5055 (taint rules).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from haru.engine.devices.decode import decode_class, decode_slice
@@ -24,7 +24,7 @@ _FOREVER = 20_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSnapshot:
-    """The inventory at one moment; never changes."""
+    """The inventory at one moment; never changes. `mapped`: some device counts against its node (KEP-5517)."""
 
     pools: Mapping[str, Pool]
     by_node: Mapping[str, frozenset[str]]
@@ -32,6 +32,7 @@ class DeviceSnapshot:
     troubled: frozenset[str]
     classes: Mapping[str, DeviceClass]
     version: int = 0
+    mapped: bool = False
 
     @classmethod
     def of(
@@ -57,11 +58,11 @@ class DeviceSnapshot:
             found.sort(key=lambda v: (v.binding, v.key.driver.encode(), v.key.pool.encode()))
         return found
 
-    def _pool_keys(self, node: str) -> Iterator[str]:
-        local = self.by_node.get(node, frozenset())
-        yield from local
-        yield from self.everywhere - local
-        yield from self.troubled - local - self.everywhere
+    def _pool_keys(self, node: str) -> Iterable[str]:
+        local: frozenset[str] = self.by_node.get(node, frozenset())
+        if not self.everywhere and not self.troubled:
+            return local
+        return [*local, *(self.everywhere - local), *(self.troubled - local - self.everywhere)]
 
 
 class Inventory:
@@ -72,6 +73,7 @@ class Inventory:
         self._interned_at_rebuild = 0
         self._interner_is_stale = False  # holds values of slices that are gone
         self._published: dict[str, Slice] = {}
+        self._mapping: set[str] = set()
         self._rules: dict[str, TaintRule] = {}
         self._members: dict[str, dict[str, Slice]] = {}
         self._pools: CowMap[Pool] = CowMap()
@@ -91,6 +93,7 @@ class Inventory:
         old = self._published.pop(name, None)
         if old is not None:
             self._interner_is_stale = True
+            self._mapping.discard(name)
             self._drop(name, old)
             self._changed()
 
@@ -143,6 +146,7 @@ class Inventory:
                 if old.pool != new.pool:
                     self._drop(name, old)
             self._published[name] = new
+            (self._mapping.add if new.mappings else self._mapping.discard)(name)
             self._members.setdefault(str(new.pool), {})[name] = self._tainted(new)
             touched[new.pool] = None
         for pool in touched:

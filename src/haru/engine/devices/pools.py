@@ -140,7 +140,7 @@ class Pool:
 
     def __init__(self, key: PoolKey, slices: Sequence[Slice]) -> None:
         self.key = key
-        self.slices = tuple(sorted(slices, key=lambda s: s.name.encode()))
+        self.slices = tuple(sorted(slices, key=lambda s: s.name.encode()) if len(slices) > 1 else slices)
         self._views: dict[tuple[bool, tuple[int, ...]], PoolView | None] = {}
 
     def view(self, node: NodeView, partitionable: bool) -> PoolView | None:
