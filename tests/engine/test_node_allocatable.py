@@ -136,6 +136,18 @@ def test_with_the_gate_off_nothing_changes() -> None:
     assert run(objects).status == "unschedulable"
 
 
+def test_whether_any_device_counts_is_known_of_the_inventory() -> None:
+    cluster = Cluster.of([node("a"), resource_slice("a", 2)])
+    assert not cluster.snapshot().devices.mapped
+    cluster.apply(resource_slice("b", [mapped("gpu-0", cpu="1")]))
+    assert cluster.snapshot().devices.mapped
+    cluster.apply(resource_slice("b", 1))
+    assert not cluster.snapshot().devices.mapped
+    cluster.apply(resource_slice("b", [mapped("gpu-0", cpu="1")]))
+    cluster.remove(resource_slice("b", 1))
+    assert not cluster.snapshot().devices.mapped
+
+
 def test_what_devices_of_pods_take_counts_on_their_node() -> None:
     objects = [device_class(), *cards("a", 4, memory="30Gi"), claim("c"), user("p", "c")]
     there = user("there", "d", where="a")

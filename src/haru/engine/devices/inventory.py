@@ -127,7 +127,13 @@ class Inventory:
             pools: FrozenMap[Pool] = self._pools.freeze()
             by_node: FrozenMap[frozenset[str]] = self._by_node.freeze()
             self._snapshot = DeviceSnapshot(
-                pools, by_node, self._everywhere, self._troubled, self._classes, self._version
+                pools,
+                by_node,
+                self._everywhere,
+                self._troubled,
+                self._classes,
+                self._version,
+                bool(self._mapping),
             )
         return self._snapshot
 

@@ -98,10 +98,11 @@ def demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Option
         return uses
     pending: list[ClaimUse] = []
     fixed: list[tuple[str, Obj]] = []
+    counts = counts_devices(overlay.snapshot, options)
     for use in uses:
         allocation = overlay.allocation(use.path) or use.allocation
         problem = _problem(overlay, use, allocation)
-        if problem is None and allocation is not None and options.node_allocatable:
+        if problem is None and allocation is not None and counts:
             problem = _taken(overlay, use, allocation, pod)
         if problem is not None:
             return problem
@@ -110,8 +111,13 @@ def demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Option
         else:
             fixed.append((use.path, allocation))
     extended = extended_demand(overlay.snapshot, pod) if options.extended_resources else None
-    counts = options.node_allocatable and bool(uses or extended is not None)
+    counts = counts and bool(uses or extended is not None)
     return Demand(uses, tuple(pending), tuple(fixed), extended, counts)
+
+
+def counts_devices(snapshot: Snapshot, options: Options) -> bool:
+    """Whether devices may take of their node's own resources: the gate is on, and some are published so (KEP-5517)."""
+    return options.node_allocatable and snapshot.devices.mapped
 
 
 def _taken(overlay: Overlay, use: ClaimUse, allocation: Obj, pod: PodInfo) -> Reason | None:

@@ -18,7 +18,7 @@ from haru.engine.groups.board import Decoder
 from haru.engine.groups.budget import Budget
 from haru.engine.groups.claimed import claimed_on, too_much
 from haru.engine.groups.claims import ClaimUse
-from haru.engine.groups.demand import Demand
+from haru.engine.groups.demand import Demand, counts_devices
 from haru.engine.groups.options import Options
 from haru.engine.groups.placing import Placed, occupy
 from haru.engine.groups.signature import DeviceLens
@@ -67,8 +67,9 @@ class Packing:
         self._decoder = Decoder(overlay, options)
         # What extended resources ask for differs between nodes; the lens must know whatever may be asked of any.
         asked = [self._decoder.claims(c.members[0][2].pending_anywhere()) for c in classes]
+        self._counts_devices = counts_devices(overlay.snapshot, options)
         self._lens = DeviceLens(
-            (claim for claims in asked for claim in claims), options.features, mapped=options.node_allocatable
+            (claim for claims in asked for claim in claims), options.features, mapped=self._counts_devices
         )
         self._wants_devices = any(asked)
         self._known: dict[Hashable, tuple[Vector, ...]] = {}
@@ -207,7 +208,7 @@ class Packing:
         answer = self._allocate(nodes[0], claims) if claims else ()
         if answer is None:
             return False
-        return not self._options.node_allocatable or self._has_room(seen, members, uses, answer)
+        return not self._counts_devices or self._has_room(seen, members, uses, answer)
 
     def _has_room(
         self,

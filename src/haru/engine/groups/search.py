@@ -19,7 +19,7 @@ from haru.engine.groups.alternatives import alternatives
 from haru.engine.groups.board import decoded_claims, lasting_plan
 from haru.engine.groups.budget import Budget, OutOfBudgetError
 from haru.engine.groups.claims import ClaimUse
-from haru.engine.groups.demand import demand_of
+from haru.engine.groups.demand import counts_devices, demand_of
 from haru.engine.groups.options import Options
 from haru.engine.groups.packing import MemberClass, Packing
 from haru.engine.groups.placing import Placed
@@ -147,7 +147,7 @@ class _Search:
 
     def _contested(self, members: list[tuple[int, PodInfo]]) -> bool:
         """Whether members want one allocated claim that only one of them may use (KEP-5517)."""
-        if not self._options.node_allocatable:
+        if not counts_devices(self._overlay.snapshot, self._options):
             return False
         demands = (demand_of(self._overlay, pod, self._group, self._options) for _, pod in members)
         fixed = [pair for demand in demands if not isinstance(demand, Reason) for pair in demand.fixed]
