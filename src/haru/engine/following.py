@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.overlay import Overlay
-from haru.engine.persistent import differing
 
 
 class Follower:
@@ -36,9 +35,7 @@ class Follower:
             return None
         if last is overlay:
             return self._named(overlay.changes[seen:])
-        before, after = last.snapshot.nodes, overlay.snapshot.nodes
-        changed = self._named([*last.changes, *overlay.changes])
-        return changed if before is after else changed | differing(after, before)
+        return self._named([*last.changes, *overlay.changes]) | overlay.changed_since(last.snapshot.nodes)
 
     def _named(self, changes: list[str | None]) -> set[str]:
         self.devices_changed = None in changes

@@ -5,7 +5,7 @@ A search places pods and allocates claims here; what it keeps becomes a Decision
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +64,7 @@ class Overlay:
         self._allocations: dict[str, Obj] = {}
         self._reserved: dict[str, int] = {}
         self.changes: list[str | None] = []
+        self._differences: list[tuple[Mapping[str, NodeInfo], set[str]]] = []
         self._journal: list[tuple[str, str, Any]] = []
 
     @property
@@ -76,6 +77,15 @@ class Overlay:
         """The nodes that are different at the two moments, tentative placements left out."""
         later = self.snapshot.after
         return frozenset(differing(later.nodes, self.snapshot.nodes)) if later is not None else frozenset()
+
+    def changed_since(self, before: Mapping[str, NodeInfo]) -> set[str]:
+        """The nodes of the snapshot that are others than they were. Asked by many, found once."""
+        for asked, answer in self._differences:
+            if asked is before:
+                return answer
+        found = differing(self.snapshot.nodes, before)
+        self._differences.append((before, found))
+        return found
 
     def node(self, name: str) -> NodeInfo:
         """A node with the tentative pods on it."""

@@ -84,6 +84,15 @@ class Board:
         self.refusals.pop(name, None)
         self.undecided.pop(name, None)
 
+    def told(self, overlay: Overlay) -> dict[str, Sequence[Failure]]:
+        """What each node says that refuses the pod, by name."""
+        if not self.setting.gated:
+            return dict(sorted(self.refusals.items()))
+        found = {name: self.setting.told(overlay.node(name), failures) for name, failures in self.refusals.items()}
+        closed = (name for name in self.candidates if not self.ranking.takes(name))
+        found |= {name: self.setting.told(overlay.node(name), ()) for name in closed}
+        return dict(sorted(found.items()))
+
     @property
     def size(self) -> int:
         """How many nodes have answered."""
@@ -182,8 +191,13 @@ class Boards:
         return Setting(self._shared_later, kind) if kind.hard or kind.company else None
 
     def _made(self, kind: Kind, demand: Demand) -> Board:
-        setting = Setting(self._memory.shared, kind)
-        return Board(self._plan(kind.pod, demand, setting), setting, Ranking(setting.scorers))
+        shared = self._memory.shared
+        # Where devices are allocated, nodes that rules refuse are not worth a question.
+        asks_devices = bool(demand.uses or demand.extended)
+        wide = frozenset[str]() if asks_devices else shared.wide(self._overlay, (c.key for c in kind.hard))
+        setting = Setting(shared, kind, wide)
+        ranking = Ranking(setting.scorers, setting.is_closed if setting.gated else None)
+        return Board(self._plan(kind.pod, demand, setting), setting, ranking)
 
     def _plan(self, pod: PodInfo, demand: Demand, setting: Setting) -> NodePlan:
         key = (pod.shape, demand.backed)
@@ -210,7 +224,7 @@ class Boards:
             names = changed | moved | differing | board.differing
             stale = sorted(names if self._everywhere else names & self._allowed)
         board.differing = differing
-        if stale:
+        if stale or board.setting.gated:
             board.summary = None
         for name in stale:
             board.forget(name)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from haru.engine.groups.board import Board
     from haru.engine.groups.options import Options
 
-_MOST_ANSWERS = 300_000
-"""Of all boards together; one answer of one node takes some 200 bytes."""
+_MOST_ANSWERS = 1_000_000
+"""Of all boards together; one answer of one node takes some 130 bytes."""
 
 
 class Memory:

@@ -76,11 +76,11 @@ class Placer:
             board = self._boards.board(pod, demand)
         except AllocationError as error:
             return _failed(pod, error)
-        if not board.candidates:
+        if not board.ranking:
             return self._refused(pod, board)
         kept = self._overlay.snapshot.nominations.get(pod.key.path)
         name = kept.node if kept is not None else pod.nominated_node
-        if name not in board.candidates:
+        if not board.ranking.takes(name):
             name = board.ranking.choose(self._options.seed, pod.key.path)
         try:
             given = self._boards.allocations(demand, name, board.candidates[name])
@@ -94,7 +94,7 @@ class Placer:
         demand = demand_of(self._overlay, pod, self._group, self._options)
         if isinstance(demand, Reason):
             return {}
-        return dict(self._boards.board(pod, demand).refusals)
+        return self._boards.board(pod, demand).told(self._overlay)
 
     def _refused(self, pod: PodInfo, board: Board) -> Refused:
         if board.plan.rejection is not None:
@@ -106,7 +106,7 @@ class Placer:
             reason = Reason("GaveUp", text, {"nodes": len(board.undecided), "budget": self._options.step_budget})
             return Refused(pod, text, (reason,), (PLUGIN,), failed=True)
         if board.summary is None:
-            refusals = [board.refusals[name] for name in sorted(board.refusals)]
+            refusals = list(board.told(self._overlay).values())
             message = unavailable_message(len(self._nodes), refusals)
             board.summary = Summary(message, summed_reasons(refusals), rejecting_plugins(refusals))
         return Refused(pod, *board.summary)

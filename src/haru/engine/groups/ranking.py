@@ -6,7 +6,7 @@ Source: kube-scheduler's prioritizing (weighted sum of normalised scores, any of
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from haru.engine.nodes.leanings import Scorer
 from haru.engine.nodes.scores import pick
@@ -15,10 +15,11 @@ Key = tuple[Hashable, ...]
 
 
 class Ranking:
-    """Nodes by the keys that the scorers gave them."""
+    """Nodes by the keys that the scorers gave them. Nodes with a key that is `closed` do not take part for now."""
 
-    def __init__(self, scorers: Sequence[Scorer]) -> None:
+    def __init__(self, scorers: Sequence[Scorer], closed: Callable[[Key], bool] | None = None) -> None:
         self._scorers = scorers
+        self._closed = closed
         self._key_of: dict[str, Key] = {}
         self._members: dict[Key, list[str]] = {}
 
@@ -41,6 +42,17 @@ class Ranking:
             if not members:
                 del self._members[key]
 
+    def takes(self, name: str) -> bool:
+        """Whether a node takes part."""
+        key = self._key_of.get(name)
+        return key is not None and (self._closed is None or not self._closed(key))
+
+    def __bool__(self) -> bool:
+        return bool(self._members if self._closed is None else self._open())
+
+    def _open(self) -> list[Key]:
+        return [key for key in self._members if self._closed is None or not self._closed(key)]
+
     def choose(self, seed: int, salt: str) -> str:
         """One of the best nodes, evenly; the same seed and salt give the same node."""
         totals = self._totals()
@@ -61,10 +73,10 @@ class Ranking:
     def totals(self) -> dict[str, int]:
         """Each node's score, comparable with the others'."""
         totals = self._totals()
-        return {name: totals[key] for name, key in self._key_of.items()}
+        return {name: totals[key] for name, key in self._key_of.items() if key in totals}
 
     def _totals(self) -> dict[Key, int]:
-        keys = list(self._members)
+        keys = self._open()
         totals = dict.fromkeys(keys, 0)
         for place, scorer in enumerate(self._scorers):
             seen: dict[Hashable, int] = {}

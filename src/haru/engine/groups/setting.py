@@ -6,7 +6,8 @@ Source: kube-scheduler's PreFilter and PreScore states, as behaviour; that they 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from typing import cast
 
 from haru.engine.groups.ranking import Key
 from haru.engine.nodeinfo import NodeInfo
@@ -29,9 +30,12 @@ from haru.engine.nodes.leanings import (
 )
 from haru.engine.nodes.scores import preferred_terms
 from haru.engine.nodes.spread import HARD, SOFT, Constraint, SpreadRules
+from haru.engine.nodes.spread import PLUGIN as SPREADING
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 from haru.engine.profile import Profile
+
+_FEW_DOMAINS = 64
 
 
 class Neighbourhood:
@@ -54,6 +58,16 @@ class Neighbourhood:
         if found is None:
             found = self._domains[key] = Domains(key)
         return found
+
+    def wide(self, overlay: Overlay, keys: Iterable[str]) -> frozenset[str]:
+        """Those of some topology labels that make few domains of many nodes."""
+        found = set()
+        for key in keys:
+            domains = self.domains(key)
+            domains.catch_up(overlay)
+            if domains.count <= _FEW_DOMAINS:
+                found.add(key)
+        return frozenset(found)
 
     def kind(self, overlay: Overlay, pod: PodInfo) -> Kind:
         """What of a pod matters to other pods and their domains, as things stand."""
@@ -81,21 +95,24 @@ class Kind:
         self.sole = sole if "VolumeRestrictions" in filters else ()
         scores = profile.weight("InterPodAffinity")
         self.company = bool(("InterPodAffinity" in filters or scores) and (shared.affine or pod.terms))
-        labels: tuple[tuple[str, str], ...] = ()
+        seen: tuple[object, ...] = ()
         if self.company:
-            own = {key for term in pod.terms.near for key in term.label_keys}
-            mine = tuple(sorted((key, pod.labels[key]) for key in own if key in pod.labels))
-            labels = (*shared.affine.relevant(pod.labels), ("", ""), *mine)
+            own = sorted({key for term in pod.terms.near for key in term.label_keys})
+            seen = (shared.affine.relevant(pod.labels), tuple(pod.labels.get(key) for key in own))
         matched = tuple(c.selector.matches(pod.labels) for c in self.hard)
-        self.signature: Hashable = (self.hard, matched, self.soft, self.company, labels, self.sole, pod.images)
+        self.signature: Hashable = (self.hard, matched, self.soft, self.company, seen, self.sole, pod.images)
+
+
+_AFTER_SPREADING = (SPREADING, "InterPodAffinity", "DynamicResources")
 
 
 class Setting:
     """The rules and scorers for pods of one kind."""
 
-    def __init__(self, shared: Neighbourhood, kind: Kind) -> None:
+    def __init__(self, shared: Neighbourhood, kind: Kind, wide: Collection[str] = ()) -> None:
         self._shared = shared
-        self._spread = SpreadRules(kind.pod, kind.hard) if kind.hard else None
+        self._spread = SpreadRules(kind.pod, kind.hard, wide) if kind.hard else None
+        self.gated = self._spread is not None and any(c.key in wide for c in kind.hard)
         self._sole = SoleUse(kind.pod, kind.sole) if kind.sole else None
         self._around: Surroundings | None = None
         profile = shared.profile
@@ -133,15 +150,26 @@ class Setting:
         return set().union(*(names for names in found if names))
 
     def check(self, node: NodeInfo) -> Sequence[Failure]:
-        """Why the rules between pods refuse a node."""
-        failures = self._spread.check(node) if self._spread is not None else PASS
+        """Why the rules between pods refuse a node; if `gated`, but for what is asked of a class (`is_closed`)."""
+        failures = self._spread.check_nodes(node) if self._spread is not None else PASS
         if not failures and self._around is not None and self._refuses:
             failures = self._around.check(node)
         return failures
 
+    def is_closed(self, key: Key) -> bool:
+        """Whether nodes with this key are refused by rules that a gate stands for."""
+        return self.gated and self._spread is not None and self._spread.full(cast("tuple[str, ...]", key[-1]))
+
+    def told(self, node: NodeInfo, failures: Sequence[Failure]) -> Sequence[Failure]:
+        """What a node says, spreading in its turn where a gate stands for it."""
+        if self.gated and self._spread is not None and (not failures or failures[0].plugin in _AFTER_SPREADING):
+            return self._spread.check(node) or failures
+        return failures
+
     def key(self, node: NodeInfo, devices: int) -> Key:
         """What the scorers see of a node; `devices` is how well its devices suit the claims."""
-        return (devices, *(scorer.key(node) for scorer in self._scorers[1:]))
+        seen = (devices, *[scorer.key(node) for scorer in self._scorers[1:]])
+        return (*seen, self._spread.domains_of(node)) if self.gated and self._spread is not None else seen
 
     def _made(self, kind: Kind) -> Iterator[Scorer]:
         """Scorers that could tell nodes apart. A weight of 0 is the same as not being there."""

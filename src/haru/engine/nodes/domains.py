@@ -31,6 +31,11 @@ class Domains:
         for name, node in present_nodes(overlay, changed):
             self._put(name, node.labels.get(self.key) if node is not None else None)
 
+    @property
+    def count(self) -> int:
+        """How many domains there are."""
+        return sum(1 for nodes in self._nodes.values() if nodes)
+
     def nodes(self, values: Iterable[str]) -> set[str]:
         """The nodes of some domains."""
         found: set[str] = set()
@@ -75,9 +80,9 @@ class AffinePods:
     def __bool__(self) -> bool:
         return bool(self._pods)
 
-    def relevant(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        """What of a pod's labels any of the terms can see."""
-        return tuple(sorted((key, value) for key, value in labels.items() if key in self._labels))
+    def relevant(self, labels: Mapping[str, str]) -> tuple[tuple[str, str | None], ...]:
+        """What of a pod's labels any of the terms can see; None for a label that it lacks."""
+        return tuple((key, labels.get(key)) for key in sorted(self._labels))
 
 
 def _looked_at(pods: Iterable[PodInfo]) -> Counter[str]:

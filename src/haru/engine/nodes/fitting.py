@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.scores import MAX_SCORE, rounded
@@ -24,14 +25,18 @@ def fit_score(strategy: FitStrategy, pod: PodInfo) -> NodeScore:
     """The score of NodeResourcesFit, a function of the node."""
     of_resource = _OF_RESOURCE.get(strategy.type) or _broken_line(strategy.shape)
     ratio = strategy.type == "RequestedToCapacityRatio"
+    asked = [_asked(pod, name, weight) for name, weight in strategy.resources]
+    counted = [entry for entry in asked if entry.amount or entry.place is not None or entry.name in _NATIVE]
 
     def score(node: NodeInfo) -> int:
         total = weights = 0
-        for name, weight in strategy.resources:
-            asked, capacity = _scored(pod, node, name)
+        allocatable = node.spec.allocatable
+        for name, weight, amount, place in counted:
+            capacity = allocatable.get(name, 0)
             if not capacity:
                 continue
-            value = of_resource(asked, capacity)
+            used = node.scoring_requested[place] if place is not None else node.requested.get(name, 0)
+            value = of_resource(used + amount, capacity)
             if ratio and value <= 0:
                 continue
             total += value * weight
@@ -43,16 +48,20 @@ def fit_score(strategy: FitStrategy, pod: PodInfo) -> NodeScore:
     return score
 
 
-def _scored(pod: PodInfo, node: NodeInfo, name: str) -> tuple[int, int]:
-    """What would be asked of a resource of a node with the pod on it, and what there is; (0, 0) to leave it out."""
-    capacity = node.allocatable.get(name, 0)
+class _Asked(NamedTuple):
+    """What a pod asks of a resource, as it is scored; `place` is that of cpu and memory among the scored amounts."""
+
+    name: str
+    weight: int
+    amount: int
+    place: int | None
+
+
+def _asked(pod: PodInfo, name: str, weight: int) -> _Asked:
     if name in ("cpu", "memory"):
         place = 0 if name == "cpu" else 1
-        return node.scoring_requested[place] + pod.scoring_requests[place], capacity
-    asked = pod.requests.get(name, 0)
-    if not asked and name not in _NATIVE:
-        return 0, 0
-    return node.requested.get(name, 0) + asked, capacity
+        return _Asked(name, weight, pod.scoring_requests[place], place)
+    return _Asked(name, weight, pod.requests.get(name, 0), None)
 
 
 def _least(asked: int, capacity: int) -> int:
@@ -87,17 +96,20 @@ def balance_score(resources: Sequence[str], pod: PodInfo) -> NodeScore | None:
     if not any(pod.requests.get(name) for name in resources):
         return None
 
+    counted = [(name, pod.requests.get(name, 0)) for name in resources if pod.requests.get(name) or name in _NATIVE]
+    half = MAX_SCORE // 2
+
     def score(node: NodeInfo) -> int:
         before: list[float] = []
         after: list[float] = []
-        for name in resources:
-            capacity, asked = node.allocatable.get(name, 0), pod.requests.get(name, 0)
-            if not capacity or not (asked or name in _NATIVE):
-                continue
-            used = node.requested.get(name, 0)
-            before.append(min(float(used) / float(capacity), 1.0))
-            after.append(min(float(used + asked) / float(capacity), 1.0))
-        half = MAX_SCORE // 2
+        allocatable, requested = node.spec.allocatable, node.requested
+        for name, asked in counted:
+            capacity = allocatable.get(name, 0)
+            if capacity:
+                used = requested.get(name, 0)
+                # Quotients of integers are rounded once, as those of exact doubles are.
+                before.append(used / capacity if used < capacity else 1.0)
+                after.append((used + asked) / capacity if used + asked < capacity else 1.0)
         return half + (half + _evenness(after) - _evenness(before)) // 2
 
     return score

@@ -64,7 +64,10 @@ class Room(_Plain):
 
     def key(self, node: NodeInfo) -> int:
         """Both scores of the node, weighted and added."""
-        return sum(weight * score(node) for weight, score in self._parts)
+        total = 0
+        for weight, score in self._parts:
+            total += weight * score(node)
+        return total
 
     def scores(self, keys: Sequence[int], sizes: Sequence[int]) -> list[int]:
         """The keys are the scores."""

@@ -7,7 +7,7 @@ Source: kube-scheduler's PodTopologySpread plugin (KEP-895, KEP-3022, KEP-3094, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -192,12 +192,17 @@ class SpreadCounts:
 
 
 class SpreadRules:
-    """A pod's hard constraints, as things stand."""
+    """A pod's hard constraints, as things stand.
 
-    def __init__(self, pod: PodInfo, constraints: Sequence[Constraint]) -> None:
+    A placement can fill a domain that has thousands of nodes. Constraints over labels that are named in `wide` are
+    therefore left out by `check_nodes`, and asked per domain (`domains_of`, `full`).
+    """
+
+    def __init__(self, pod: PodInfo, constraints: Sequence[Constraint], wide: Collection[str] = ()) -> None:
         self.counts = SpreadCounts(pod, constraints)
         self._own = tuple(int(c.selector.matches(pod.labels)) for c in constraints)
         self._limits: tuple[int, ...] = ()
+        self._wide = tuple(number for number, c in enumerate(constraints) if c.key in wide)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -208,8 +213,10 @@ class SpreadRules:
         """Take in what has changed; the domains of each constraint whose nodes may now be judged differently."""
         touched = self.counts.catch_up(overlay)
         before, self._limits = self._limits, tuple(self._limit(i) for i in range(len(self._own)))
+        for number in self._wide:
+            touched[number].clear()
         for number, values in enumerate(touched):
-            if before and before[number] != self._limits[number]:
+            if number not in self._wide and before and before[number] != self._limits[number]:
                 low, high = sorted((before[number], self._limits[number]))
                 own = self._own[number]
                 for size in range(low - own + 1, high - own + 1):
@@ -222,16 +229,42 @@ class SpreadRules:
             value = node.labels.get(constraint.key)
             if value is None:
                 return _MISSING
-            count = self.counts.counts[number].of(value) + self._own[number]
-            if count > self._limits[number]:
-                data = {
-                    "topologyKey": constraint.key,
-                    "domain": value,
-                    "pods": count,
-                    "limit": self._limits[number],
-                }
-                return (refuse(PLUGIN, "TopologySpread", _MESSAGE, data, resolvable=True),)
+            if self._is_full(number, value):
+                return (self._failure(number, value),)
         return PASS
+
+    def check_nodes(self, node: NodeInfo) -> Sequence[Failure]:
+        """Why the constraints refuse a node, but for how full its wide domains are."""
+        if not self._wide:
+            return self.check(node)
+        for number, constraint in enumerate(self.counts.constraints):
+            value = node.labels.get(constraint.key)
+            if value is None:
+                return _MISSING
+            if number not in self._wide and self._is_full(number, value):
+                return (self._failure(number, value),)
+        return PASS
+
+    def domains_of(self, node: NodeInfo) -> tuple[str, ...]:
+        """The wide domains of a node that has all labels."""
+        return tuple(node.labels[self.counts.constraints[number].key] for number in self._wide)
+
+    def full(self, domains: Sequence[str]) -> bool:
+        """Whether any of a node's wide domains takes no more pods."""
+        return any(self._is_full(number, value) for number, value in zip(self._wide, domains, strict=True))
+
+    def _is_full(self, number: int, value: str) -> bool:
+        return self.counts.counts[number].of(value) + self._own[number] > self._limits[number]
+
+    def _failure(self, number: int, value: str) -> Failure:
+        count = self.counts.counts[number].of(value) + self._own[number]
+        data = {
+            "topologyKey": self.counts.constraints[number].key,
+            "domain": value,
+            "pods": count,
+            "limit": self._limits[number],
+        }
+        return refuse(PLUGIN, "TopologySpread", _MESSAGE, data, resolvable=True)
 
     def _limit(self, number: int) -> int:
         constraint, count = self.counts.constraints[number], self.counts.counts[number]
