@@ -78,6 +78,24 @@ def test_allocate_on_one_node_as_data(capsys: pytest.CaptureFixture[str], manife
     assert refusal["requests"][0]["funnel"][-1] == {"condition": "free", "left": 1}
 
 
+def test_device_scoring_is_an_option(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    sizes = {"gpu-0": 80, "gpu-1": 24, "gpu-2": 40}
+    cards = slice_("a", [device(name, capacity={"memory": f"{size}Gi"}) for name, size in sizes.items()])
+    wanted = claim("wanted", request("r"))
+    manifests = [*kind("ResourceSlice", cards), *kind("DeviceClass", class_()), *kind("ResourceClaim", wanted)]
+    path = tmp_path / "all.yaml"
+    path.write_text(dump_all(manifests))
+    for flags, expected in (((), "gpu-0"), (("--device-scoring",), "gpu-1")):
+        status, out, _ = outputs(capsys, "allocate", "-f", str(path), *flags)
+        assert (status, out.splitlines()[2]) == (0, f"    r: {DRIVER}/pool/{expected}")
+    case = {"name": "c", "features": {}, "classes": [class_()], "claims": [wanted], "slices": [cards], "allocated": []}
+    path.write_text(json.dumps(case | {"node": {"metadata": {"name": "node-1"}}}))
+    for flags, expected in (((), "gpu-0"), (("--device-scoring",), "gpu-1")):
+        status, out, _ = outputs(capsys, "allocate", "--cases", str(path), *flags)
+        (result,) = json.loads(out)["results"]
+        assert (status, result["devices"]["results"][0]["device"]) == (0, expected)
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
