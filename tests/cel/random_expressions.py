@@ -52,12 +52,13 @@ FIELDS = ("x", "y", "name")
 
 
 class Maker:
-    """Makes expressions by kind. `scope` holds the variables of the macros around, with their kinds."""
+    """Makes expressions by kind, with the variables of the macros around. `exact`: never one of another kind."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._scope: list[tuple[str, str]] = []
         self._names = count()
+        self._exact = False
 
     def make(self, kind: str, depth: int) -> str:
         """An expression that has this kind unless something in it fails; seldom one of any kind in its place."""
@@ -65,7 +66,7 @@ class Maker:
         if depth <= 0:
             return self._leaf(kind)
         chance = rng.random()
-        if chance < 0.03:
+        if chance < 0.03 and not self._exact:
             return f"dyn({self.make(rng.choice(KINDS), depth - 1)})"
         if chance < 0.10:
             test, yes, no = self.make("bool", depth - 1), self.make(kind, depth - 1), self.make(kind, depth - 1)
@@ -215,7 +216,10 @@ class Maker:
         if form == 10:
             return f"{text}.reverse()"
         verb, kind = rng.choice((("%s", "string"), ("%d", "int"), ("%s", "bool"), ("%x", "int"), ("%b", "uint")))
-        return f"'<{verb}>'.format([{make(kind, depth)}])"
+        before, self._exact = self._exact, True
+        formatted = make(kind, depth)
+        self._exact = before
+        return f"'<{verb}>'.format([{formatted}])"
 
     def _bytes(self, depth: int) -> str:
         if self._rng.random() < 0.6:

@@ -126,6 +126,20 @@ KNOWN = (
         "either: the first overload that fits decides. cel-go has the one for doubles first",
     ),
     Known(
+        "dyn by itself",
+        "dyn",
+        COMPILE_ERROR,
+        ERROR,
+        "theirs: dyn is the name of a type, which has no value. cel-go does not declare it",
+    ),
+    Known(
+        "years before 1000 in a format",
+        "'%s'.format([timestamp('0001-01-01T00:00:00Z')])",
+        ("string", "0001-01-01T00:00:00Z"),
+        ("string", "1-01-01T00:00:00Z"),
+        "ours: RFC 3339, whose years have four digits",
+    ),
+    Known(
         "a variable that is bound twice",
         "[false, false].all(v, v) || cel.bind(v, true, v)",
         ("bool", True),
@@ -136,6 +150,7 @@ KNOWN = (
 """Random expressions stay away from these, or `explained` knows them by their words."""
 
 EXPLAINED = (
+    (r"undeclared reference to 'dyn'", r'No value with name "dyn"'),
     ("", r"No matching overloads found : (int\(duration\)|@in)"),
     (r"no such overload: u?(int|double)\(bool\)", ""),
     (r"invalid (duration|timestamp|matches) argument", ""),
