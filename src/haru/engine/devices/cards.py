@@ -10,6 +10,7 @@ Source: KEP-4815 (partitionable devices); the sizes are our own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from haru.engine.devices.clusters import tied
@@ -90,7 +91,6 @@ class Cards:
         self.cards: list[Card] = []
         self.card_of: dict[int, tuple[Card, int]] = {}
         """By place in the view: the card, and the place in the card."""
-        models: dict[tuple[tuple[Charge, ...], tuple[int, ...]], Model] = {}
         drawing = ((place, [(0, counter) for counter, _ in charge]) for place, charge in enumerate(view.charges))
         for drawn, places in tied(drawing):
             counters = tuple(counter for _, counter in drawn)
@@ -100,10 +100,16 @@ class Cards:
             for place, charge in zip(places, charges, strict=True):
                 if not view.devices[place].shape.capacity:
                     self.sizes[place] = _mean([n * WHOLE // totals[c] for c, n in charge if totals[c]], len(totals))
-            key = (charges, tuple(self.sizes[place] for place in places))
-            card = Card(models.setdefault(key, Model(*key)), tuple(places), counters)
+            model = _model_of(charges, tuple(self.sizes[place] for place in places))
+            card = Card(model, tuple(places), counters)
             self.cards.append(card)
             self.card_of.update((place, (card, number)) for number, place in enumerate(places))
+
+
+@lru_cache(maxsize=256)
+def _model_of(charges: tuple[Charge, ...], sizes: tuple[int, ...]) -> Model:
+    """The one model of equal cards, on whatever nodes."""
+    return Model(charges, sizes)
 
 
 def cards_of(view: PoolView, maxima: Maxima) -> Cards:

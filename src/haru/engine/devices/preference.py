@@ -97,7 +97,15 @@ class _Look:
         self._left = board.counters_left[number]
         self._maxima = maxima
         self._cards = cards_of(self._view, maxima)
+        self._in_use = {p for p in (*board.allocated, *board.consumed) if board.view_of[p] == number}
         self._states: dict[int, tuple[bool, Losses]] = {}
+        self._taken: dict[int, int] = {}
+        """The devices in use of each card, as bits, by the card's first place."""
+        for position in self._in_use:
+            found = self._cards.card_of.get(position - self._offset)
+            if found is not None:
+                first = found[0].places[0]
+                self._taken[first] = self._taken.get(first, 0) | 1 << found[1]
 
     def rank(self, position: int) -> Rank | None:
         """The rank of a device; `card` is its own loss, and the first position of its card. None: it cannot be had."""
@@ -105,7 +113,7 @@ class _Look:
         found = self._cards.card_of.get(place)
         if found is None:
             size = self._size(position, place)
-            return Rank(self._view.binding, size, not self._in_use(position), ((), position), (), position)
+            return Rank(self._view.binding, size, position not in self._in_use, ((), position), (), position)
         card, number = found
         first = self._offset + card.places[0]
         if first not in self._states:
@@ -126,11 +134,6 @@ class _Look:
     def _state(self, card: Card) -> tuple[bool, Losses]:
         """Whether nothing of a card is in use, and what each of its devices would cost the others."""
         left = tuple([self._left[counter] for counter in card.counters])
-        taken = 0
-        for number, place in enumerate(card.places):
-            taken |= self._in_use(self._offset + place) << number
+        taken = self._taken.get(card.places[0], 0)
         opens = not taken and left == tuple([self._view.totals[counter] for counter in card.counters])
         return opens, card.model.losses(left, taken)
-
-    def _in_use(self, position: int) -> bool:
-        return position in self._board.allocated or position in self._board.consumed
