@@ -128,9 +128,9 @@ def test_damaged_manifests(seed: int) -> None:
     ids=lambda text: repr(text[:12]),
 )
 def test_hostile_texts_are_answered_soon(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     lint_texts({"file": text})
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def anything(rng: random.Random, depth: int = 4) -> object:
@@ -169,11 +169,11 @@ def test_random_texts_for_ten_minutes() -> None:
     seed, start = random.SystemRandom().randrange(1 << 32), time.monotonic()
     while time.monotonic() - start < SECONDS:
         seed += 1
-        before = time.monotonic()
+        before = time.process_time()
         rng = random.Random(seed)
         text = rng.choice((damaged, damaged, objects, noise))(rng)
         try:
             examine(text)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
-        assert time.monotonic() - before < 20, f"seed {seed}"
+        assert time.process_time() - before < 20, f"seed {seed}"

@@ -40,6 +40,6 @@ def test_generated_cases(name: str) -> None:
 
 def test_heavy_cases_take_few_steps() -> None:
     heavy = [case for case in load(DATA / "generated.jsonl") if case.get("heavy")]
-    started = time.perf_counter()
+    started = time.process_time()
     assert {case["name"]: vector_fault(case, budget=10_000) for case in heavy} == {c["name"]: "" for c in heavy}
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
