@@ -117,14 +117,20 @@ class Situation:
 
     def order(self) -> list[tuple[Running, ...]]:
         """The candidates in the order of sparing."""
+        return self._ordered([pods for pods, _, _ in self.units])[0]
 
-        def importance(unit: tuple[tuple[Running, ...], int, bool]) -> tuple[int, bool, int, int]:
-            pods, priority, whole = unit
+    def _ordered(self, units: list[tuple[Running, ...]]) -> tuple[list[tuple[Running, ...]], list[tuple[Running, ...]]]:
+        """Units in the order of sparing, and those of them that violate a budget."""
+        known = {pods: (priority, whole) for pods, priority, whole in self.units}
+
+        def importance(pods: tuple[Running, ...]) -> tuple[int, bool, int, int]:
+            priority, whole = known[pods]
             return -priority, not whole, -len(pods) if whole else 0, min(one.started for one in pods)
 
         left = {budget: budget.allowed for budget in self.budgets}
-        violating, others = [], []
-        for pods, _, _ in sorted(self.units, key=importance):
+        violating: list[tuple[Running, ...]] = []
+        others: list[tuple[Running, ...]] = []
+        for pods in sorted(units, key=importance):
             violates = False
             for one in pods:
                 for budget in self.budgets:
@@ -132,7 +138,7 @@ class Situation:
                         left[budget] -= 1
                         violates |= left[budget] < 0
             (violating if violates else others).append(pods)
-        return violating + others
+        return violating + others, violating
 
     def outcome(self) -> tuple[int, frozenset[str]]:
         """How many members are nominated, and who is evicted: the lexicographically greatest spared set."""
@@ -146,6 +152,43 @@ class Situation:
             if self.most(gone | going) >= count:
                 return (count if gone else 0), gone
         raise AssertionError("with everybody gone they fit")
+
+    def single_outcomes(self) -> list[tuple[str, frozenset[str]]]:
+        """For the first member alone: the machines that may be chosen, and who is evicted for it; by 1.36's rules."""
+        wanted = self.members[0]
+        found: list[tuple[tuple[int, int, int, int], int, str, frozenset[str]]] = []
+        for number, machine in enumerate(self.machines):
+            here = [pods for pods, _, _ in self.units if any(one.machine == machine.name for one in pods)]
+            if not here or self.takes(number, wanted, self.going):
+                continue
+            order, guarded = self._ordered(here)
+            everybody = frozenset(one.name for pods in order for one in pods)
+            if not self.takes(number, wanted, everybody | self.going):
+                continue
+            for spared in itertools.product((True, False), repeat=len(order)):
+                units = [pods for pods, stays in zip(order, spared, strict=True) if not stays]
+                gone = frozenset(one.name for pods in units for one in pods)
+                if self.takes(number, wanted, gone | self.going):
+                    found.append((*self._cost(units, guarded), machine.name, gone))
+                    break
+        if not found or any(self.takes(i, wanted, self.going) for i in range(len(self.machines))):
+            return []
+        least = min(cost for cost, _, _, _ in found)
+        latest = max(started for cost, started, _, _ in found if cost == least)
+        return [(name, gone) for cost, started, name, gone in found if (cost, started) == (least, latest)]
+
+    def takes(self, number: int, wanted: Wanted, gone: frozenset[str]) -> bool:
+        """Whether a machine takes one member without these pods."""
+        return _take(self, number, *self.free_on(self.machines[number], gone), [wanted])
+
+    def _cost(
+        self, units: list[tuple[Running, ...]], guarded: list[tuple[Running, ...]]
+    ) -> tuple[tuple[int, int, int, int], int]:
+        priorities = {pods: priority for pods, priority, _ in self.units}
+        of_pods = [priorities[pods] for pods in units for _ in pods]
+        top = max(of_pods)
+        started = min(one.started for pods in units for one in pods if priorities[pods] == top)
+        return (sum(p in guarded for p in units), top, sum(p + 2**31 for p in of_pods), len(of_pods)), started
 
     def most(self, gone: frozenset[str]) -> int:
         """The largest number of members that fit at once without these pods."""

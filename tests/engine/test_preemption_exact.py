@@ -2,90 +2,75 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
 import pytest
 from engine_objects import Obj, options
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from plain_preemption import Budget, Group, Held, Machine, Running, Situation, Wanted
 
 from haru.engine.cluster import Cluster
 from haru.engine.decision import Decision
-from haru.engine.groups import decide
+from haru.engine.groups import decide, preemption
 
 APPS = ("", "x", "y")
 
 
-@st.composite
-def situations(draw: st.DrawFn) -> Situation:
+def situation(seed: int) -> Situation:
+    """A cluster that is nearly full of less important work, and a group that wants some of it."""
+    draw = random.Random(seed)
     machines = tuple(
-        Machine(
-            f"n{i}",
-            draw(st.integers(2, 5)),
-            draw(st.sampled_from("rs")),
-            tuple(draw(st.lists(st.sampled_from("aab"), max_size=3))),
-        )
-        for i in range(draw(st.integers(1, 3)))
+        Machine(f"n{i}", draw.randint(2, 6), draw.choice("rs"), tuple(draw.choices("aab", k=draw.randint(0, 3))))
+        for i in range(draw.choice([1, 2, 2, 3, 3]))
     )
-    groups = tuple(
-        Group(f"old{i}", draw(st.sampled_from([1, 5, 9])), draw(st.booleans())) for i in range(draw(st.integers(0, 2)))
-    )
-    running = tuple(draw(_running(machines, groups)))
-    members = tuple(
-        Wanted(draw(st.integers(1, 3)), draw(st.sampled_from([0, 1, 1, 2])), draw(st.sampled_from(["any", "any", "a"])))
-        for _ in range(draw(st.integers(1, 4)))
-    )
-    if draw(st.booleans()):
-        members = tuple(members[0] for _ in members)
+    groups = tuple(Group(f"old{i}", draw.choice([1, 5, 9]), draw.random() < 0.6) for i in range(draw.randint(0, 2)))
+    running = tuple(_running(draw, machines, groups))
+    members = [_member(draw) for _ in range(draw.randint(1, 4))]
+    if draw.random() < 0.6:
+        members = [members[0] for _ in members]
     return Situation(
         machines,
         running,
         groups,
-        tuple(draw(_held(machines, running, groups))),
-        tuple(Budget(app, draw(st.integers(0, 1))) for app in APPS[1:] if draw(st.integers(0, 2)) == 0),
-        members,
-        draw(st.integers(1, len(members))),
+        tuple(_held(draw, machines, running)),
+        tuple(Budget(app, draw.randint(0, 1)) for app in APPS[1:] if draw.random() < 0.3),
+        tuple(members),
+        draw.randint(1, len(members)),
         priority=8,
-        by_rack=draw(st.integers(0, 3)) == 0,
+        by_rack=draw.random() < 0.25,
     )
 
 
-@st.composite
-def _running(draw: st.DrawFn, machines: tuple[Machine, ...], groups: tuple[Group, ...]) -> list[Running]:
+def _member(draw: random.Random) -> Wanted:
+    return Wanted(draw.randint(1, 3), draw.choice([0, 1, 1, 2]), draw.choice(["any", "any", "a"]))
+
+
+def _running(draw: random.Random, machines: Sequence[Machine], groups: Sequence[Group]) -> Iterator[Running]:
     left = {machine.name: machine.cpu for machine in machines}
-    found = []
-    for i in range(draw(st.integers(1, 6))):
-        name = draw(st.sampled_from(sorted(left)))
-        cpu = draw(st.integers(1, 3))
+    for i in range(draw.randint(2, 7)):
+        name, cpu = draw.choice(sorted(left)), draw.randint(1, 3)
         if cpu <= left[name]:
             left[name] -= cpu
-            group = draw(st.sampled_from(["", *(g.name for g in groups)]))
-            priority = draw(st.sampled_from([0, 1, 1, 5, 9]))
-            deleting = draw(st.integers(0, 9)) == 0
-            found.append(Running(f"p{i}", name, cpu, priority, i, group, draw(st.sampled_from(APPS)), deleting))
-    return found
+            group = draw.choice(["", *(g.name for g in groups)])
+            priority = draw.choice([0, 1, 1, 3, 5, 9])
+            yield Running(f"p{i}", name, cpu, priority, i, group, draw.choice(APPS), draw.random() < 0.05)
 
 
-@st.composite
-def _held(
-    draw: st.DrawFn, machines: tuple[Machine, ...], running: tuple[Running, ...], groups: tuple[Group, ...]
-) -> list[Held]:
-    """Claims of running pods: of one pod, of several, or of all pods of a group on the machine."""
-    found = []
+def _held(draw: random.Random, machines: Sequence[Machine], running: Sequence[Running]) -> Iterator[Held]:
+    """Claims of running pods: of one pod, of several, or of all pods of a group. Devices are used on their machine."""
     for machine in machines:
         here = [one for one in running if one.machine == machine.name]
         for device in range(len(machine.models)):
-            if not here or draw(st.integers(0, 3)) == 0:
+            if not here or draw.random() < 0.15:
                 continue
-            users = tuple(
-                one.name for one in draw(st.lists(st.sampled_from(here), min_size=1, max_size=2, unique=True))
-            )
-            group = next(one.group for one in here if one.name == users[0])
-            if group and draw(st.booleans()):
-                users = tuple(one.name for one in running if one.group == group)
-                found.append(Held(machine.name, (device,), users, by_group=group))
+            users = draw.sample(here, draw.choice([1, 1, 2]) if len(here) > 1 else 1)
+            members = [one for one in running if one.group and one.group == users[0].group]
+            if members and all(one in here for one in members) and draw.random() < 0.4:
+                names = tuple(one.name for one in members)
+                yield Held(machine.name, (device,), names, by_group=users[0].group)
             else:
-                found.append(Held(machine.name, (device,), users))
-    return found
+                yield Held(machine.name, (device,), tuple(one.name for one in users))
 
 
 def decided(situation: Situation) -> tuple[Decision, list[Obj]]:
@@ -108,6 +93,24 @@ def check(situation: Situation) -> None:
     assert decision.status == ("nominated" if gone else "unschedulable")
     check_units(situation, evicted)
     check_places(situation, decision, evicted)
+
+
+def check_single(one: Situation) -> None:
+    """The first member as a pod of its own."""
+    objects = list(one.objects())
+    [member] = [o for o in objects if o["kind"] == "Pod" and o["metadata"]["name"] == "m0"]
+    del member["spec"]["schedulingGroup"]
+    snapshot = Cluster.of(objects).snapshot()
+    decision = decide(snapshot, [member], group=None, options=options(preempt_for_pods=True))
+    evicted = frozenset(eviction.pod.name for eviction in decision.evictions)
+    if any(one.takes(i, one.members[0], frozenset()) for i in range(len(one.machines))):
+        assert (decision.status, evicted) == ("scheduled", frozenset())
+        return
+    allowed = one.single_outcomes()
+    assert (decision.status == "nominated") == bool(allowed)
+    if allowed:
+        assert (decision.members[0].node, evicted) in allowed
+        check_places(replace(one, by_rack=False), decision, evicted)
 
 
 def check_units(situation: Situation, evicted: frozenset[str]) -> None:
@@ -142,14 +145,37 @@ def check_places(situation: Situation, decision: Decision, evicted: frozenset[st
     assert not situation.by_rack or len(racks) <= 1
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(situations())
-def test_victims_are_those_of_the_definition(situation: Situation) -> None:
-    check(situation)
+@pytest.mark.parametrize("block", range(4))
+def test_victims_are_those_of_the_definition(block: int) -> None:
+    for seed in range(100 * block, 100 * block + 100):
+        check(situation(seed))
 
 
 @pytest.mark.nightly
-@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
-@given(situations())
-def test_victims_are_those_of_the_definition_in_many_situations(situation: Situation) -> None:
-    check(situation)
+@pytest.mark.parametrize("block", range(20))
+def test_victims_are_those_of_the_definition_in_many_situations(block: int) -> None:
+    for seed in range(1000 * (block + 1), 1000 * (block + 2)):
+        check(situation(seed))
+        check_single(situation(seed))
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_victims_of_single_pods_are_those_of_the_definition(block: int) -> None:
+    for seed in range(100 * block, 100 * block + 100):
+        check_single(situation(seed))
+
+
+def test_counting_and_searching_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The general search answers what counting node by node answers."""
+    monkeypatch.setattr(preemption, "shelf_for", lambda *arguments: None)
+    for seed in range(60):
+        check(situation(seed))
+        check_single(situation(seed))
+
+
+def test_situations_are_of_all_kinds() -> None:
+    """The generator makes what the tests are about: evictions of some, of several, and refusals."""
+    outcomes = [(one, *one.outcome()) for one in map(situation, range(150)) if one.most(frozenset()) < one.minimum]
+    assert sum(bool(gone) for _, _, gone in outcomes) > 40
+    assert sum(not gone for _, _, gone in outcomes) > 20
+    assert sum(1 < len(gone) < sum(len(pods) for pods, _, _ in one.units) for one, _, gone in outcomes) > 10

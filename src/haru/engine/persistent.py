@@ -6,11 +6,12 @@ checksum of the key, not by Python's randomised hash, so that iteration order is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
 from itertools import zip_longest
 from typing import Any, TypeVar, cast
 from zlib import crc32
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _BUCKETS = 256
@@ -54,6 +55,31 @@ class FrozenMap(Mapping[str, V]):
             if own is not their:
                 found.update(key for key in own.keys() | their.keys() if own.get(key) is not their.get(key))
         return found
+
+
+class Computed(Mapping[K, V]):
+    """A map of which values are computed when they are looked at; `has` says what is in it (what `keys` gives)."""
+
+    __slots__ = ("_has", "_keys", "_value")
+
+    def __init__(
+        self, keys: Callable[[], Iterable[K]], value: Callable[[K], V], has: Callable[[K], bool] | None = None
+    ) -> None:
+        self._keys = keys
+        self._value = value
+        self._has = has
+
+    def __contains__(self, key: object) -> bool:
+        return self._has(cast("K", key)) if self._has is not None else any(key == known for known in self._keys())
+
+    def __getitem__(self, key: K) -> V:
+        return self._value(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._keys())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._keys())
 
 
 class Patched(Mapping[str, V]):

@@ -8,12 +8,13 @@ Source: KEP-4381; shares and capacity KEP-5075; admin access KEP-5018.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from haru.engine.devices.amounts import amount
 from haru.engine.devices.model import DeviceId, Obj, PoolKey
+from haru.engine.persistent import Computed
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -26,8 +27,8 @@ class Layered(Generic[K, V]):
 
     __slots__ = ("_base", "_layer")
 
-    def __init__(self, base: dict[K, V] | None = None, layer: dict[K, V | None] | None = None) -> None:
-        self._base: dict[K, V] = {} if base is None else base
+    def __init__(self, base: Mapping[K, V] | None = None, layer: dict[K, V | None] | None = None) -> None:
+        self._base: Mapping[K, V] = {} if base is None else base
         self._layer: dict[K, V | None] = {} if layer is None else layer
 
     def get(self, key: K) -> V | None:
@@ -108,6 +109,14 @@ class PoolUse:
     def holders(self, device: str) -> tuple[str, ...]:
         """The claims that hold a device or shares of it."""
         return self.devices.get(device, ()) + tuple(s.holder for s in self.shares.get(device, ()))
+
+    def without_holders(self, claims: Collection[str]) -> PoolUse:
+        """What is taken once these claims hold nothing of the pool."""
+        devices = {name: tuple(h for h in held if h not in claims) for name, held in self.devices.items()}
+        shares = {name: tuple(s for s in held if s.holder not in claims) for name, held in self.shares.items()}
+        return PoolUse(
+            {n: held for n, held in devices.items() if held}, {n: held for n, held in shares.items() if held}
+        )
 
     def names(self) -> frozenset[str]:
         """The devices of which anything is taken: those count against the pool's counters."""
@@ -284,6 +293,15 @@ class AllocatedState:
                 use = _without(use or EMPTY_USE, claim, items)
             changed[pool] = use
         return AllocatedState(self._pools.put(changed), self._claims.put(held))
+
+    def seen_through(self, use_of: Callable[[PoolKey], PoolUse], is_free: Callable[[str], bool]) -> AllocatedState:
+        """The state in which this is taken of each pool and some claims hold nothing, looked up when asked for."""
+        pools = Computed(lambda: (pool for pool, _ in self._pools.items()), use_of)
+        held = Computed(lambda: (claim for claim, _ in self._claims.items()), lambda claim: self._held(claim, is_free))
+        return AllocatedState(Layered(pools), Layered(held))
+
+    def _held(self, claim: str, is_free: Callable[[str], bool]) -> tuple[_Taken, ...]:
+        return () if is_free(claim) else self._claims.get(claim) or ()
 
     def and_also(self, other: AllocatedState) -> AllocatedState:
         """The state for who must respect this one and the other: what either takes is taken, counters by the worse."""

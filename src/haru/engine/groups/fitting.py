@@ -13,19 +13,12 @@ from dataclasses import dataclass, replace
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import GroupKey, Obj, Reason
 from haru.engine.groups.attempt import Attempt, attempt_on, greedily
+from haru.engine.groups.errors import UnansweredError, gave_up
 from haru.engine.groups.options import Options
 from haru.engine.groups.placing import Refused
 from haru.engine.groups.search import search
 from haru.engine.groups.topology import topology_key
 from haru.engine.pods import PodInfo
-
-
-class UnansweredError(Exception):
-    """A question went unanswered; `reason` says why."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason.message)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +130,7 @@ class Fitting:
         if len(found.placed) < enough and found.problem:
             raise UnansweredError(Reason("SelectorError", found.problem))
         if len(found.placed) < enough and not found.complete:
-            raise UnansweredError(_gave_up(questions, enough))
+            raise UnansweredError(gave_up(questions, enough))
         return max(greedy.fit, len(found.placed))
 
 
@@ -146,11 +139,6 @@ def _why(attempt: Attempt) -> Reason:
         return attempt.gave_up
     broken = next(o for o in attempt.outcomes if isinstance(o, Refused) and o.failed)
     return broken.reasons[0]
-
-
-def _gave_up(questions: int, wanted: int) -> Reason:
-    message = f"gave up after {questions} questions to nodes in search of places for {wanted} members"
-    return Reason("GaveUp", message, {"budget": questions, "needed": wanted})
 
 
 def _needs_company(pod: PodInfo) -> bool:

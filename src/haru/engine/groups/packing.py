@@ -79,13 +79,22 @@ class Packing:
         views = [_view(self._overlay.node(name)) for name in self._nodes]
         return self._lens.confined(self._overlay.snapshot.devices, views)
 
-    def best(self, enough: int) -> PackedSum:
+    def look_at(self, overlay: Overlay, budget: Budget) -> None:
+        """Go on with another state of the same nodes: what was found out about equal nodes still holds."""
+        self._overlay = overlay
+        self._budget = budget
+
+    def claims_of(self, chosen: MemberClass) -> Sequence[Claim]:
+        """What a member of a class asks for where the node itself serves nothing."""
+        return self._decoder.claims(chosen.members[0][2].pending_anywhere())
+
+    def best(self, enough: int, nodes: Sequence[str] | None = None) -> PackedSum:
         """The sum with the most members (the earlier ones first); stops early once `enough` are placed."""
         zero = tuple(0 for _ in self._classes)
         sums = [PackedSum(zero, ())]
         limits = tuple(len(c.members) for c in self._classes)
-        for name in self._nodes:
-            additions = self._combinations(name)
+        for name in self._nodes if nodes is None else nodes:
+            additions = self.combinations(name)
             if additions:
                 sums = self._extended(sums, name, additions, limits)
             if any(sum(s.vector) >= enough for s in sums):
@@ -134,7 +143,7 @@ class Packing:
         self._budget.spend(len(found) * len(found) // _COMPARISONS_PER_QUESTION)
         return _undominated(list(found.values()))
 
-    def _combinations(self, name: str) -> tuple[Vector, ...]:
+    def combinations(self, name: str) -> tuple[Vector, ...]:
         """The largest combinations of classes that a node takes."""
         node = self._overlay.node(name)
         seen = tuple(moment.node(name) for moment in self._overlay.moments)

@@ -9,7 +9,7 @@ Source: KEP-5710, KEP-268, docs/adr/0004; 1.36 sees neither devices nor topology
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from haru.engine.clearing import Clearing
@@ -17,7 +17,9 @@ from haru.engine.cluster import Snapshot
 from haru.engine.consumers import freed
 from haru.engine.decision import Decision, Reason
 from haru.engine.groups import result
-from haru.engine.groups.fitting import Fitting, Preemptor, UnansweredError
+from haru.engine.groups.counting import Shelf, shelf_for
+from haru.engine.groups.errors import UnansweredError
+from haru.engine.groups.fitting import Fitting, Preemptor
 from haru.engine.groups.promises import leaving, own_promises
 from haru.engine.groups.quorum import min_count
 from haru.engine.groups.sparing import spare, spare_one_by_one
@@ -31,7 +33,7 @@ WAITING_FOR_ROOM = "pod group is waiting for preemption to complete"
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """What has to go, most important first, so that `fit` members have places in `snapshot`.
+    """What has to go, most important first, so that `fit` members have places in `snapshot`, on nodes of `places`.
 
     `violations` of the units violate a disruption budget.
     """
@@ -39,6 +41,7 @@ class Victims:
     units: tuple[Unit, ...]
     fit: int
     snapshot: Snapshot
+    places: Sequence[Sequence[str]] | None = None
     violations: int = 0
 
 
@@ -56,12 +59,11 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
             kept = nominated(refused, preemptor, Victims((), preemptor.needed, base))
             if kept is not None:
                 return kept
-        units = units_below(
-            base, preemptor.priority, running_pods(base, base.node_names), groups=preemptor.options.groups
-        )
+        pods = running_pods(base, base.node_names)
+        units = units_below(base, preemptor.priority, pods, groups=preemptor.options.groups)
         if not units:
             return result.with_note(refused, NO_VICTIMS)
-        victims = find_victims(base, preemptor, units)
+        victims = Search(base, preemptor).victims(units, refused=base is snapshot)
         if victims is None or not victims.units:
             return refused
         return nominated(refused, preemptor, victims) or refused
@@ -71,9 +73,10 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
 
 def once_room_is_made(snapshot: Snapshot) -> Snapshot:
     """The cluster that preemption starts from: who is going is gone, promised places are taken."""
-    clearing = Clearing(replace(snapshot.after or snapshot, after=None))
-    clearing.take(clearing.base.leaving.values())
-    base = clearing.snapshot()
+    base = snapshot if snapshot.after is None else replace(snapshot.after, after=None)
+    going = list(base.leaving.values())
+    if going:
+        base = Clearing(base, [going]).snapshot()
     free = {path: freed(claim) for path, claim in snapshot.orphaned.items() if base.claims.get(path) is claim}
     if not free:
         return base
@@ -98,49 +101,88 @@ def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     return len(snapshot.group_state(preemptor.key).scheduled) >= (minimum or 1)
 
 
-def find_victims(base: Snapshot, preemptor: Preemptor, units: Sequence[Unit]) -> Victims | None:
-    """What has to go of some candidates; None if not even all of them make enough room. Raises UnansweredError."""
-    ground = _Ground(base, preemptor, units)
-    fit = ground.most()
-    if fit < preemptor.needed:
-        return None
-    order = sparing_order(base, units)
-    if preemptor.needs_company:
-        victims = spare_one_by_one(order.units, ground)
-    else:
-        victims = spare(order.units, ground, lambda unit: unit.priority)
-    violations = len(set(order.units[: order.guarded]).intersection(victims))
-    return Victims(tuple(sorted(victims, key=lambda unit: unit.rank)), fit, ground.snapshot(), violations)
+class Search:
+    """The search for victims of one preemptor, among one set of candidates after the other."""
+
+    def __init__(self, base: Snapshot, preemptor: Preemptor) -> None:
+        self._base = base
+        self._preemptor = preemptor
+        members, group, options = preemptor.members, preemptor.group, preemptor.options
+        self._shelf = shelf_for(base, members, group, options, base.node_names)
+
+    def victims(
+        self, units: Sequence[Unit], *, refused: bool, places: Sequence[Sequence[str]] | None = None
+    ) -> Victims | None:
+        """What has to go of some candidates; None if not even all of them make enough room. Raises UnansweredError.
+
+        `refused` says that the preemptor is known not to fit with all of them in place; `places` limit where it goes.
+        """
+        order = sparing_order(self._base, units)
+        preemptor = self._preemptor if places is None else replace(self._preemptor, places=places)
+        ground = _Ground(self._base, preemptor, order.units, self._shelf)
+        if ground.fit < preemptor.needed:
+            return None
+        numbers = range(len(order.units))
+        if preemptor.needs_company:
+            victims = spare_one_by_one(numbers, ground)
+        else:
+            victims = spare(numbers, ground, lambda number: order.units[number].priority, refused=refused)
+        going = sorted((order.units[number] for number in victims), key=lambda unit: unit.rank)
+        violations = sum(number < order.guarded for number in victims)
+        return Victims(tuple(going), ground.fit, ground.snapshot(), ground.places(), violations)
 
 
 class _Ground:
     """The cluster without the candidates, on which they are put back as far as the preemptor still fits."""
 
-    def __init__(self, base: Snapshot, preemptor: Preemptor, units: Sequence[Unit]) -> None:
-        self._clearing = Clearing(base)
-        self._clearing.take(pod for unit in units for pod in unit.pods)
+    def __init__(self, base: Snapshot, preemptor: Preemptor, units: Sequence[Unit], shelf: Shelf | None) -> None:
+        self._clearing = Clearing(base, [unit.pods for unit in units])
+        self._places = preemptor.places
+        self._shelf = shelf
         self._fitting = Fitting(preemptor)
-        self._fit = 0
         self._limit = self._questions = preemptor.options.preemption_budget
-
-    def most(self) -> int:
-        self._fit = self._fitting.most(self._clearing.snapshot())
-        return self._fit
+        if shelf is not None:
+            shelf.stand_on(self._clearing)
+        self.fit = self._most(len(preemptor.members))
 
     def snapshot(self) -> Snapshot:
+        """The cluster as it is now."""
         return self._clearing.snapshot()
 
-    def fits_with(self, units: Sequence[Unit]) -> bool:
-        self._clearing.put_back(pod for unit in units for pod in unit.pods)
+    def places(self) -> Sequence[Sequence[str]]:
+        """Where the preemptor may go now; nodes that take nobody may be left out."""
+        if self._shelf is None:
+            return self._places
+        return [self._shelf.useful(nodes) for nodes in self._places]
+
+    def fits_with(self, units: Sequence[int]) -> bool:
+        """Whether as many members as at first fit with these units in place; they are gone again afterwards."""
         if self._questions <= 0:
             raise UnansweredError(_too_many_questions(self._limit))
         self._questions -= 1
-        fits = self._fitting.fits(self._clearing.snapshot(), self._fit)
-        self._clearing.take(pod for unit in units for pod in unit.pods)
+        self._clearing.put_back(units)
+        if self._shelf is None:
+            fits = self._fitting.fits(self._clearing.snapshot(), self.fit)
+        else:
+            fits = self._most(self.fit, self._clearing.nodes_of(units)) >= self.fit
+        self._clearing.take(units)
         return fits
 
-    def keep(self, units: Sequence[Unit]) -> None:
-        self._clearing.put_back(pod for unit in units for pod in unit.pods)
+    def keep(self, units: Sequence[int]) -> None:
+        """Put units back for good."""
+        self._clearing.put_back(units)
+        if self._shelf is not None:
+            self._shelf.keep(self._clearing.nodes_of(units))
+
+    def _most(self, enough: int, touched: Collection[str] = ()) -> int:
+        if self._shelf is None:
+            return self._fitting.most(self._clearing.snapshot())
+        best = 0
+        for nodes in self._places:
+            best = max(best, self._shelf.most(nodes, enough, touched))
+            if best >= enough:
+                break
+        return min(best, enough)
 
 
 def _too_many_questions(limit: int) -> Reason:
@@ -158,7 +200,8 @@ def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
 
 def nominated(refused: Decision, preemptor: Preemptor, victims: Victims) -> Decision | None:
     """The members in their places once the victims are gone, or None if there are none. Raises UnansweredError."""
-    attempt = Fitting(preemptor).place(victims.snapshot, victims.fit)
+    places = preemptor.places if victims.places is None else victims.places
+    attempt = Fitting(replace(preemptor, places=places)).place(victims.snapshot, victims.fit)
     if attempt is None:
         return None
     evictions = tuple(eviction for unit in victims.units for eviction in unit.evictions())

@@ -10,15 +10,16 @@ Source: KEP-268 (default preemption, as 1.36 behaves), KEP-5710 (units); devices
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from zlib import crc32
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Decision
 from haru.engine.groups import result
-from haru.engine.groups.fitting import Preemptor, UnansweredError
+from haru.engine.groups.errors import UnansweredError
+from haru.engine.groups.fitting import Preemptor
 from haru.engine.groups.placing import Placed, Placer
-from haru.engine.groups.preemption import NEVER, Victims, find_victims, is_making_room, nominated, once_room_is_made
+from haru.engine.groups.preemption import NEVER, Search, Victims, is_making_room, nominated, once_room_is_made
 from haru.engine.groups.promises import own_promises
 from haru.engine.groups.units import running_pods, units_below
 from haru.engine.nodes.failure import Failure, counted_message
@@ -83,10 +84,11 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
 
 def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: Refusals) -> Decision:
     texts: dict[str, Sequence[str]] = {}
-    best = _best(base, preemptor, refusals, texts)
+    search = Search(base, preemptor)
+    best = _best(base, preemptor, search, refusals, texts)
     if best is not None:
-        return nominated(refused, replace(preemptor, places=((best.node,),)), best.victims) or refused
-    victims = _victims_elsewhere(base, preemptor, refusals)
+        return nominated(refused, preemptor, best.victims) or refused
+    victims = _victims_elsewhere(base, preemptor, search, refusals)
     if victims is not None:
         return nominated(refused, preemptor, victims) or refused
     said = counted_message(len(base.node_names), (text for listed in texts.values() for text in listed))
@@ -94,12 +96,12 @@ def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: 
 
 
 def _best(
-    base: Snapshot, preemptor: Preemptor, refusals: Refusals, texts: dict[str, Sequence[str]]
+    base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
 ) -> _Candidate | None:
     """The node that costs least, or None if there is none; `texts` gets what the others have to say."""
     found: list[_Candidate] = []
     enough = max(_ENOUGH, len(base.node_names) * _ENOUGH_PERCENT // 100)
-    for candidate in _candidates(base, preemptor, refusals, texts):
+    for candidate in _candidates(base, preemptor, search, refusals, texts):
         found.append(candidate)
         if len(found) >= enough and any(not candidate.victims.violations for candidate in found):
             break
@@ -112,7 +114,7 @@ def _best(
 
 
 def _candidates(
-    base: Snapshot, preemptor: Preemptor, refusals: Refusals, texts: dict[str, Sequence[str]]
+    base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
 ) -> Iterator[_Candidate]:
     names, pod = base.node_names, preemptor.members[0]
     start = crc32(f"{preemptor.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
@@ -125,21 +127,21 @@ def _candidates(
         if not units:
             texts[name] = (NO_VICTIMS,)
             continue
-        victims = find_victims(base, replace(preemptor, places=((name,),)), units)
+        victims = search.victims(units, refused=True, places=((name,),))
         if victims is not None:
             yield _Candidate(name, victims)
         else:
             texts[name] = [failure.reason.message for failure in failures]
 
 
-def _victims_elsewhere(base: Snapshot, preemptor: Preemptor, refusals: Refusals) -> Victims | None:
+def _victims_elsewhere(base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals) -> Victims | None:
     """What has to go anywhere, if that is where the trouble may be."""
     types = {failure.reason.type for failures in refusals.values() for failure in failures}
     if types.isdisjoint(_ELSEWHERE):
         return None
     pods = running_pods(base, base.node_names)
     units = units_below(base, preemptor.priority, pods, groups=preemptor.options.groups)
-    return find_victims(base, preemptor, units) if units else None
+    return search.victims(units, refused=True) if units else None
 
 
 def _refusals(base: Snapshot, preemptor: Preemptor) -> Refusals | None:

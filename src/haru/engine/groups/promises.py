@@ -68,9 +68,8 @@ def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool
     going = leaving(snapshot)
     if not kept and not going:
         return snapshot
-    clearing = Clearing(snapshot)
-    clearing.take(going)
-    return replace(snapshot, after=_kept_places(clearing.snapshot(), kept))
+    without = Clearing(snapshot, [going]).snapshot() if going else snapshot
+    return replace(snapshot, after=_kept_places(without, kept))
 
 
 def own_promises(snapshot: Snapshot, pods: Collection[PodInfo]) -> list[Promise]:

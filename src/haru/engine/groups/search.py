@@ -19,7 +19,7 @@ from haru.engine.groups.alternatives import alternatives
 from haru.engine.groups.board import decoded_claims, lasting_plan
 from haru.engine.groups.budget import Budget, OutOfBudgetError
 from haru.engine.groups.claims import ClaimUse
-from haru.engine.groups.demand import counts_devices, demand_of
+from haru.engine.groups.demand import Demand, counts_devices, demand_of
 from haru.engine.groups.options import Options
 from haru.engine.groups.packing import MemberClass, Packing
 from haru.engine.groups.placing import Placed
@@ -85,16 +85,10 @@ class _Search:
 
     def run(self) -> None:
         pods = [pod for _, pod in self._members]
-        if any(self._depends_on_others(pod) for pod in pods):
+        if any(depends_on_others(self._overlay, pod) for pod in pods):
             self._walk(self._members, ordered=True)
         else:
             self._branch(list(_shared_claims(self._uses())), self._members)
-
-    def _depends_on_others(self, pod: PodInfo) -> bool:
-        """Whether what a node says to a pod depends on pods on other nodes."""
-        if pod.inter_pod or sole_claims(self._overlay.snapshot, pod):
-            return True
-        return any(inter_pod_rules(moment, pod) is not None for moment in self._overlay.moments)
 
     @property
     def _done(self) -> bool:
@@ -163,19 +157,9 @@ class _Search:
             self._keep(walk.best)
 
     def _classes(self, members: Sequence[tuple[int, PodInfo]]) -> list[MemberClass]:
-        classes: dict[Hashable, MemberClass] = {}
-        for number, pod in members:
-            demand = demand_of(self._overlay, pod, self._group, self._options)
-            if isinstance(demand, Reason):
-                continue
-            key = (pod.shape, demand.shape)
-            if key not in classes:
-                plan = lasting_plan(self._overlay, pod, demand, self._options)
-                if plan.rejection is not None:
-                    continue
-                classes[key] = MemberClass(plan, demand)
-            classes[key].members.append((number, pod, demand))
-        return list(classes.values())
+        demands = ((number, pod, demand_of(self._overlay, pod, self._group, self._options)) for number, pod in members)
+        known = [(number, pod, demand) for number, pod, demand in demands if not isinstance(demand, Reason)]
+        return member_classes(self._overlay, known, self._options)
 
     def _keep(self, placed: Sequence[tuple[int, Placed]]) -> None:
         """Remember an answer if it is better. Claims that were allocated ahead of their users go to the first user."""
@@ -195,6 +179,29 @@ class _Search:
         if len(kept) >= self._needed:
             # The quorum is found: what is left to find is worth less.
             self.budget.left = min(self.budget.left, self._options.extras_budget)
+
+
+def depends_on_others(overlay: Overlay, pod: PodInfo) -> bool:
+    """Whether what a node says to a pod depends on pods on other nodes."""
+    if pod.inter_pod or sole_claims(overlay.snapshot, pod):
+        return True
+    return any(inter_pod_rules(moment, pod) is not None for moment in overlay.moments)
+
+
+def member_classes(
+    overlay: Overlay, members: Iterable[tuple[int, PodInfo, Demand]], options: Options
+) -> list[MemberClass]:
+    """Members by class; those that are rejected everywhere are left out."""
+    classes: dict[Hashable, MemberClass] = {}
+    for number, pod, demand in members:
+        key = (pod.shape, demand.shape)
+        if key not in classes:
+            plan = lasting_plan(overlay, pod, demand, options)
+            if plan.rejection is not None:
+                continue
+            classes[key] = MemberClass(plan, demand)
+        classes[key].members.append((number, pod, demand))
+    return list(classes.values())
 
 
 def rank(numbers: Iterable[int]) -> tuple[int, list[int]]:

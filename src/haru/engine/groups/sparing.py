@@ -27,11 +27,11 @@ class Ground(Protocol[T_contra]):
         """Put units back for good."""
 
 
-def spare(order: Sequence[T], ground: Ground[T], level: Callable[[T], Hashable]) -> list[T]:
-    """The units that have to go; `level` is a unit's priority, which does not rise along the order."""
+def spare(order: Sequence[T], ground: Ground[T], level: Callable[[T], Hashable], *, refused: bool = False) -> list[T]:
+    """The units that have to go. `level` is a unit's priority; `refused`: not all can stay, that is known already."""
     stops = [i for i in range(1, len(order)) if level(order[i]) != level(order[i - 1])]
     victims: list[T] = []
-    begin = _first_refused(order, ground, stops)
+    begin = _first_refused(order, ground, stops, refused=refused)
     ground.keep(order[:begin])
     while begin < len(order):
         victims.append(order[begin])
@@ -53,9 +53,9 @@ def spare_one_by_one(order: Sequence[T], ground: Ground[T]) -> list[T]:
     return victims
 
 
-def _first_refused(order: Sequence[T], ground: Ground[T], stops: Sequence[int]) -> int:
+def _first_refused(order: Sequence[T], ground: Ground[T], stops: Sequence[int], *, refused: bool) -> int:
     """The number of the first victim; most can stay as a rule, so the search begins with all of them."""
-    if not order or ground.fits_with(order):
+    if not order or (not refused and ground.fits_with(order)):
         return len(order)
     return _between(order, 0, 0, len(order), ground, stops)
 

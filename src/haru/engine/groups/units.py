@@ -58,19 +58,35 @@ def units_below(snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, g
 
     Pods that were placed a moment ago and are not known to be on their node yet are left alone.
     """
-    found: dict[str, Unit] = {}
+    found: list[Unit] = []
+    known: dict[GroupKey, tuple[int, bool] | None] = {}
     for pod in pods:
-        group = snapshot.pod_group(pod.group) if groups and pod.group is not None else None
-        spec = (group or {}).get("spec") or {}
-        own = pod.priority if group is None else int(spec.get("priority") or 0)
-        if own >= priority or not _may_go(pod):
-            continue
-        if group is None or pod.group is None or spec.get("disruptionMode") != "PodGroup":
-            found[pod.key.path] = Unit((pod,), own)
-        elif (name := f"group {pod.group.path}") not in found:
-            members = (snapshot.pods[path] for path in sorted(snapshot.group_state(pod.group).scheduled))
-            found[name] = Unit(tuple(member for member in members if _may_go(member)), own, pod.group)
-    return list(found.values())
+        mode = None
+        if groups and (key := pod.group) is not None:
+            if key not in known:
+                known[key] = _disruption(snapshot, key)
+                mode = known[key]
+                if mode is not None and mode[1] and mode[0] < priority:
+                    found.append(_whole(snapshot, key, mode[0]))
+            mode = known[key]
+        own = pod.priority if mode is None else mode[0]
+        if own < priority and not (mode is not None and mode[1]) and _may_go(pod):
+            found.append(Unit((pod,), own))
+    return [unit for unit in found if unit.pods]
+
+
+def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
+    """A group's priority, and whether it is disrupted as a whole; None if there is no such PodGroup."""
+    group = snapshot.pod_group(key)
+    if group is None:
+        return None
+    spec = group.get("spec") or {}
+    return int(spec.get("priority") or 0), spec.get("disruptionMode") == "PodGroup"
+
+
+def _whole(snapshot: Snapshot, key: GroupKey, priority: int) -> Unit:
+    members = (snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled))
+    return Unit(tuple(member for member in members if _may_go(member)), priority, key)
 
 
 def _may_go(pod: PodInfo) -> bool:

@@ -1,0 +1,446 @@
+"""Preemption as kube-scheduler 1.36 describes it, and where Haru goes further: devices, topology, whole groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_objects import (
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    decide_all,
+    device_class,
+    member_with_claim,
+    node,
+    options,
+    pod,
+    pod_group,
+    resource_slice,
+)
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import Decision, PodKey
+from haru.engine.groups import decide, preemption
+
+BOTH = {"preempt_for_pods": True, "preempt_for_groups": True}
+
+
+def running(name: str, on: str, priority: int = 0, cpu: str = "4", started: str = "10:00", **more: Any) -> Obj:
+    labels = more.pop("labels", None)
+    made = pod(name, cpu=cpu, node=on, priority=priority, **more)
+    made["status"]["startTime"] = f"2026-01-01T{started}:00Z"
+    if labels is not None:
+        made["metadata"]["labels"] = labels
+    return made
+
+
+def budget(name: str, allowed: int, selector: Obj, **status: Any) -> Obj:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": selector},
+        "status": {"disruptionsAllowed": allowed, **status},
+    }
+
+
+def whole(name: str, priority: int = 0) -> Obj:
+    return pod_group(name, 1, priority=priority, disruptionMode="PodGroup")
+
+
+def ask(objects: list[Obj], name: str = "p", **more: Any) -> Decision:
+    """What becomes of the pod `p`, or of the group of that name if there is one."""
+    if any(o["kind"] == "PodGroup" and o["metadata"]["name"] == name for o in objects):
+        waiting = [o for o in objects if o["kind"] == "Pod" and not o["spec"].get("nodeName")]
+        members = [o for o in waiting if (o["spec"].get("schedulingGroup") or {}).get("podGroupName") == name]
+        return decide_all(objects, name, members, **{**BOTH, **more})
+    return decide_all(objects, only=[o for o in objects if o["metadata"]["name"] == name], **{**BOTH, **more})
+
+
+def evicted(decision: Decision) -> list[str]:
+    return sorted(eviction.pod.name for eviction in decision.evictions)
+
+
+def gang(name: str, members: int, minimum: int, priority: int = 1000, cpu: str = "8", **spec: Any) -> list[Obj]:
+    group = pod_group(name, minimum, priority=priority, **spec)
+    return [group, *(pod(f"{name}-{i}", cpu=cpu, group=name, priority=priority) for i in range(members))]
+
+
+# -- single pods ------------------------------------------------------------------------------------------------------
+
+A1 = [
+    node("n1"),
+    node("n2"),
+    node("n3"),
+    running("a", "n1", 50),
+    running("b", "n1", 10, started="10:05", labels={"app": "guarded"}),
+    running("c", "n2", 20, "2", "09:00"),
+    running("d", "n2", 20, "2", "11:00"),
+    running("e", "n2", 90, started="08:00"),
+    running("f", "n3", 100, "8"),
+    budget("pdb", 0, {"matchLabels": {"app": "guarded"}}),
+]
+
+
+def test_the_worked_example_with_a_budget() -> None:
+    """Two unimportant pods die rather than one important one; the guarded one is spared first, on its node."""
+    decision = ask([*A1, pod("p", cpu="4", priority=100)])
+    assert (decision.status, decision.members[0].node, evicted(decision)) == ("nominated", "n2", ["c", "d"])
+    alone = [o for o in A1 if o["metadata"]["name"] not in ("n2", "c", "d", "e")]
+    assert evicted(ask([*alone, pod("p", cpu="4", priority=100)])) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("objects", "victims"),
+    [
+        ([running("early", "a", started="09:00"), running("late", "b", started="12:00")], ["late"]),
+        ([running("dear", "a", 50), running("cheap", "b", 10)], ["cheap"]),
+        ([running("dear", "a", 10), running("x", "b", 5, "2"), running("y", "b", 5, "2")], ["x", "y"]),
+        ([running("one", "a", 5), running("x", "b", 5, "2"), running("y", "b", 5, "2")], ["one"]),
+        ([running("one", "a", -5), running("x", "b", -5, "2"), running("y", "b", -5, "2")], ["one"]),
+        (
+            [
+                running("x", "a", 1, labels={"app": "g"}),
+                running("y", "b", 9),
+                budget("g", 0, {"matchLabels": {"app": "g"}}),
+            ],
+            ["y"],
+        ),
+    ],
+    ids=["start time", "highest priority", "priority before number", "sum", "sum of negative ones", "budget first"],
+)
+def test_the_node_is_chosen_by_what_dies_there(objects: list[Obj], victims: list[str]) -> None:
+    decision = ask([node("a", cpu="4"), node("b", cpu="4"), *objects, pod("p", cpu="4", priority=100)])
+    assert evicted(decision) == victims
+
+
+def test_no_more_than_needed_on_the_node_and_the_most_important_stay() -> None:
+    three = [running(f"r{i}", "a", i, "2") for i in range(3)]
+    decision = ask([node("a", cpu="6"), *three, pod("p", cpu="2", priority=9)])
+    assert evicted(decision) == ["r0"]
+    assert [e.node for e in decision.evictions] == ["a"]
+
+
+def test_equal_priority_is_not_lower() -> None:
+    decision = ask([node("a", cpu="4"), running("r", "a", 9), pod("p", cpu="4", priority=9)])
+    assert decision.status == "unschedulable"
+    assert decision.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
+    assert decision.members[0].message == decision.message
+
+
+def test_the_message_counts_what_each_node_says() -> None:
+    """Filter summary, then what preemption says: not helpful, no victims, or what is still in the way."""
+    taint = [{"key": "k", "effect": "NoSchedule"}]
+    objects = [
+        node("a", taints=taint),
+        running("r", "a", 0),
+        node("b", cpu="4"),
+        running("s", "b", 50),
+        node("c", cpu="4"),
+        running("t", "c", 50),
+        node("d", cpu="4"),
+        running("u", "d", 0, "1"),
+        running("v", "d", 50, "2"),
+    ]
+    assert ask([*objects, pod("p", cpu="4", priority=10)]).message == (
+        "0/4 nodes are available: 1 node(s) had untolerated taint(s), 3 Insufficient cpu. no new claims to deallocate, "
+        "preemption: 0/4 nodes are available: 1 Insufficient cpu, 1 Preemption is not helpful for scheduling, "
+        "2 No preemption victims found for incoming pod."
+    )
+
+
+def test_nodes_that_can_never_take_the_pod_lose_nobody() -> None:
+    taint = [{"key": "k", "effect": "NoSchedule"}]
+    decision = ask([node("a", cpu="4", taints=taint), running("r", "a"), pod("p", cpu="4", priority=9)])
+    assert not decision.evictions
+    assert decision.message.endswith("0/1 nodes are available: 1 Preemption is not helpful for scheduling.")
+
+
+def test_a_pod_that_must_never_preempt() -> None:
+    waiting = pod("p", cpu="4", priority=9, preemptionPolicy="Never")
+    decision = ask([node("a", cpu="4"), running("r", "a"), waiting])
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+    assert decision.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
+        "preemption: not eligible due to preemptionPolicy=Never."
+    )
+
+
+def test_the_gate_of_pods_and_that_of_groups_are_two() -> None:
+    objects = [node("a", cpu="4"), running("r", "a"), pod("p", cpu="4", priority=9)]
+    assert ask(objects, preempt_for_pods=False).message == "0/1 nodes are available: 1 Insufficient cpu."
+    work = [node("a"), running("r", "a", cpu="8"), *gang("g", 1, 1)]
+    assert ask(work, "g", preempt_for_groups=False).status == "unschedulable"
+    assert evicted(ask(work, "g", preempt_for_pods=False)) == ["r"]
+
+
+def test_a_whole_group_goes_whole_for_a_single_pod_too() -> None:
+    """1.36 evicts the one pod that is in the way and leaves half a group; Haru evicts the group, on every node."""
+    objects = [node("a", cpu="4"), node("b", cpu="4"), whole("w")]
+    objects += [running("w-0", "a", group="w"), running("w-1", "b", group="w")]
+    decision = ask([*objects, pod("p", cpu="4", priority=9)])
+    assert evicted(decision) == ["w-0", "w-1"]
+    assert {e.unit.name for e in decision.evictions if e.unit} == {"w"}
+    assert {e.node for e in decision.evictions} == {"a", "b"}
+
+
+def test_the_priority_of_the_group_protects_its_pods_from_single_pods_too() -> None:
+    """In 1.36 a single pod goes by the pod's own priority, and breaks a gang that is more important than itself."""
+    objects = [node("a", cpu="4"), pod_group("w", 1, priority=1000), running("w-0", "a", 0, group="w")]
+    assert not ask([*objects, pod("p", cpu="4", priority=500)]).evictions
+    assert not ask([*objects, *gang("g", 1, 1, 500, "4")], "g").evictions
+    assert evicted(ask([*objects, *gang("g", 1, 1, 2000, "4")], "g")) == ["w-0"]
+
+
+def test_a_device_is_worth_an_eviction() -> None:
+    """cpu is plenty; the pod that holds the device goes, not the cheaper one that holds none."""
+    held = running("holder", "a", 5, "1", claims=["held"])
+    objects = [device_class(), node("a"), resource_slice("a", 1), held, running("cheap", "a", 1, "1")]
+    objects += [allocated(claim("held"), allocation("a", "gpu-0"), held)]
+    decision = ask([*objects, pod("p", claims=["mine"], priority=9), claim("mine")])
+    assert evicted(decision) == ["holder"]
+    [given] = decision.members[0].allocations
+    assert [r["device"] for r in given.allocation["devices"]["results"]] == ["gpu-0"]
+
+
+def test_a_device_that_is_seen_from_several_nodes_is_freed_wherever_its_holder_runs() -> None:
+    term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}
+    fabric = resource_slice("", [{"name": "switch"}], pool="rack", nodeSelector={"nodeSelectorTerms": [term]})
+    held = running("holder", "n0", 5, "1", claims=["held"])
+    to = {**allocation("n0", "switch", pool="rack"), "nodeSelector": {"nodeSelectorTerms": [term]}}
+    objects = [
+        device_class(),
+        node("n0", cpu="2", labels={"rack": "a"}),
+        node("n1", labels={"rack": "a"}),
+        fabric,
+        held,
+    ]
+    objects += [allocated(claim("held"), to, held)]
+    decision = ask([*objects, pod("p", cpu="4", claims=["mine"], priority=9), claim("mine")])
+    assert (evicted(decision), decision.members[0].node) == (["holder"], "n1")
+
+
+def test_a_claim_with_a_consumer_that_stays_is_not_freed() -> None:
+    one, two = running("low", "a", 1, "1", claims=["shared"]), running("high", "a", 50, "1", claims=["shared"])
+    objects = [device_class(), node("a"), resource_slice("a", 1), one, two]
+    objects += [allocated(claim("shared"), allocation("a", "gpu-0"), one, two)]
+    decision = ask([*objects, pod("p", claims=["mine"], priority=9), claim("mine")])
+    assert not decision.evictions
+    assert decision.message == (
+        "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: "
+        "0/1 nodes are available: 1 cannot allocate all claims."
+    )
+
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+
+def worked_b1(second_mode: str, second_priority: int) -> list[Obj]:
+    """Four nodes, all full: T1 goes whole, T2 as told."""
+    objects: list[Obj] = [node(f"n{i}") for i in range(1, 5)]
+    objects += [whole("t1", 100), pod_group("t2", 1, priority=second_priority, disruptionMode=second_mode)]
+    objects += [running(f"t1-{i}", f"n{1 + i // 2}", 100, "4", f"10:0{i}", group="t1") for i in range(4)]
+    objects += [running(f"t2-{i}", f"n{3 + i}", 100, "8", f"10:0{i}", group="t2") for i in range(2)]
+    return [*objects, *gang("g", 2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "priority", "victims"),
+    [
+        ("Pod", 100, ["t2-0", "t2-1"]),
+        ("PodGroup", 100, ["t2-0", "t2-1"]),
+        ("Pod", 200, ["t1-0", "t1-1", "t1-2", "t1-3"]),
+    ],
+)
+def test_b1_the_mode_decides(mode: str, priority: int, victims: list[str]) -> None:
+    decision = ask(worked_b1(mode, priority), "g")
+    assert evicted(decision) == victims
+    assert (decision.status, len(decision.nominated)) == ("nominated", 2)
+    assert decision.message == "pod group is waiting for preemption to complete"
+    whole_units = {eviction.unit.name for eviction in decision.evictions if eviction.unit is not None}
+    assert whole_units == ({"t2"} if (mode, priority) == ("PodGroup", 100) else {"t1"} if priority == 200 else set())
+
+
+def test_b2_priority_comes_before_size() -> None:
+    """Eight little pods of priority 20 stay, a large group of priority 10 goes for eight places."""
+    objects: list[Obj] = [node(f"n{i}") for i in range(1, 10)]
+    objects += [whole("l", 10), *(running(f"l-{i}", f"n{1 + i // 8}", 10, "1", group="l") for i in range(64))]
+    objects += [running(f"s{i}", "n9", 20, "1") for i in range(8)]
+    assert evicted(ask([*objects, *gang("g", 1, 1)], "g")) == sorted(f"l-{i}" for i in range(64))
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_b3_a_gang_that_will_not_fit_evicts_nobody(on: bool) -> None:
+    """With the gate off 1.36 lets each member evict for itself, in vain; Haru's groups evict nobody then."""
+    objects = [node("n0"), node("n1"), node("n2"), running("r1", "n1", cpu="8"), running("r2", "n2", cpu="8")]
+    decision = ask([*objects, *gang("g", 4, 4)], "g", preempt_for_groups=on)
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+    assert decision.message == "pod group is unschedulable"
+
+
+def test_b4_a_budget_protects_more_than_priority_does() -> None:
+    objects = [node("a"), node("b"), budget("pdb", 0, {"matchLabels": {"app": "u1"}})]
+    objects += [running("u1", "a", 10, "8", labels={"app": "u1"}), running("u2", "b", 50, "8", labels={"app": "u2"})]
+    assert evicted(ask([*objects, *gang("g", 1, 1)], "g")) == ["u2"]
+
+
+@pytest.mark.parametrize(
+    ("guard", "victims"),
+    [
+        (budget("b", 0, {"matchLabels": {"app": "x"}}), ["y"]),
+        (budget("b", 1, {"matchLabels": {"app": "x"}}), ["x"]),
+        (budget("b", 0, {}), ["x"]),
+        (budget("b", 0, {"matchLabels": {"app": "x"}}, disruptedPods={"x": "2026-01-01T00:00:00Z"}), ["x"]),
+        (budget("b", 0, {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]}), ["y"]),
+        ({**budget("b", 0, {"matchLabels": {"app": "x"}}), "metadata": {"name": "b", "namespace": "else"}}, ["x"]),
+    ],
+    ids=["exhausted", "one left", "an empty selector guards nothing", "counted already", "expressions", "elsewhere"],
+)
+def test_which_pods_a_budget_guards(guard: Obj, victims: list[str]) -> None:
+    objects = [node("a"), node("b"), guard]
+    objects += [running("x", "a", 1, "8", labels={"app": "x"}), running("y", "b", 5, "8", labels={"app": "y"})]
+    assert evicted(ask([*objects, *gang("g", 1, 1)], "g")) == victims
+
+
+def test_one_disruption_that_is_left_goes_to_the_most_important() -> None:
+    """Two guarded pods, one disruption: the more important one uses it up, the other violates and is spared first."""
+    objects = [node("a"), node("b"), budget("pdb", 1, {"matchLabels": {"app": "x"}})]
+    objects += [running(n, on, p, "8", labels={"app": "x"}) for n, on, p in (("high", "a", 5), ("low", "b", 1))]
+    assert evicted(ask([*objects, *gang("g", 1, 1)], "g")) == ["high"]
+
+
+def test_what_is_free_is_used_first_and_all_members_are_nominated() -> None:
+    """Two of four members would fit at once: none is bound, all wait for the same evictions."""
+    objects = [node("a"), node("b"), running("r", "b", cpu="8")]
+    decision = ask([*objects, *gang("g", 4, 4, cpu="4")], "g")
+    assert (decision.status, len(decision.nominated), evicted(decision)) == ("nominated", 4, ["r"])
+    assert sorted(member.node or "" for member in decision.nominated) == ["a", "a", "b", "b"]
+    assert not decision.placed
+
+
+def test_extras_that_would_fit_are_nominated_too_and_cost_victims() -> None:
+    """As many members as fit with everybody gone: the quorum alone would need one eviction."""
+    objects = [node("a"), node("b"), node("c", cpu="1")]
+    objects += [running("r", "a", cpu="8"), running("s", "b", cpu="8")]
+    decision = ask([*objects, *gang("g", 3, 1)], "g")
+    assert evicted(decision) == ["r", "s"]
+    assert [member.status for member in decision.members] == ["nominated", "nominated", "unschedulable"]
+
+
+def test_extras_of_a_group_that_has_its_quorum_wait() -> None:
+    objects = [node("a"), node("b"), running("r", "b", cpu="8")]
+    decision = ask([*objects, *gang("g", 2, 1)], "g")
+    assert (decision.status, len(decision.placed), decision.evictions) == ("scheduled", 1, ())
+    late = [*objects, *gang("g", 2, 1), running("g-9", "a", 1000, "8", group="g")]
+    assert ask(late, "g").status == "unschedulable"
+    basic = [*objects, *gang("g", 2, 1), running("g-9", "a", 1000, "8", group="g")]
+    basic[3]["spec"]["schedulingPolicy"] = {"basic": {}}
+    assert not ask(basic, "g").evictions
+
+
+def test_a_gang_below_its_quorum_evicts_for_the_replacement() -> None:
+    objects = [node("a"), node("b"), running("r", "b", cpu="8"), running("g-9", "a", 1000, "8", group="g")]
+    assert evicted(ask([*objects, *gang("g", 1, 2)], "g")) == ["r"]
+
+
+def test_any_pending_member_may_forbid_to_preempt() -> None:
+    objects = [node("a"), running("r", "a", cpu="8"), *gang("g", 1, 1)]
+    held_back = pod("g-9", group="g", preemptionPolicy="Never", schedulingGates=[{"name": "gate"}])
+    decision = ask([*objects, held_back], "g")
+    assert not decision.evictions
+    assert decision.message == "pod group is unschedulable, not eligible due to preemptionPolicy=Never."
+
+
+def test_nobody_less_important() -> None:
+    decision = ask([node("a"), running("r", "a", 1000, "8"), *gang("g", 1, 1)], "g")
+    assert decision.message == "pod group is unschedulable, No preemption victims found for incoming preemptor"
+
+
+def test_a_topology_constraint_is_no_obstacle() -> None:
+    """1.36 refuses to preempt for such groups; Haru frees the rack whose most important victim is least."""
+    racks = [node(f"{rack}{i}", labels={"rack": rack}) for rack in "ab" for i in range(2)]
+    work = [running(f"r-{n['metadata']['name']}", n["metadata"]["name"], i, "8") for i, n in enumerate(racks)]
+    topology = {"topology": [{"key": "rack"}]}
+    decision = ask([*racks, *work, *gang("g", 2, 2, schedulingConstraints=topology)], "g")
+    assert evicted(decision) == ["r-a0", "r-a1"]
+    assert {member.node for member in decision.nominated} == {"a0", "a1"}
+
+
+def test_company_that_would_have_to_go_is_no_help() -> None:
+    """The group wants to be near a pod that is among the candidates: without it there is no place, so nobody goes."""
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "friend"}}}]}}  # fmt: skip
+    objects = [node("a"), running("friend", "a", 5, "4", labels={"app": "friend"}), running("r", "a", 1, "4")]
+    member = pod("g-0", cpu="4", group="g", priority=1000, affinity=near)
+    assert not ask([*objects, pod_group("g", 1, priority=1000), member], "g").evictions
+    assert evicted(ask([*objects, pod_group("g", 1, priority=5), member], "g")) == ["r"]
+
+
+def test_whoever_keeps_others_away_can_be_evicted() -> None:
+    away = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "rack", "labelSelector": {"matchLabels": {"app": "p"}}}]}}  # fmt: skip
+    objects = [node("a", labels={"rack": "r"}), node("b", cpu="1", labels={"rack": "r"})]
+    objects.append(running("hermit", "b", 1, "1", affinity=away))
+    decision = ask([*objects, pod("p", cpu="4", priority=9)])
+    assert (evicted(decision), decision.members[0].node) == (["hermit"], "a")
+
+
+def test_giving_up_evicts_nobody() -> None:
+    """Four kinds of members on three nodes, and hardly any questions allowed: an error, not a verdict."""
+    objects = [device_class(), *(node(f"n{i}") for i in range(3)), *(resource_slice(f"n{i}", 2) for i in range(3))]
+    for i in range(3):
+        held = running(f"r{i}", f"n{i}", i, "8", claims=[f"held-{i}"])
+        objects += [held, allocated(claim(f"held-{i}"), allocation(f"n{i}", "gpu-0"), held)]
+    work = [pod_group("g", 4, priority=9)]
+    for i in range(4):
+        work += member_with_claim(f"g-{i}", "g", cpu=str(2 + i), priority=9)
+    assert ask([*objects, *work], "g").status == "nominated"
+    decision = ask([*objects, *work], "g", placement_budget=10)
+    assert (decision.status, decision.evictions) == ("error", ())
+    assert {reason.type for reason in decision.reasons} == {"GaveUp"}
+    decision = ask([*objects, *work], "g", preemption_budget=1)
+    assert (decision.status, decision.evictions) == ("error", ())
+
+
+def test_who_is_going_anyway_is_waited_for() -> None:
+    """A pod that is being deleted uses its room until it is gone, but nobody is evicted in its stead."""
+    going = running("going", "a", 50, "8")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    objects = [node("a"), node("b"), going, running("r", "b", cpu="8")]
+    for work, name in ((gang("g", 1, 1), "g"), ([pod("p", cpu="8", priority=9)], "p")):
+        decision = ask([*objects, *work], name)
+        assert (decision.status, decision.evictions) == ("unschedulable", ())
+
+
+def test_what_was_placed_a_moment_ago_is_left_alone() -> None:
+    objects = [node("a", cpu="4"), pod("new", cpu="4"), pod("p", cpu="4", priority=9)]
+    cluster = Cluster.of(objects)
+    cluster.assume_pod(PodKey("default", "new", "uid-new"), "a")
+    decision = decide(cluster.snapshot(), [objects[-1]], group=None, options=options(**BOTH))
+    assert not decision.evictions
+
+
+@pytest.mark.parametrize(("nodes", "members", "bound"), [(125, 64, 100), (125, 1, 30)])
+def test_a_thousand_candidates_cost_few_questions(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, members: int, bound: int
+) -> None:
+    """The number of questions grows with the victims, not with the candidates."""
+    asked: list[int] = []
+    ask_ground = preemption._Ground.fits_with
+
+    def counted(ground: Any, units: Any) -> bool:
+        asked.append(len(units))
+        return ask_ground(ground, units)
+
+    monkeypatch.setattr(preemption._Ground, "fits_with", counted)
+    objects: list[Obj] = [node(f"n{i:03}") for i in range(nodes)]
+    objects += [running(f"r{i:04}", f"n{i // 8:03}", i % 7, "1", f"10:{i % 60:02}") for i in range(8 * nodes)]
+    decision = ask([*objects, *gang("g", members, members, cpu="1")], "g")
+    assert len(evicted(decision)) == members
+    assert {eviction.pod.name for eviction in decision.evictions} <= {f"r{i:04}" for i in range(0, 8 * nodes, 7)}
+    assert len(asked) <= bound

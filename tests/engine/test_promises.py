@@ -1,0 +1,322 @@
+"""Promised places: others must fit both now and once room was made; devices are promised too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_objects import (
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    device_class,
+    member_with_claim,
+    node,
+    options,
+    pod,
+    pod_group,
+    resource_slice,
+)
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import Decision, PodKey
+from haru.engine.groups import decide
+from haru.engine.groups.promises import displaced, leaving
+from haru.engine.nominations import FROM_EVERYBODY, Nomination, nominations_of
+
+PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+def key(name: str) -> PodKey:
+    return PodKey("default", name, f"uid-{name}")
+
+
+def ask(cluster: Cluster, *names: str, group: str = "", **more: Any) -> Decision:
+    snapshot = cluster.snapshot()
+    pods = [snapshot.pods[f"default/{name}"].obj for name in names]
+    both = {"preempt_for_pods": True, "preempt_for_groups": True}
+    named = snapshot.pod_groups[f"default/{group}"] if group else None
+    return decide(snapshot, pods, group=named, options=options(**{**both, **more}))
+
+
+def cluster_of(*objects: Obj) -> Cluster:
+    return Cluster.of(objects)
+
+
+def promised(*objects: Obj, priority: int = 5) -> Cluster:
+    """Node `a` (8 cpu) where `low` (4 cpu) makes room for `first` (6 cpu, priority 5), and what else is given."""
+    cluster = cluster_of(
+        node("a"), pod("low", cpu="4", node="a"), pod("first", cpu="6", priority=5), pod("late", cpu="2"), *objects
+    )
+    decision = ask(cluster, "first")
+    assert [e.pod.name for e in decision.evictions] == ["low"]
+    cluster.nominate(nominations_of(decision, priority))
+    return cluster
+
+
+def test_others_fit_where_there_is_room_now_and_then() -> None:
+    """4 + 2 fits now, 6 + 2 fits later; 3 would fit now, but not later; 4 + 6 + 2 never have to fit at once."""
+    cluster = promised(pod("too-much", cpu="3"))
+    assert ask(cluster, "late").status == "scheduled"
+    decision = ask(cluster, "too-much")
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+    assert decision.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_room_that_will_be_there_is_not_there_yet() -> None:
+    """Once `low` is gone there are 2 cpu more than `first` needs; now there are 4: what wants 2 more waits or fits."""
+    cluster = cluster_of(
+        node("a"), pod("low", cpu="8", node="a"), pod("first", cpu="6", priority=5), pod("late", cpu="2")
+    )
+    cluster.nominate(nominations_of(ask(cluster, "first"), 5))
+    decision = ask(cluster, "late")
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+
+
+@pytest.mark.parametrize(("priority", "status"), [(5, "unschedulable"), (4, "unschedulable"), (6, "scheduled")])
+def test_a_promise_holds_against_those_who_are_no_more_important(priority: int, status: str) -> None:
+    cluster = promised(pod("other", cpu="3", priority=priority))
+    assert ask(cluster, "other").status == status
+
+
+def test_a_promise_may_hold_against_everybody() -> None:
+    cluster = promised(pod("other", cpu="3", priority=1000), priority=FROM_EVERYBODY)
+    assert ask(cluster, "other").status == "unschedulable"
+
+
+def test_a_place_that_is_known_from_the_status_counts_beside_all_that_runs() -> None:
+    """The API knows the node, not what is waited for: the promised pod counts besides all that is there."""
+    first = pod("first", cpu="3", priority=5)
+    first["status"]["nominatedNodeName"] = "a"
+    cluster = cluster_of(node("a"), pod("low", cpu="4", node="a"), first, pod("late", cpu="2"))
+    assert ask(cluster, "late").status == "unschedulable"
+    going = pod("low", cpu="4", node="a")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    going["status"]["conditions"] = [PREEMPTED]
+    cluster.apply(going)
+    assert [p.key.name for p in leaving(cluster.snapshot())] == ["low"]
+    assert ask(cluster, "late").status == "scheduled"
+
+
+def test_a_promise_to_a_node_that_is_gone_holds_nothing() -> None:
+    cluster = promised()
+    cluster.apply(node("b"))
+    cluster.remove(node("a"))
+    assert ask(cluster, "late").members[0].node == "b"
+
+
+def test_promises_end_with_the_pod_its_placement_or_on_request() -> None:
+    for end in ("removed", "bound", "deleted", "replaced", "forgotten", "succeeded"):
+        cluster = promised()
+        assert set(cluster.snapshot().nominations) == {"default/first"}
+        first = pod("first", cpu="6", priority=5)
+        if end == "removed":
+            cluster.remove(first)
+        elif end == "bound":
+            cluster.assume_pod(key("first"), "a")
+        elif end == "deleted":
+            first["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            cluster.apply(first)
+        elif end == "replaced":
+            first["metadata"]["uid"] = "another"
+            cluster.apply(first)
+        elif end == "succeeded":
+            first["status"]["phase"] = "Succeeded"
+            cluster.apply(first)
+        else:
+            cluster.forget_nomination(PodKey("default", "first", "another"))
+            assert set(cluster.snapshot().nominations) == {"default/first"}
+            cluster.forget_nomination(key("first"))
+        assert not cluster.snapshot().nominations, end
+
+
+def test_an_update_of_the_pod_keeps_the_promise() -> None:
+    cluster = promised()
+    cluster.apply({**pod("first", cpu="6", priority=5), "status": {"phase": "Pending", "nominatedNodeName": "a"}})
+    assert set(cluster.snapshot().nominations) == {"default/first"}
+    assert ask(cluster, "late").status == "scheduled"
+
+
+def test_a_pod_that_is_not_there_cannot_be_nominated() -> None:
+    with pytest.raises(KeyError, match="pod default/nobody"):
+        cluster_of(node("a")).nominate([Nomination(key("nobody"), "a", 0)])
+
+
+def test_a_later_preemptor_does_not_count_on_earlier_victims() -> None:
+    cluster = promised(pod("cheap", cpu="2", node="a", priority=-1), pod("second", cpu="4", priority=3))
+    decision = ask(cluster, "second")
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+    cluster.apply(node("b", cpu="4"))
+    cluster.apply(pod("other", cpu="4", node="b", priority=1))
+    assert [e.pod.name for e in ask(cluster, "second").evictions] == ["other"]
+
+
+def test_whoever_was_promised_room_waits_for_it_and_evicts_nobody_else() -> None:
+    """The retry while the victims drain: nominated again, to the same place, with no new evictions."""
+    cluster = promised()
+    cluster.apply(node("b", cpu="6"))
+    cluster.apply(pod("cheaper", cpu="6", node="b", priority=-5))
+    decision = ask(cluster, "first")
+    assert (decision.status, decision.members[0].node, decision.evictions) == ("nominated", "a", ())
+    assert decision.message == (
+        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, "
+        "preemption: not eligible due to a terminating pod on the nominated node."
+    )
+    cluster.remove(pod("low", cpu="4", node="a"))
+    assert ask(cluster, "first").placed[0].node == "a"
+
+
+def test_a_promise_that_came_to_nothing_is_made_anew() -> None:
+    cluster = promised()
+    cluster.apply(node("b", cpu="6"))
+    cluster.apply(pod("cheaper", cpu="6", node="b", priority=-5))
+    cluster.apply(node("a", unschedulable=True))
+    decision = ask(cluster, "first")
+    assert (decision.members[0].node, [e.pod.name for e in decision.evictions]) == ("b", ["cheaper"])
+
+
+def test_a_more_important_pod_takes_the_place_and_the_promise_is_void() -> None:
+    cluster = promised(pod("urgent", cpu="8", priority=50))
+    decision = ask(cluster, "urgent")
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+    cluster.apply(pod("more", cpu="4", node="a", priority=7))
+    decision = ask(cluster, "urgent")
+    assert (decision.status, [e.pod.name for e in decision.evictions]) == ("nominated", ["more"])
+    assert displaced(cluster.snapshot(), decision, 50) == [key("first")]
+    assert displaced(cluster.snapshot(), decision, 5) == []
+
+
+# -- devices and groups -----------------------------------------------------------------------------------------------
+
+
+def devices() -> Cluster:
+    """Node `a` with two devices, one held by `low`; the gang of two wants both; `late` wants one."""
+    low = pod("low", node="a", claims=["held"])
+    work = [pod_group("g", 2, priority=9)]
+    for i in range(2):
+        work += member_with_claim(f"g-{i}", "g", priority=9)
+    return cluster_of(
+        device_class(),
+        node("a"),
+        resource_slice("a", 2),
+        low,
+        allocated(claim("held"), allocation("a", "gpu-0"), low),
+        *work,
+        *member_with_claim("late", ""),
+    )
+
+
+def nominated(cluster: Cluster, priority: int = 9) -> Decision:
+    decision = ask(cluster, "g-0", "g-1", group="g")
+    assert [e.pod.name for e in decision.evictions] == ["low"]
+    cluster.nominate(nominations_of(decision, priority))
+    return decision
+
+
+def test_promised_devices_are_nobody_elses() -> None:
+    """One device is free now, but promised; without the promise it would be taken."""
+    cluster = devices()
+    assert ask(cluster, "late").status == "scheduled"
+    decision = nominated(cluster)
+    given = sorted(
+        result["device"]
+        for member in decision.nominated
+        for made in member.allocations
+        for result in made.allocation["devices"]["results"]
+    )
+    assert given == ["gpu-0", "gpu-1"]
+    refused = ask(cluster, "late")
+    assert (refused.status, refused.evictions) == ("unschedulable", ())
+    assert refused.message.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
+
+
+def test_members_keep_their_promised_places_and_the_group_waits_as_one() -> None:
+    cluster = devices()
+    nominated(cluster)
+    again = ask(cluster, "g-0", "g-1", group="g")
+    assert (again.status, len(again.nominated), again.evictions) == ("nominated", 2, ())
+    assert again.message == "pod group is waiting for preemption to complete"
+
+
+def test_the_gang_is_placed_once_the_victims_are_gone() -> None:
+    cluster = devices()
+    nominated(cluster)
+    cluster.remove(pod("low"))
+    cluster.apply(claim("held"))
+    decision = ask(cluster, "g-0", "g-1", group="g")
+    assert (decision.status, len(decision.placed)) == ("scheduled", 2)
+
+
+def test_a_claim_that_is_promised_to_others_is_waited_for() -> None:
+    """A pod that shares a claim with a nominated pod must not have it allocated elsewhere meanwhile."""
+    low = pod("low", node="a", claims=["held"])
+    cluster = cluster_of(
+        device_class(),
+        node("a"),
+        node("b"),
+        resource_slice("a", 1),
+        low,
+        allocated(claim("held"), allocation("a", "gpu-0"), low),
+        pod("first", claims=["shared"], priority=5),
+        claim("shared"),
+        pod("sharer", claims=["shared"]),
+        pod("joiner", claims=["held"]),
+    )
+    assert ask(cluster, "joiner").status == "scheduled"
+    cluster.nominate(nominations_of(ask(cluster, "first"), 5))
+    cluster.apply(resource_slice("b", 1))
+    for name, path in (("sharer", "default/shared"), ("joiner", "default/held")):
+        decision = ask(cluster, name)
+        assert decision.status == "unschedulable"
+        assert decision.members[0].reasons[0].message == f"resource claim {path} is in the process of being allocated"
+
+
+def test_partitions_fit_beside_both_states() -> None:
+    """Four quarters of a card: `low` holds one, the promise takes two others' room; one quarter is free both times."""
+    counters = [{"name": "card", "counters": {"memory": {"value": "4"}}}]
+    sizes = {"quarter-0": 1, "quarter-1": 1, "quarter-2": 1, "quarter-3": 1, "big": 3}
+    parts = [
+        {
+            "name": name,
+            "attributes": {"size": {"int": size}},
+            "consumesCounters": [{"counterSet": "card", "counters": {"memory": {"value": str(size)}}}],
+        }
+        for name, size in sizes.items()
+    ]
+    slices = [resource_slice("a", parts), {**resource_slice("a", []), "metadata": {"name": "counters"}}]
+    slices[1]["spec"]["sharedCounters"] = counters
+    for item in slices:
+        item["spec"]["pool"]["resourceSliceCount"] = 2
+    low, dear = pod("low", node="a", claims=["held"]), pod("dear", node="a", claims=["kept"], priority=9)
+    quarter = device_class("quarter", ['device.attributes["gpu.example.com"].size == 1'])
+    big = device_class("big", ['device.attributes["gpu.example.com"].size == 3'])
+
+    def wants(name: str, class_name: str) -> Obj:
+        return claim(name, requests=[{"name": "gpu", "exactly": {"deviceClassName": class_name, "count": 1}}])
+
+    cluster = cluster_of(
+        quarter,
+        big,
+        node("a"),
+        *slices,
+        low,
+        dear,
+        allocated(wants("held", "quarter"), allocation("a", "quarter-0"), low),
+        pod("first", claims=["mine"], priority=5),
+        wants("mine", "big"),
+        pod("late", claims=["small"]),
+        wants("small", "quarter"),
+        pod("later", claims=["another"]),
+        wants("another", "quarter"),
+    )
+    assert ask(cluster, "first").status == "scheduled"
+    extra = allocated(wants("kept", "quarter"), allocation("a", "quarter-3"), dear)
+    cluster.apply(extra)
+    decision = ask(cluster, "first")
+    assert [e.pod.name for e in decision.evictions] == ["low"]
+    cluster.nominate(nominations_of(decision, 5))
+    # Now two quarters are free, later none is: 3 + 1 of 4.
+    assert ask(cluster, "late").status == "unschedulable"
+    cluster.remove(extra)
+    assert ask(cluster, "late").placed[0].node == "a"
