@@ -17,6 +17,7 @@ from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, by_kind
 from haru.scheduler.config import scheduler_config
+from haru.scheduler.configuration import Configuration
 from haru.scheduler.loop import Scheduler
 from haru.storage import SqliteStore
 
@@ -44,6 +45,7 @@ class Bench:
     def __init__(self, *names: str) -> None:
         self.names = names or ("default-scheduler",)
         self.gates = FeatureGates.accelerator_defaults()
+        self.configuration: Configuration | None = None
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -69,7 +71,9 @@ class Bench:
 
     async def start_scheduler(self) -> None:
         monotonic = asyncio.get_running_loop().time
-        config = scheduler_config(self.gates, self.names, clock=virtual_time.now, monotonic=monotonic)
+        config = scheduler_config(
+            self.gates, self.names, configuration=self.configuration, clock=virtual_time.now, monotonic=monotonic
+        )
         recorder = EventRecorder(self.api, self.names[0], now=virtual_time.now, monotonic=monotonic)
         self.scheduler = Scheduler(ApiClient.in_process(self.faulty, "admin"), config, recorder)
         self.task = asyncio.create_task(self.scheduler.run())
@@ -155,11 +159,12 @@ class Bench:
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(text))
 
 
-def play(work: Callable[[Bench], Awaitable[None]], *names: str) -> None:
+def play(work: Callable[[Bench], Awaitable[None]], *names: str, configuration: Configuration | None = None) -> None:
     """Runs a scenario on a new bench, in virtual time."""
 
     async def run() -> None:
         bench = Bench(*names)
+        bench.configuration = configuration
         await bench.start()
         try:
             await work(bench)

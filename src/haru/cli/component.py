@@ -15,6 +15,7 @@ import socket
 import sys
 import uuid
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import add_connection_arguments, connect
@@ -38,7 +39,7 @@ def add_component_arguments(parser: argparse.ArgumentParser, port: int) -> None:
         metavar="PORT",
         help=f"port on 127.0.0.1 (default {port}; 0: any)",
     )
-    parser.add_argument("--leader-elect-namespace", default="kube-system", metavar="NAMESPACE", help="of the Lease")
+    parser.add_argument("--leader-elect-namespace", metavar="NAMESPACE", help="of the Lease (default kube-system)")
     parser.add_argument("--no-leader-elect", action="store_true", help="work without a Lease: the only replica")
     parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
@@ -61,6 +62,17 @@ def parse_gates(text: str) -> FeatureGates:
         raise UsageError(f"--feature-gates: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Whether replicas elect a leader, and how; times in seconds. Flags win over it."""
+
+    elect: bool = True
+    namespace: str = "kube-system"
+    lease: float = 15.0
+    renew: float = 10.0
+    retry: float = 2.0
+
+
 class Component:
     """A component's work and what it tells about itself."""
 
@@ -70,8 +82,10 @@ class Component:
         work: Callable[[ApiClient], Coroutine[Any, Any, None]],
         metrics: Callable[[], bytes],
         ready: Callable[[], bool],
+        election: Election | None = None,
     ) -> None:
         self.lease = lease
+        self.election = election or Election()
         self.work = work
         self.metrics = metrics
         self.ready = ready
@@ -109,15 +123,25 @@ async def _run(options: argparse.Namespace, component: Component) -> int:
 
 
 async def _lead(options: argparse.Namespace, client: ApiClient, component: Component) -> None:
-    if options.no_leader_elect:
+    election = component.election
+    if options.no_leader_elect or not election.elect:
         await component.work(client)
         return
     from haru.client.leases import LeaderElector
 
     identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
-    elector = LeaderElector(client, options.leader_elect_namespace, component.lease, identity)
+    namespace = options.leader_elect_namespace or election.namespace
+    elector = LeaderElector(
+        client,
+        namespace,
+        component.lease,
+        identity,
+        lease_seconds=election.lease,
+        renew_deadline=election.renew,
+        retry_period=election.retry,
+    )
     await elector.run(lambda: component.work(client))
-    raise RuntimeError(f"the lease {options.leader_elect_namespace}/{component.lease} was lost")
+    raise RuntimeError(f"the lease {namespace}/{component.lease} was lost")
 
 
 async def _serve_health(port: int, component: Component) -> object:

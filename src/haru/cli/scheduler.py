@@ -6,13 +6,19 @@ It schedules the pods whose schedulerName is `haru` (or what --scheduler-name sa
 from __future__ import annotations
 
 import argparse
+import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component import Component, add_component_arguments, parse_gates, run_component
+from haru.cli.component import Component, Election, add_component_arguments, parse_gates, run_component
+from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
+    from haru.scheduler.configuration import Configuration
     from haru.scheduler.loop import Scheduler
+
+_log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the schedulerName to serve (default haru); repeat it for several",
     )
     parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration: profiles, weights, leader election"
+    )
+    parser.add_argument(
         "--scheduler-profile",
         choices=("Default", "HaruPacking"),
-        default="Default",
         help="how it chooses: as kube-scheduler does (default), or filling up nodes and cards first",
     )
 
@@ -35,24 +43,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the scheduler until it is stopped or loses its Lease."""
     gates = parse_gates(options.feature_gates)
-    names = options.scheduler_name or ["haru"]
+    configuration = _configuration(options)
     running: list[Scheduler] = []
 
     async def work(client: ApiClient) -> None:
         from haru.client.events import EventRecorder
-        from haru.engine.profile import PROFILES
         from haru.scheduler.config import scheduler_config
         from haru.scheduler.loop import Scheduler
 
-        config = scheduler_config(gates, names, profile=PROFILES[options.scheduler_profile])
-        scheduler = Scheduler(client, config, EventRecorder(client, names[0]))
+        for note in configuration.notes:
+            _log.info("--config: %s", note)
+        config = scheduler_config(gates, (), configuration=configuration)
+        scheduler = Scheduler(client, config, EventRecorder(client, next(iter(configuration.profiles))))
         running[:] = [scheduler]
         await scheduler.run()
 
+    leader = configuration.leader_election
     component = Component(
-        lease="haru-scheduler",
+        lease=leader.name,
         work=work,
         metrics=lambda: running[0].metrics.text() if running else b"",
         ready=lambda: not running or running[0].ready.is_set(),
+        election=Election(leader.elect, leader.namespace, leader.lease, leader.renew, leader.retry),
     )
+    if options.kubeconfig is None and configuration.kubeconfig:
+        options.kubeconfig = Path(configuration.kubeconfig).expanduser()
     return run_component(options, component)
+
+
+def _configuration(options: argparse.Namespace) -> Configuration:
+    from haru.engine.profile import PROFILES
+    from haru.scheduler.configuration import Configuration, ConfigurationError, load_configuration
+
+    if options.config is None:
+        profile = PROFILES[options.scheduler_profile or "Default"]
+        return Configuration(dict.fromkeys(options.scheduler_name or ["haru"], profile))
+    for flag in ("scheduler_name", "scheduler_profile"):
+        if getattr(options, flag) is not None:
+            name = flag.replace("_", "-")
+            raise UsageError(f"--{name}: the profiles are those of --config: say it there, or leave one of them out")
+    try:
+        return load_configuration(options.config, "haru")
+    except ConfigurationError as error:
+        raise UsageError(f"--config: {error}") from error

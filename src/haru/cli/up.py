@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the schedulerName to serve (default default-scheduler); repeat it for several",
     )
+    scheduler.add_argument(
+        "--scheduler-config",
+        type=Path,
+        metavar="FILE",
+        help="a KubeSchedulerConfiguration: profiles by schedulerName, with plugins, weights and arguments",
+    )
     scheduler.add_argument("--no-scheduler", action="store_true", help="run no scheduler here: bring your own")
     parser.add_argument(
         "--scheduler-profile",
@@ -100,6 +106,8 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = replace(options, controllers=tuple(flags.controllers.split(",")))
     if flags.scheduler_name is not None:
         options = replace(options, scheduler_names=tuple(flags.scheduler_name))
+    if flags.scheduler_config is not None:
+        options = replace(options, scheduler_config=flags.scheduler_config.expanduser())
     if flags.scheduler_profile is not None:
         options = replace(options, scheduler_profile=flags.scheduler_profile)
     if flags.no_scheduler:

@@ -128,10 +128,11 @@ class EventRecorder:
         message: str,
         action: str = "",
         related: Mapping[str, Any] | None = None,
+        component: str = "",
     ) -> None:
-        """Tell that something happened to `obj`; best effort."""
+        """Tell that something happened to `obj`, in the name of another `component` if given; best effort."""
         try:
-            self._enqueue(obj, type, reason, message, action, related)
+            self._enqueue(obj, type, reason, message, action, related, component or self._component)
         except Exception:
             self.dropped += 1
             _log.debug("event %s was dropped", reason, exc_info=True)
@@ -144,6 +145,7 @@ class EventRecorder:
         message: str,
         action: str,
         related: Mapping[str, Any] | None,
+        component: str,
     ) -> None:
         about = reference_of(obj)
         owner = about.get("uid") or f"{about.get('namespace')}/{about.get('name')}"
@@ -156,8 +158,8 @@ class EventRecorder:
             "type": type,
             "reason": reason,
             "message": _shorten(admitted),
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
+            "source": {"component": component},
+            "reportingComponent": component,
             "reportingInstance": self._instance,
             # An event with an eventTime must name an action.
             "action": action or reason,

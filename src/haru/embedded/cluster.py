@@ -25,6 +25,7 @@ from haru.engine.profile import PROFILES
 from haru.kube.gates import FeatureGates, parse_overrides
 from haru.kube.kinds import group_versions
 from haru.scheduler.config import scheduler_config
+from haru.scheduler.configuration import Configuration, ConfigurationError, load_configuration
 from haru.scheduler.loop import Scheduler
 from haru.storage import SqliteStore
 from haru.virtual.fleet import Fleet
@@ -49,6 +50,7 @@ class EmbeddedCluster:
         self.gates = _gates(options.feature_gates)
         self.nodes = _nodes(options)
         self._controllers = _controllers(options)
+        self._configuration = _scheduling(options)
         self._stale_gang = _stale_gang(options)
         _check_versions(options.runtime_config)
         self.kubeconfig = directory / "kubeconfig"
@@ -128,9 +130,9 @@ class EmbeddedCluster:
             manager = ControllerManager(self.client("controllers"), self.gates, self._controllers, options=settings)
             self._run("controllers", manager.run())
             waits.append(manager.wait_started)
-        if names := self._options.scheduler_names:
+        if names := tuple(self._configuration.profiles):
             recorder = EventRecorder(self.client("scheduler"), names[0])
-            config = scheduler_config(self.gates, names, profile=PROFILES[self._options.scheduler_profile])
+            config = scheduler_config(self.gates, (), configuration=self._configuration)
             scheduler = Scheduler(self.client("scheduler"), config, recorder)
             self._run("scheduler", scheduler.run())
             waits.append(scheduler.ready.wait)
@@ -153,10 +155,11 @@ class EmbeddedCluster:
         gates = ",".join(
             name for name, on in sorted(self.gates.all().items()) if on and not FeatureGates().enabled(name)
         )
-        served = ", ".join(self._options.scheduler_names)
+        served = ", ".join(names)
         scheduling = f"serves schedulerName {served}" if served else "runs no scheduler"
         if served and self._options.scheduler_profile != "Default":
             scheduling += f" with the profile {self._options.scheduler_profile}"
+        self.notes += [f"--scheduler-config: {note}" for note in self._configuration.notes]
         missing = sorted(set(CONTROLLERS) - set(self._controllers))
         without = f"without the controllers {', '.join(missing)}" if self._controllers else "runs no controllers"
         controlling = f"; {without}" if missing else ""
@@ -218,6 +221,18 @@ def _stale_gang(options: UpOptions) -> StalePolicy:
         return default_policy(options.stale_gang_after, options.stale_gang_policy)
     except ValueError as error:
         raise OptionError(str(error)) from error
+
+
+def _scheduling(options: UpOptions) -> Configuration:
+    """The profiles to serve; none if no scheduler runs here."""
+    if options.scheduler_config is None or not options.scheduler_names:
+        return Configuration(dict.fromkeys(options.scheduler_names, PROFILES[options.scheduler_profile]))
+    if options.scheduler_profile != "Default" or options.scheduler_names != UpOptions().scheduler_names:
+        raise OptionError("--scheduler-config: Forbidden with --scheduler-name or --scheduler-profile: name them there")
+    try:
+        return load_configuration(options.scheduler_config)
+    except ConfigurationError as error:
+        raise OptionError(f"--scheduler-config: {error}") from error
 
 
 def _nodes(options: UpOptions) -> list[tuple[Profile, str]]:

@@ -50,6 +50,8 @@ class UpOptions:
     """The schedulerNames that are served; empty: no scheduler runs here."""
     scheduler_profile: str = "Default"
     """The name of the profile under which they are."""
+    scheduler_config: Path | None = None
+    """A KubeSchedulerConfiguration, in place of names and a profile."""
     stale_gang_after: str | None = None
     """After how long below minCount a gang is stale, as a duration; None: it never is, unless it says so itself."""
     stale_gang_policy: str = "Report"
@@ -153,6 +155,8 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 options = replace(options, controllers=_names(value, f"{where}: controllers"))
             case "schedulerNames", list():
                 options = replace(options, scheduler_names=_names(value, f"{where}: schedulerNames"))
+            case "schedulerConfig", str():
+                options = replace(options, scheduler_config=Path(value).expanduser())
             case "staleGangAfter", str():
                 options = replace(options, stale_gang_after=value)
             case "staleGangPolicy", str():
@@ -175,6 +179,7 @@ _CONFIG_HELP = {
     "controllers": "must be a list of controllers, each NAME, -NAME or *",
     "schedulerNames": "must be a list of names",
     "schedulerProfile": "must be the name of a profile",
+    "schedulerConfig": "must be the path of a KubeSchedulerConfiguration",
     "staleGangAfter": "must be a duration, for example 10m",
     "staleGangPolicy": "must be Report or Evict",
 }

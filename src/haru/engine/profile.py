@@ -43,6 +43,7 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
         "ImageLocality": 1,
     }
 )
+PLACEMENT_WEIGHTS: Mapping[str, int] = MappingProxyType({"NodeResourcesFit": 1, "PodGroupPodsCount": 1})
 SYSTEM_SPREAD: tuple[Obj, ...] = (
     {"topologyKey": "kubernetes.io/hostname", "maxSkew": 3, "whenUnsatisfiable": "ScheduleAnyway"},
     {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 5, "whenUnsatisfiable": "ScheduleAnyway"},
@@ -72,6 +73,7 @@ class Profile:
 
     filters: frozenset[str] = FILTERS
     weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
+    placement_weights: Mapping[str, int] = field(default_factory=lambda: PLACEMENT_WEIGHTS)
     fit: FitStrategy = field(default_factory=FitStrategy)
     balanced: tuple[str, ...] = ("cpu", "memory")
     ignored_resources: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""From feature gates to a scheduler's configuration."""
+"""From feature gates and a configuration file to what a scheduler runs with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from haru.engine.devices import Features
 from haru.engine.groups import Options
 from haru.engine.profile import DEFAULT_PROFILE, Profile
 from haru.kube.gates import FeatureGates
-from haru.scheduler.loop import SchedulerConfig
+from haru.scheduler.configuration import Configuration
+from haru.scheduler.settings import SchedulerConfig
 
 
 def scheduler_config(
@@ -19,14 +20,20 @@ def scheduler_config(
     scheduler_names: Iterable[str],
     *,
     profile: Profile = DEFAULT_PROFILE,
+    configuration: Configuration | None = None,
     seed: int = 0,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     monotonic: Callable[[], float] = time.monotonic,
 ) -> SchedulerConfig:
-    """A scheduler for these names, all under one profile. The n-th decision breaks ties with `seed` + n."""
+    """A scheduler for these names, all under one profile; or for the profiles of a configuration file.
+
+    The n-th decision breaks ties with `seed` + n.
+    """
+    given = configuration or Configuration(dict.fromkeys(scheduler_names, profile))
     features = Features.from_gates(gates.all())
 
-    def options(number: int) -> Options:
+    def options(number: int, scheduler_name: str = "") -> Options:
+        chosen = given.profiles.get(scheduler_name) or next(iter(given.profiles.values()))
         return Options(
             seed=seed + number,
             features=features,
@@ -34,16 +41,17 @@ def scheduler_config(
             groups=gates.enabled("GenericWorkload"),
             gang_scheduling=gates.enabled("GangScheduling"),
             topology=gates.enabled("TopologyAwareWorkloadScheduling"),
-            preempt_for_pods=True,
-            preempt_for_groups=gates.enabled("WorkloadAwarePreemption"),
+            preempt_for_pods=chosen.preemption,
+            preempt_for_groups=chosen.preemption and gates.enabled("WorkloadAwarePreemption"),
             workload_claims=gates.enabled("DRAWorkloadResourceClaims"),
             extended_resources=gates.enabled("DRAExtendedResource"),
             node_allocatable=gates.enabled("DRANodeAllocatableResources"),
-            profile=profile,
+            declared_features=gates.enabled("NodeDeclaredFeatures"),
+            profile=chosen,
         )
 
     return SchedulerConfig(
-        scheduler_names=frozenset(scheduler_names),
+        scheduler_names=frozenset(given.profiles),
         options=options,
         clock=clock,
         groups=gates.enabled("GenericWorkload"),
@@ -52,4 +60,6 @@ def scheduler_config(
         claim_timestamps=gates.enabled("DRADeviceBindingConditions"),
         report_holds=gates.enabled("SchedulerPreEnqueuePodStatus"),
         monotonic=monotonic,
+        initial_backoff=given.initial_backoff,
+        max_backoff=given.max_backoff,
     )

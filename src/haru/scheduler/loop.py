@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +18,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine.cluster import Cluster, Snapshot
 from haru.engine.decision import Decision, GroupKey, MemberDecision, PodKey
-from haru.engine.groups import Options, decide
+from haru.engine.groups import decide
 from haru.engine.groups.promises import is_half_placed
 from haru.engine.pods import PodInfo
 from haru.kube.kinds import Kind
@@ -37,27 +34,13 @@ from haru.scheduler.making_room import RoomMaker
 from haru.scheduler.metrics import SchedulerMetrics
 from haru.scheduler.queue import Place, SchedulingQueue, Unit
 from haru.scheduler.reporting import Reporter, path_of, pod_key
+from haru.scheduler.settings import SchedulerConfig
 from haru.scheduler.watching import Watchers, served_kinds
 
 Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 30.0
 _HOLD_REPORT_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerConfig:
-    """What a scheduler serves and how it decides. `options` makes the engine's options for the n-th decision."""
-
-    scheduler_names: frozenset[str]
-    options: Callable[[int], Options]
-    clock: Callable[[], datetime]
-    groups: bool = True
-    gang_scheduling: bool = True
-    workload_claims: bool = True
-    claim_timestamps: bool = True
-    report_holds: bool = True
-    monotonic: Callable[[], float] = time.monotonic
 
 
 class Scheduler:
@@ -67,7 +50,7 @@ class Scheduler:
         self._client = client
         self._config = config
         self.cluster = Cluster()
-        self.queue = SchedulingQueue()
+        self.queue = SchedulingQueue(config.initial_backoff, config.max_backoff)
         self.metrics = SchedulerMetrics(self.queue.pending)
         self.ready = asyncio.Event()
         self._wake = asyncio.Event()
@@ -300,7 +283,8 @@ class Scheduler:
     def _decide(self, snapshot: Snapshot, unit: Unit, pods: Sequence[Obj]) -> Decision:
         self._decisions += 1
         group = _group_object(snapshot, unit)
-        return decide(snapshot, pods, group=group, options=self._config.options(self._decisions))
+        name = (pods[0].get("spec") or {}).get("schedulerName", "default-scheduler")
+        return decide(snapshot, pods, group=group, options=self._config.options(self._decisions, name))
 
     def _members(self, unit: Unit, known: Mapping[str, PodInfo]) -> list[Obj]:
         members: list[Obj] = []

@@ -40,6 +40,11 @@ def pod_key(pod: Obj) -> PodKey:
     return PodKey(metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
 
 
+def _scheduler_of(pod: Obj) -> str:
+    """In whose name events about a pod are told: its profile's."""
+    return str((pod.get("spec") or {}).get("schedulerName") or "")
+
+
 class Reporter:
     """Writes reports beside the scheduling. `cached` answers from the informers, `learn` is told every answer."""
 
@@ -77,7 +82,8 @@ class Reporter:
         `nominate` is a node where room is being made for it.
         """
         if event:
-            self._recorder.event(pod, "Warning", "FailedScheduling", message, action="Scheduling")
+            name = _scheduler_of(pod)
+            self._recorder.event(pod, "Warning", "FailedScheduling", message, action="Scheduling", component=name)
 
         def build(current: Obj) -> Obj | None:
             if (current.get("spec") or {}).get("nodeName") or current["metadata"].get("deletionTimestamp"):
@@ -96,7 +102,7 @@ class Reporter:
     def bound(self, pod: Obj, node: str) -> None:
         """The pod has its node."""
         text = f"Successfully assigned {path_of(pod)} to {node}"
-        self._recorder.event(pod, "Normal", "Scheduled", text, action="Binding")
+        self._recorder.event(pod, "Normal", "Scheduled", text, action="Binding", component=_scheduler_of(pod))
 
     def group(self, kind: Kind, group: Obj, status: str, reason: str, message: str) -> None:
         """`PodGroupScheduled`; once it is to become True nothing else is told."""

@@ -39,8 +39,8 @@ class Fullness:
         for name in resources:
             if "/" in name:
                 self._weights.setdefault(name, ACCELERATOR_WEIGHT)
-        self._fit = profile.weights.get("NodeResourcesFit", 1)
-        self._count = profile.weights.get("PodGroupPodsCount", 1)
+        self._fit = profile.placement_weights.get("NodeResourcesFit", 0)
+        self._count = profile.placement_weights.get("PodGroupPodsCount", 0)
 
     def fit(self, domain: str, added: Amounts) -> int:
         """How full the domain is with these amounts in it, 0..100."""
