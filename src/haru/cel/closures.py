@@ -12,7 +12,7 @@ from haru.cel.ast import Call, Literal, Node
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries import arithmetic
 from haru.cel.operations import Frame, Run, is_exact
-from haru.cel.values import NUMBERS, Optional, Value, equals, map_key, no_such_key, no_such_overload
+from haru.cel.values import NUMBERS, Optional, Value, contains, equals, map_key, no_such_key, no_such_overload
 
 UNSET: Any = object()
 """In a slot: a `cel.bind` variable whose value nobody has asked for yet."""
@@ -265,14 +265,20 @@ def _compare_number(function: str, left: Run, number: Value) -> Run:
 
 
 def in_constant(element: Run, container: Value) -> Run | None:
-    """Membership in a constant list of strings, as a set."""
-    if not isinstance(container, list) or any(item.__class__ is not str for item in container):
+    """Membership in a constant list of strings or of integers, as a set."""
+    if not isinstance(container, list):
+        return None
+    kinds = {item.__class__ for item in container}
+    if not kinds <= {str} and kinds != {int}:
         return None
     members = frozenset(container)
+    kind = int if kinds == {int} else str
 
     def run(frame: Frame) -> bool:
         value = element(frame)
-        return value.__class__ is str and value in members
+        if value.__class__ is kind:
+            return value in members
+        return kind is int and contains(value, container)  # 1.0 is in [1]
 
     return run
 

@@ -35,6 +35,7 @@ __all__ = [
     "EvaluationError",
     "Outcome",
     "compile_device_selector",
+    "device_value",
     "explain_mismatch",
 ]
 
@@ -91,7 +92,8 @@ class DeviceView:
         return found
 
     def _build(self, list_attributes: bool) -> Obj:
-        attributes, capacity = _Domains(), _Domains()
+        attributes: dict[str, Obj] = {}
+        capacity: dict[str, Obj] = {}
         for name, attribute in self.attributes.items():
             try:
                 value = _attribute_value(attribute, list_attributes)
@@ -104,15 +106,22 @@ class DeviceView:
             except ValueError as error:
                 raise EvaluationError(f"capacity {name}: {error}") from None
             _file(capacity, name, self.driver, amount)
-        return {
-            "driver": self.driver,
-            "attributes": attributes,
-            "capacity": capacity,
-            "allowMultipleAllocations": bool(self.allow_multiple_allocations),
-        }
+        return device_value(self.driver, attributes, capacity, bool(self.allow_multiple_allocations))
 
 
-def _file(domains: _Domains, name: str, driver: str, value: Value) -> None:
+def device_value(
+    driver: str, attributes: Mapping[str, Obj], capacity: Mapping[str, Obj], allow_multiple_allocations: bool
+) -> Obj:
+    """A device as a CEL value. Attributes (values) and capacities (quantities) are given by domain and id."""
+    return {
+        "driver": driver,
+        "attributes": _Domains(attributes),
+        "capacity": _Domains(capacity),
+        "allowMultipleAllocations": allow_multiple_allocations,
+    }
+
+
+def _file(domains: dict[str, Obj], name: str, driver: str, value: Value) -> None:
     domain, slash, id = name.partition("/")
     if not slash:
         domain, id = driver, name
@@ -256,7 +265,10 @@ class DeviceSelector:
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the device is selected. Raises EvaluationError: the attempt fails, it is not a mere "no"."""
-        value = device.value(self.list_attributes)
+        return self.decide(device.value(self.list_attributes))
+
+    def decide(self, value: Obj) -> bool:
+        """The same for a device as a CEL value (see `device_value`)."""
         if self._program is None:
             return self._measured(value).decide()
         result = self._program.evaluate(value)

@@ -54,15 +54,35 @@ def dispatcher(function: str, overloads: Sequence[Overload]) -> Callable[..., An
     """One implementation out of several: the first overload that takes the values."""
     table = [(tuple(acceptance(param) for param in overload.params), overload.impl) for overload in overloads]
 
-    def call(*values: Value) -> Value:
+    def find(values: Sequence[Value]) -> Callable[..., Any]:
         for tests, impl in table:
             if len(tests) == len(values) and all(
                 test is None or test(value) for test, value in zip(tests, values, strict=True)
             ):
-                return impl(*values)
+                return impl
         raise no_such_overload(function, *values)
 
+    if not all(_by_class(param) for overload in overloads for param in overload.params):
+        return lambda *values: find(values)(*values)
+    known: dict[tuple[type, ...], Callable[..., Any]] = {}
+
+    def call(*values: Value) -> Value:
+        classes = tuple([value.__class__ for value in values])
+        impl = known.get(classes)
+        if impl is None:
+            impl = known[classes] = find(values)
+        return impl(*values)
+
     return call
+
+
+def _by_class(param: Type) -> bool:
+    """Whether a value's class alone says if it is taken for a parameter."""
+    return (
+        param.kind in ("dyn", "any", "param", "map")
+        or param.kind in _CLASSES
+        or (param.kind == "opaque" and param.name == "optional_type")
+    )
 
 
 def fits(overload: Overload, types: Sequence[Type | None]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
 from typing import Any, NamedTuple
@@ -37,8 +37,13 @@ class _Times(NamedTuple):
     warm: float
 
 
-def answer_case(case: Obj, timeout: float | None = None, device_scoring: bool = False) -> Obj:
-    """The outcome of one case, in the form of the test vectors, with its times."""
+def answer_case(
+    case: Obj,
+    timeout: float | None = None,
+    device_scoring: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Obj:
+    """The outcome of one case, in the form of the test vectors, with its times by a clock."""
     many = "nodes" in case
     outcome: Obj = {}
     times: list[_Times] = []
@@ -47,7 +52,7 @@ def answer_case(case: Obj, timeout: float | None = None, device_scoring: bool = 
     with _no_collection():
         while not times or (len(times) < _ROUNDS and time.perf_counter() - begun < _limit(len(times))):
             try:
-                outcome, spent = _round(case, timeout, device_scoring, len(times))
+                outcome, spent = _round(case, timeout, device_scoring, len(times), clock)
             except InputError as error:
                 empty: Obj = {"nodesFit": None, "nodes": None} if many else {"results": None}
                 return {"name": case["name"], **empty, "error": str(error)}
@@ -85,32 +90,34 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _round(case: Obj, timeout: float | None, scoring: bool, number: int) -> tuple[Obj, _Times]:
+def _round(
+    case: Obj, timeout: float | None, scoring: bool, number: int, clock: Callable[[], float]
+) -> tuple[Obj, _Times]:
     forget()
     compile_device_selector.cache_clear()
     names_read.cache_clear()
     many = "nodes" in case
     nodes = case["nodes"] if many else [case["node"]]
     taken = AllocatedState(case["allocated"], case.get("allocatedShared") or (), case.get("allocatedCapacity") or ())
-    begun = time.perf_counter()
+    begun = clock()
     problem = Problem(case["slices"], case["classes"], nodes, allocated=taken, features=case["features"])
     compile_selectors(case["classes"], case["claims"], problem.features)
-    prepared = time.perf_counter()
+    prepared = clock()
     if not many:
         (found,) = problem.ask(case["claims"], timeout=timeout, new_share_id=lambda: SHARE_ID, device_scoring=scoring)
-        answered = time.perf_counter()
+        answered = clock()
         failed = isinstance(found, AllocationError | GaveUp)
         outcome: Obj = {"results": None if failed else found, "error": str(found) if failed else None}
         return outcome, _Times(prepared - begun, answered - prepared, 0.0)
     question, fitting = problem.fits(case["claims"], timeout=timeout, device_scoring=scoring)
-    answered = time.perf_counter()
+    answered = clock()
     names = [problem.fleet.nodes[node].name for node in fitting]
     outcome = {"nodesFit": len(names), "nodes": names, "error": _first_error(problem, question)}
     state = _hand_over(problem, number)
-    again = time.perf_counter()
+    again = clock()
     problem.fleet.update(problem.fleet.snapshot, state)
     question.fits(problem.fleet)
-    return outcome, _Times(prepared - begun, answered - prepared, time.perf_counter() - again)
+    return outcome, _Times(prepared - begun, answered - prepared, clock() - again)
 
 
 def _first_error(problem: Problem, question: Question) -> str | None:

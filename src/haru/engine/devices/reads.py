@@ -41,7 +41,7 @@ class Names(NamedTuple):
         )
 
     def published(self, driver: str) -> tuple[Spelled, Spelled]:
-        """These attributes and capacities in the two spellings that a driver has for them."""
+        """These attributes and capacities in the two spellings that a driver has for them, in their order."""
         attributes, capacity = (
             tuple([(name if domain == driver else f"{domain}/{name}", f"{domain}/{name}") for domain, name in names])
             for names in (sorted(self.attributes), sorted(self.capacity))

@@ -16,6 +16,7 @@ from haru.engine.devices.decode import expressions
 from haru.engine.devices.model import Features, Obj, Shape
 from haru.engine.devices.pools import PoolView
 from haru.engine.devices.reads import Spelled, names_read
+from haru.engine.devices.slate import Key, Slate
 from haru.engine.devices.table import Table
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ class Judge:
         return True
 
 
-Sort = tuple[Spelled, Spelled, dict[Hashable, bool | str]]
+Sort = tuple[Spelled, Spelled, dict[Hashable, bool | str], Slate | None]
 
 
 class Reader:
@@ -128,32 +129,43 @@ class Reader:
     def verdict(self, shape: Shape) -> bool | str:
         """True, false, or the text of an error."""
         if self._names is None:
-            return self._evaluate(shape)
-        attributes, amounts, known = self._sort_of(shape)
+            return self._evaluate(shape, self.compile())
+        attributes, amounts, known, slate = self._sort_of(shape)
         by_name, by_amount = shape.by_name.get, shape.amounts.get
-        key: tuple[Hashable, ...] = tuple([by_name(name) or by_name(full) for name, full in attributes])
+        key: Key = tuple([by_name(name) or by_name(full) for name, full in attributes])
         if amounts:
             key += tuple([(c := by_amount(name) or by_amount(full)) and c.text for name, full in amounts])
         found = known.get(key)
         if found is None:
-            found = known[key] = self._evaluate(shape)
+            if slate is None:
+                known[key] = self._evaluate(shape, self.compile())
+            else:
+                self._judge(slate, (key,), known)
+            found = known[key]
         return found
 
     def column(self, shapes: Sequence[Shape]) -> list[bool | str]:
         """The verdicts on shapes of one sort (see `Table.uniform`)."""
         if self._names is None or not shapes:
-            return [self._evaluate(shape) for shape in shapes]
-        attributes, amounts, known = self._sort_of(shapes[0])
+            selector = self.compile()
+            return [self._evaluate(shape, selector) for shape in shapes]
+        attributes, amounts, known, slate = self._sort_of(shapes[0])
+        assert slate is not None
         by_name, by_amount = [shape.by_name for shape in shapes], [shape.amounts for shape in shapes]
         columns = [_column(by_name, *spellings) for spellings in attributes]
         columns += [[c and c.text for c in _column(by_amount, *spellings)] for spellings in amounts]
         if not columns:
             return [self.verdict(shapes[0])] * len(shapes)
         keys = list(zip(*columns, strict=True))
-        for key, shape in dict(zip(keys, shapes, strict=True)).items():
-            if key not in known:
-                known[key] = self._evaluate(shape)
+        self._judge(slate, [key for key in dict.fromkeys(keys) if key not in known], known)
         return list(map(known.__getitem__, keys))
+
+    def _judge(self, slate: Slate, keys: Sequence[Key], known: dict[Hashable, bool | str]) -> None:
+        selector = self.compile()
+        if isinstance(selector, str):
+            known.update(dict.fromkeys(keys, selector))
+        else:
+            slate.judge(selector, keys, known)
 
     def _sort_of(self, shape: Shape) -> Sort:
         """For shapes of one sort: the names to look at, and what is known."""
@@ -161,7 +173,8 @@ class Reader:
         found = self._sorts.get(sort)
         if found is None or len(found[2]) >= _MAX_RESULTS:
             assert self._names is not None
-            found = self._sorts[sort] = (*self._names.published(shape.driver), {})
+            slate = None if shape.faulty else Slate(shape.driver, shape.shareable, self._names)
+            found = self._sorts[sort] = (*self._names.published(shape.driver), {}, slate)
         return found
 
     def compile(self) -> DeviceSelector | str:
@@ -176,8 +189,7 @@ class Reader:
         except CompileError as error:
             return f"CEL compile error: {error}"
 
-    def _evaluate(self, shape: Shape) -> bool | str:
-        selector = self.compile()
+    def _evaluate(self, shape: Shape, selector: DeviceSelector | str) -> bool | str:
         if isinstance(selector, str):
             return selector
         try:
@@ -189,7 +201,7 @@ class Reader:
         """What the expression sees of a shape. Where a driver publishes a name in both spellings, the short one."""
         attributes, capacity = shape.attributes, shape.capacity
         if self._names is not None:
-            read, amounts, _ = self._sort_of(shape)
+            read, amounts, *_ = self._sort_of(shape)
             found = _present(shape.by_name, read)
             attributes = tuple(sorted({*found, *shape.faulty})) if shape.faulty else found
             capacity = _present(shape.amounts, amounts)
