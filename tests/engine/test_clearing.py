@@ -116,6 +116,7 @@ def test_a_clearing_is_the_cluster_that_never_had_the_pods(
     clearing.put_back(back)
     rest = [name for number, name in enumerate(names) if number not in back]
     assert seen(clearing.snapshot()) == seen(Cluster.of(without(objects, rest)).snapshot())
+    assert seen(clearing.settled()) == seen(clearing.snapshot())
     clearing.take(back)
     assert seen(clearing.snapshot()) == seen(early) == expected
     clearing.put_back(range(len(names)))

@@ -33,15 +33,14 @@ WAITING_FOR_ROOM = "pod group is waiting for preemption to complete"
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """What has to go, most important first, so that `fit` members have places in `snapshot`, on nodes of `places`.
+    """What has to go, most important first, so that `fit` members have places, on nodes of `places`.
 
     `violations` of the units violate a disruption budget.
     """
 
     units: tuple[Unit, ...]
     fit: int
-    snapshot: Snapshot
-    places: Sequence[Sequence[str]] | None = None
+    places: Sequence[Sequence[str]]
     violations: int = 0
 
 
@@ -56,7 +55,7 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
     try:
         if is_making_room(snapshot) and own_promises(snapshot, preemptor.members):
             # It was promised room that is being made: as long as that will do, nobody else has to go.
-            kept = nominated(refused, preemptor, Victims((), preemptor.needed, base))
+            kept = nominated(base, refused, preemptor, Victims((), preemptor.needed, preemptor.places))
             if kept is not None:
                 return kept
         pods = running_pods(base, base.node_names)
@@ -66,7 +65,7 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
         victims = Search(base, preemptor).victims(units, refused=base is snapshot)
         if victims is None or not victims.units:
             return refused
-        return nominated(refused, preemptor, victims) or refused
+        return nominated(base, refused, preemptor, victims) or refused
     except UnansweredError as error:
         return result.failed(preemptor.key, preemptor.members, error.reason, snapshot.version)
 
@@ -76,7 +75,7 @@ def once_room_is_made(snapshot: Snapshot) -> Snapshot:
     base = snapshot if snapshot.after is None else replace(snapshot.after, after=None)
     going = list(base.leaving.values())
     if going:
-        base = Clearing(base, [going]).snapshot()
+        base = Clearing(base, [going]).settled()
     free = {path: freed(claim) for path, claim in snapshot.orphaned.items() if base.claims.get(path) is claim}
     if not free:
         return base
@@ -129,7 +128,7 @@ class Search:
             victims = spare(numbers, ground, lambda number: order.units[number].priority, refused=refused)
         going = sorted((order.units[number] for number in victims), key=lambda unit: unit.rank)
         violations = sum(number < order.guarded for number in victims)
-        return Victims(tuple(going), ground.fit, ground.snapshot(), ground.places(), violations)
+        return Victims(tuple(going), ground.fit, places or ground.places(), violations)
 
 
 class _Ground:
@@ -144,10 +143,6 @@ class _Ground:
         if shelf is not None:
             shelf.stand_on(self._clearing)
         self.fit = self._most(len(preemptor.members))
-
-    def snapshot(self) -> Snapshot:
-        """The cluster as it is now."""
-        return self._clearing.snapshot()
 
     def places(self) -> Sequence[Sequence[str]]:
         """Where the preemptor may go now; nodes that take nobody may be left out."""
@@ -198,10 +193,10 @@ def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     return any(pod.spec.get("preemptionPolicy") == "Never" for pod in pods)
 
 
-def nominated(refused: Decision, preemptor: Preemptor, victims: Victims) -> Decision | None:
+def nominated(base: Snapshot, refused: Decision, preemptor: Preemptor, victims: Victims) -> Decision | None:
     """The members in their places once the victims are gone, or None if there are none. Raises UnansweredError."""
-    places = preemptor.places if victims.places is None else victims.places
-    attempt = Fitting(replace(preemptor, places=places)).place(victims.snapshot, victims.fit)
+    cleared = Clearing(base, [unit.pods for unit in victims.units]).settled()
+    attempt = Fitting(replace(preemptor, places=victims.places)).place(cleared, victims.fit)
     if attempt is None:
         return None
     evictions = tuple(eviction for unit in victims.units for eviction in unit.evictions())

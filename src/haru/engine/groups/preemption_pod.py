@@ -70,7 +70,7 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
     base = once_room_is_made(snapshot)
     try:
         if is_making_room(snapshot) and own_promises(snapshot, preemptor.members):
-            kept = nominated(refused, preemptor, Victims((), 1, base))
+            kept = nominated(base, refused, preemptor, Victims((), 1, preemptor.places))
             if kept is not None:
                 return _noted(kept, preemptor, TERMINATING)
         refusals = _refusals(base, preemptor)
@@ -87,10 +87,10 @@ def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: 
     search = Search(base, preemptor)
     best = _best(base, preemptor, search, refusals, texts)
     if best is not None:
-        return nominated(refused, preemptor, best.victims) or refused
+        return nominated(base, refused, preemptor, best.victims) or refused
     victims = _victims_elsewhere(base, preemptor, search, refusals)
     if victims is not None:
-        return nominated(refused, preemptor, victims) or refused
+        return nominated(base, refused, preemptor, victims) or refused
     said = counted_message(len(base.node_names), (text for listed in texts.values() for text in listed))
     return _noted(refused, preemptor, said)
 

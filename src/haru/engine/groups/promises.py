@@ -68,7 +68,7 @@ def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool
     going = leaving(snapshot)
     if not kept and not going:
         return snapshot
-    without = Clearing(snapshot, [going]).snapshot() if going else snapshot
+    without = Clearing(snapshot, [going]).settled() if going else snapshot
     return replace(snapshot, after=_kept_places(without, kept))
 
 
