@@ -52,7 +52,12 @@ class FrozenMap(Mapping[str, V]):
         """The keys that have another value there; cheap between copies of one map."""
         found: set[str] = set()
         for own, their in zip_longest(self._buckets, other._buckets, fillvalue=cast("dict[str, V]", {})):
-            if own is not their:
+            if own is their:
+                continue
+            if list(own) == list(their):
+                pairs = zip(own, own.values(), their.values(), strict=True)
+                found.update([key for key, value, before in pairs if value is not before])
+            else:
                 found.update(key for key in own.keys() | their.keys() if own.get(key) is not their.get(key))
         return found
 

@@ -65,6 +65,11 @@ def normalized_image(name: str) -> str:
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
+def _asks_for_both(container: Mapping[str, Any]) -> bool:
+    asked = (container.get("resources") or {}).get("requests") or ()
+    return "cpu" in asked and "memory" in asked
+
+
 def _needed_features(spec: Mapping[str, Any]) -> Iterator[str]:
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     rules = (rule for container in containers for rule in container.get("restartPolicyRules") or ())
@@ -182,6 +187,8 @@ class PodInfo:
     @cached_property
     def scoring_requests(self) -> tuple[int, int]:
         """Cpu and memory as scores count them: a container that asks for none counts as a small one."""
+        if all(map(_asks_for_both, (*(self.spec.get("initContainers") or ()), *(self.spec.get("containers") or ())))):
+            return self.requests.get("cpu", 0), self.requests.get("memory", 0)
         counted = pod_requests(self.obj, _SCORING_MISSING)
         cpu, memory = (amount(name, counted[name]) if name in counted else 0 for name in ("cpu", "memory"))
         return cpu, memory

@@ -73,10 +73,12 @@ class Fleet:
                 self.nodes.append(node)
                 self._place.append(_NOWHERE)
             numbers = self._named[node.name] = [number]
+        known = len(self._numbers)
         for number in numbers:
             self.nodes[number] = node
             self._leave(number)
             self._join(number)
+        self._numbers_at_reset += len(self._numbers) - known
 
     def drop(self, name: str) -> None:
         """Forget the nodes of a name."""

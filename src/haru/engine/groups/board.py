@@ -157,12 +157,11 @@ class Boards:
         return board
 
     def allocations(self, demand: Demand, name: str, candidate: Candidate) -> Sequence[Obj]:
-        """The allocations that a candidate would give to the claims of a demand. Raises AllocationError."""
+        """The allocations that a candidate of the board that was asked for last would give. Raises AllocationError."""
         if candidate.allocations is not None:
             return candidate.allocations
         assert self._supply is not None
         uses = demand.pending_on(self._overlay.node(name))
-        self._supply.catch_up(self._overlay)
         return self._supply.results(name, *self._question(demand, uses), self._options.new_share_id)
 
     def _forgettable(self, demand: Demand) -> bool:

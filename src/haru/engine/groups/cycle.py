@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from haru.engine.cluster import Snapshot
+from haru.engine.cluster import Snapshot, claim_path
 from haru.engine.decision import Decision, GroupKey, Obj, Reason
 from haru.engine.groups import result
 from haru.engine.groups.attempt import Attempt, attempt_on
@@ -55,8 +55,8 @@ def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, option
 def _members(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     members = []
     for obj in pods:
-        info = PodInfo.of(obj)
-        known = snapshot.pods.get(info.key.path)
+        known = snapshot.pods.get(claim_path(obj))
+        info = known if known is not None and known.obj is obj and not known.node else PodInfo.of(obj)
         placed = info.node or (known is not None and known.key.uid == info.key.uid and known.node)
         if not (placed or info.terminal or info.deleting or info.gated):
             members.append(info)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from haru.engine.cluster import Snapshot
@@ -41,11 +41,14 @@ class Demand:
     fixed: tuple[tuple[str, Obj], ...] = ()
     extended: ExtendedDemand | None = None
     counts_devices: bool = False
+    _asked: list[tuple[str, ...]] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def asked(self) -> tuple[str, ...]:
         """What the claims to allocate ask for, as text."""
-        return tuple(json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending)
+        if not self._asked:
+            self._asked.append(tuple([json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending]))
+        return self._asked[0]
 
     @property
     def shape(self) -> tuple[str, ...]:

@@ -15,15 +15,15 @@ from haru.engine.devices import AllocationError, Claim, DoesNotFit, Features, Fl
 from haru.engine.devices.allocate import Solution
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.overlay import Overlay
-from haru.engine.persistent import differing
 
 Answer = Solution | DoesNotFit | AllocationError | GaveUp
 _MOST_QUESTIONS = 64
 _MOST_CHANGES = 20_000
+_FEW = 100
 
 
 class Supply:
-    """The devices of all nodes, as they are on the overlay that was looked at last.
+    """The devices of the nodes that were asked, as they are on the overlay that was looked at last.
 
     Readers keep a place (`now`) and ask `since` what has changed.
     """
@@ -52,35 +52,39 @@ class Supply:
     def catch_up(self, overlay: Overlay) -> None:
         """Take in what has changed: nodes, devices, and what is taken of them."""
         devices, fleet = overlay.snapshot.devices, self._fleet
+        self._nodes, before = overlay.snapshot.nodes, self._nodes
         if fleet is None or devices.classes is not self._classes:
             # What a class selects is part of what was asked.
             self._questions.clear()
             self._classes = devices.classes
             self._forget_changes()
         if fleet is None:
-            fleet = self._fleet = self._new_fleet(overlay)
-        elif devices is not fleet.snapshot or overlay.allocated is not fleet.allocated:
+            partitionable = self._features.PartitionableDevices
+            self._fleet = Fleet(devices, overlay.allocated, (), partitionable=partitionable)
+            return
+        if devices is not fleet.snapshot or overlay.allocated is not fleet.allocated:
             moved = fleet.update(devices, overlay.allocated)
-            if moved is None or len(moved) > len(fleet.nodes) // 2:
+            if moved is None or len(moved) > len(fleet.nodes) // 2 + _FEW:
                 self._forget_changes()
             else:
                 self._changes += [fleet.nodes[number].name for number in moved]
-        if overlay.snapshot.nodes is not self._nodes:
-            self._follow(fleet, overlay.snapshot.nodes)
+        if self._nodes is not before:
+            for name in overlay.changed_since(before):
+                self._relabel(fleet, name)
         if len(self._changes) > _MOST_CHANGES:
             self._forget_changes()
 
     def answer(self, node: str, key: Hashable, claims: Callable[[], Sequence[Claim]]) -> Answer:
         """What a node answers to claims; `key` is equal for claims that ask for the same."""
         fleet, question = self._asked(key, claims)
-        return question.answer(fleet, fleet.peers_of(fleet.numbers(node)[0]))
+        return question.answer(fleet, fleet.peers_of(self._number(fleet, node)))
 
     def results(
         self, node: str, key: Hashable, claims: Callable[[], Sequence[Claim]], new_share_id: Callable[[], str]
     ) -> tuple[Obj, ...]:
         """The allocations of claims that a node has said yes to. Raises AllocationError."""
         fleet, question = self._asked(key, claims)
-        found = question.results(fleet, fleet.numbers(node)[0], new_share_id)
+        found = question.results(fleet, self._number(fleet, node), new_share_id)
         if isinstance(found, AllocationError):
             raise found
         if not isinstance(found, tuple):
@@ -100,28 +104,28 @@ class Supply:
             self._questions.move_to_end(key)
         return self._fleet, question
 
-    def _new_fleet(self, overlay: Overlay) -> Fleet:
-        snapshot, partitionable = overlay.snapshot, self._features.PartitionableDevices
-        self._nodes = snapshot.nodes
-        self._labels = {name: snapshot.nodes[name].labels for name in snapshot.node_names}
-        views = [NodeView(*named) for named in self._labels.items()]
-        return Fleet(snapshot.devices, overlay.allocated, views, partitionable=partitionable)
+    def _number(self, fleet: Fleet, name: str) -> int:
+        """A node's number; it is looked at from now on."""
+        numbers = fleet.numbers(name)
+        if not numbers:
+            labels = self._labels[name] = self._nodes[name].labels
+            fleet.put(NodeView(name, labels))
+            numbers = fleet.numbers(name)
+        return numbers[0]
 
-    def _follow(self, fleet: Fleet, nodes: Mapping[str, NodeInfo]) -> None:
-        for name in sorted(differing(nodes, self._nodes)):
-            info, labels = nodes.get(name), self._labels.get(name)
-            if info is None or not info.present:
-                if labels is not None:
-                    del self._labels[name]
-                    fleet.drop(name)
-                continue
-            if labels is info.labels:
-                continue
+    def _relabel(self, fleet: Fleet, name: str) -> None:
+        labels = self._labels.get(name)
+        if labels is None:
+            return
+        info = self._nodes.get(name)
+        if info is None or not info.present:
+            del self._labels[name]
+            fleet.drop(name)
+        elif labels is not info.labels:
             self._labels[name] = info.labels
-            if labels is None or labels != info.labels:
+            if labels != info.labels:
                 fleet.put(NodeView(name, info.labels))
                 self._changes.append(name)
-        self._nodes = nodes
 
     def _forget_changes(self) -> None:
         """From now on every reader has to look at everything."""
