@@ -80,6 +80,13 @@ class Maker:
         made: str = getattr(self, f"_{kind}")(depth - 1)
         return made
 
+    def _of(self, kind: str, depth: int) -> str:
+        """An expression of this kind or none at all."""
+        before, self._exact = self._exact, True
+        made = self.make(kind, depth)
+        self._exact = before
+        return made
+
     def _name(self) -> str:
         """A name for a variable of a macro, used nowhere else."""
         return f"v{next(self._names)}"
@@ -202,7 +209,7 @@ class Maker:
         if form < 5:
             if rng.random() < 0.1:
                 return self._pick(f"string(timestamp({rng.choice(WHOLE_SECONDS)}))", f"string({rng.choice(DOUBLES)})")
-            return f"string({make(self._pick('int', 'uint', 'bytes', 'bool', 'string'), depth)})"
+            return f"string({self._of(self._pick('int', 'uint', 'bytes', 'bool', 'string'), depth)})"
         if form == 5:
             return f"{text}.{self._pick('lowerAscii', 'upperAscii', 'trim')}()"
         if form == 6:
@@ -216,10 +223,7 @@ class Maker:
         if form == 10:
             return f"{text}.reverse()"
         verb, kind = rng.choice((("%s", "string"), ("%d", "int"), ("%s", "bool"), ("%x", "int"), ("%b", "uint")))
-        before, self._exact = self._exact, True
-        formatted = make(kind, depth)
-        self._exact = before
-        return f"'<{verb}>'.format([{formatted}])"
+        return f"'<{verb}>'.format([{self._of(kind, depth)}])"
 
     def _bytes(self, depth: int) -> str:
         if self._rng.random() < 0.6:

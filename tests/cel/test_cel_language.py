@@ -227,6 +227,7 @@ def test_errors(expression: str, message: str) -> None:
         ("timestamp('now')", "invalid timestamp argument"),
         ("'a'.matches('(')", "invalid matches argument"),
         ("9223372036854775808", "invalid int literal"),
+        ("- -9223372036854775808", "invalid int literal"),
         ("18446744073709551616u", "invalid uint literal"),
         ("'\\ud800'", "invalid unicode code point"),
         ("Message{field: 1}", "undeclared reference to 'Message'"),

@@ -105,6 +105,13 @@ KNOWN = (
         "neither: `in` takes a key's type. cel-go does not find it",
     ),
     Known(
+        "the optional entry at what can never be a key",
+        "{'a': 1}[?dyn(b'a')].hasValue()",
+        ERROR,
+        ("bool", False),
+        "neither: that no such entry is there is true, and so is that no such question can be asked; cel-go fails",
+    ),
+    Known(
         "the optional element at a double",
         "[7][?dyn(0.0)].orValue(1)",
         ("int", 7),
@@ -140,6 +147,20 @@ KNOWN = (
         "ours: RFC 3339, whose years have four digits",
     ),
     Known(
+        "a backslash at the end of a raw string",
+        "r'a\\'",
+        ("string", "a\\"),
+        COMPILE_ERROR,
+        "ours: between the quotes of a raw string is anything but quotes and line ends (Syntax)",
+    ),
+    Known(
+        "a dot before the variable of a macro",
+        "[1].map(.v, 2)",
+        ("list", (("int", 2),)),
+        COMPILE_ERROR,
+        "theirs: the variable is a simple identifier. cel-go takes any name",
+    ),
+    Known(
         "a variable that is bound twice",
         "[false, false].all(v, v) || cel.bind(v, true, v)",
         ("bool", True),
@@ -150,6 +171,9 @@ KNOWN = (
 """Random expressions stay away from these, or `explained` knows them by their words."""
 
 EXPLAINED = (
+    (r"unsupported key type", ""),
+    ("", r"Invalid string literal: String must end with"),
+    ("", r"variable name must be a simple identifier"),
     (r"undeclared reference to 'dyn'", r'No value with name "dyn"'),
     ("", r"No matching overloads found : (int\(duration\)|@in)"),
     (r"no such overload: u?(int|double)\(bool\)", ""),

@@ -176,8 +176,7 @@ class _Parser:
             return operand if negations % 2 == 0 else Call(token.offset, "!_", [operand])
         if token.kind == "-" and self.tokens[self.position + 1].kind not in ("int", "float"):
             negations = 0
-            while self.peek().kind == "-" and self.tokens[self.position + 1].kind not in ("int", "float"):
-                self.take()
+            while self.accept("-") is not None:  # of several signs none belongs to the number
                 negations += 1
             operand = self.member(self.primary())
             return operand if negations % 2 == 0 else Call(token.offset, "-_", [operand])
