@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any
 
 import pytest
@@ -146,7 +147,8 @@ def strip(wanted: list[Obj]) -> list[Obj]:
 problem = st.tuples(
     st.one_of(devices(), cards()), claims(), st.sets(st.sampled_from([f"dev-{i}" for i in range(6)]), max_size=2)
 )
-relaxed = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+NIGHT = os.environ.get("HARU_NIGHTLY") == "1"
+relaxed = settings(max_examples=5000 if NIGHT else 120, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @relaxed
