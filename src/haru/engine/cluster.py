@@ -1,4 +1,4 @@
-"""The state that decisions are made from: `Cluster` follows watch events, `Snapshot` is one moment of it.
+"""The state that decisions are made from: `Cluster` follows watch events, a `Snapshot` is one moment of it.
 
 Every event costs what it changes, not what the cluster holds: nodes with their pods are immutable values that are
 replaced one at a time, maps share their unchanged buckets with earlier snapshots, devices and allocations are kept by
@@ -9,21 +9,23 @@ Source: kube-scheduler's cache and the DRA manager's in-flight and assume caches
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from haru.engine.consumers import consumer_keys, is_orphaned
-from haru.engine.decision import GroupKey, Obj, PodKey
-from haru.engine.devices import AllocatedState, DeviceSnapshot, Inventory
-from haru.engine.extended import explicit_classes, special_owners
+from haru.engine.decision import Obj, PodKey
+from haru.engine.devices import AllocatedState, Inventory
+from haru.engine.extended import special_owners
 from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo, NodeSpec
 from haru.engine.nominations import Nomination
 from haru.engine.notes import Notes
 from haru.engine.persistent import CowMap
 from haru.engine.pods import PodInfo
+from haru.engine.snapshot import Snapshot
+
+__all__ = ["Cluster", "Snapshot", "claim_path", "object_path"]
 
 
 def object_path(obj: Obj) -> str:
@@ -36,57 +38,6 @@ def object_path(obj: Obj) -> str:
 def claim_path(obj: Obj) -> str:
     """`namespace/name` of a namespaced object, `default` where none is written."""
     return f"{obj['metadata'].get('namespace') or 'default'}/{obj['metadata']['name']}"
-
-
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """One moment of the cluster. Nothing in it changes, and nobody may change the objects in it.
-
-    `special` has the paths of the claims made for a pod's extended resources, by the pod's UID. `nominated` are pending
-    pods whose status names a node, `nominations` the places that decisions promised, by pod; `leaving` are pods on
-    nodes that are being deleted. `used_claims` has the paths of allocated claims by consumer (`consumer_key`), and
-    `orphaned` those claims whose consumers are all gone: they will be free in a moment.
-    `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`). `notes`
-    keep what decisions learn about the cluster; they save work and change no answer.
-    """
-
-    version: int
-    nodes: Mapping[str, NodeInfo]
-    node_names: tuple[str, ...]
-    pods: Mapping[str, PodInfo]
-    claims: Mapping[str, Obj]
-    in_flight: Mapping[str, Obj]
-    pod_groups: Mapping[str, Obj]
-    groups: Mapping[str, GroupState]
-    others: Mapping[str, Mapping[str, Obj]]
-    devices: DeviceSnapshot
-    allocated: AllocatedState
-    anti_affine: Mapping[str, PodInfo]
-    nominated: Mapping[str, PodInfo]
-    special: Mapping[str, frozenset[str]]
-    nominations: Mapping[str, Nomination]
-    leaving: Mapping[str, PodInfo]
-    used_claims: Mapping[str, frozenset[str]]
-    orphaned: Mapping[str, Obj]
-    after: Snapshot | None = None
-    notes: Notes = field(default_factory=Notes, repr=False)
-
-    @cached_property
-    def extended_resources(self) -> Mapping[str, str]:
-        """The DeviceClass behind each extended resource that a class names (KEP-5004)."""
-        return explicit_classes(self.objects("DeviceClass"))
-
-    def objects(self, kind: str) -> Mapping[str, Obj]:
-        """Objects of a kind that the engine keeps as they are, by path: Job, PersistentVolume, DeviceClass, …"""
-        return self.others.get(kind) or {}
-
-    def group_state(self, key: GroupKey) -> GroupState:
-        """Which pods name a group, and how far they are."""
-        return self.groups.get(key.path) or GroupState()
-
-    def pod_group(self, key: GroupKey) -> Obj | None:
-        """The PodGroup object, if it exists."""
-        return self.pod_groups.get(key.path)
 
 
 @dataclass(eq=False)
