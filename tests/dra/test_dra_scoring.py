@@ -84,6 +84,18 @@ def test_the_first_choice_in_the_order_of_scoring() -> None:
     assert fitting > 40 and different > 10
 
 
+def test_pruning_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory and counts from the first failure on, or never: the order of the devices is another, the search is not."""
+    problems = [sized(seed, most) for seed in range(60) for most in (7, 11)]
+    answers = []
+    for easy, credit in ((0, 10**6), (10**6, 0)):
+        monkeypatch.setattr("haru.engine.devices.search._EASY", easy)
+        monkeypatch.setattr("haru.engine.devices.search._CREDIT", credit)
+        answers.append([answer(given, scoring=True) for given in problems])
+    assert answers[0] == answers[1]
+    assert sum(found is not None for found in answers[0]) > 25
+
+
 @pytest.mark.nightly
 def test_the_first_choice_in_the_order_of_scoring_on_ten_thousand_problems() -> None:
     found, _, different = disagreements(range(100_000, 110_000))
