@@ -96,6 +96,12 @@ class Situation:
         """Who is being deleted anyway: nobody has to be evicted for what that frees."""
         return frozenset(one.name for one in self.running if one.deleting)
 
+    @property
+    def waits_for_less_important(self) -> bool:
+        """Whether somebody less important is being deleted."""
+        groups = {group.name: group.priority for group in self.groups}
+        return any(one.deleting and groups.get(one.group, one.priority) < self.priority for one in self.running)
+
     # -- the definition ----------------------------------------------------------------------------------------------
 
     @cached_property
@@ -145,21 +151,24 @@ class Situation:
         order, going = self.order(), self.going
         everybody = frozenset(one.name for pods in order for one in pods)
         count = self.most(everybody | going)
-        if count < self.minimum or not order:
+        if count < self.minimum or not (order or self.waits_for_less_important):
             return 0, frozenset()
         for spared in itertools.product((True, False), repeat=len(order)):
             gone = frozenset(one.name for pods, stays in zip(order, spared, strict=True) if not stays for one in pods)
             if self.most(gone | going) >= count:
-                return (count if gone else 0), gone
+                return count, gone
         raise AssertionError("with everybody gone they fit")
 
     def single_outcomes(self) -> list[tuple[str, frozenset[str]]]:
         """For the first member alone: the machines that may be chosen, and who is evicted for it; by 1.36's rules."""
         wanted = self.members[0]
+        waiting = [m.name for number, m in enumerate(self.machines) if self.takes(number, wanted, self.going)]
+        if waiting:
+            return [(name, frozenset()) for name in waiting if self.waits_for_less_important]
         found: list[tuple[tuple[int, int, int, int], int, str, frozenset[str]]] = []
         for number, machine in enumerate(self.machines):
             here = [pods for pods, _, _ in self.units if any(one.machine == machine.name for one in pods)]
-            if not here or self.takes(number, wanted, self.going):
+            if not here:
                 continue
             order, guarded = self._ordered(here)
             everybody = frozenset(one.name for pods in order for one in pods)
@@ -171,7 +180,7 @@ class Situation:
                 if self.takes(number, wanted, gone | self.going):
                     found.append((*self._cost(units, guarded), machine.name, gone))
                     break
-        if not found or any(self.takes(i, wanted, self.going) for i in range(len(self.machines))):
+        if not found:
             return []
         least = min(cost for cost, _, _, _ in found)
         latest = max(started for cost, started, _, _ in found if cost == least)

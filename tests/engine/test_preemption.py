@@ -407,14 +407,19 @@ def test_giving_up_evicts_nobody() -> None:
     assert (decision.status, decision.evictions) == ("error", ())
 
 
-def test_who_is_going_anyway_is_waited_for() -> None:
-    """A pod that is being deleted uses its room until it is gone, but nobody is evicted in its stead."""
-    going = running("going", "a", 50, "8")
+@pytest.mark.parametrize(("priority", "status"), [(0, "nominated"), (5000, "unschedulable")])
+def test_who_is_going_anyway_is_waited_for(priority: int, status: str) -> None:
+    """A pod that is being deleted uses its room until it is gone, but nobody is evicted in its stead.
+
+    As in 1.36 only the room of less important pods is kept for whoever waits for it.
+    """
+    going = running("going", "a", priority, "8")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    objects = [node("a"), node("b"), going, running("r", "b", cpu="8")]
+    objects = [node("a"), node("b"), going, running("r", "b", 5000, "8")]
     for work, name in ((gang("g", 1, 1), "g"), ([pod("p", cpu="8", priority=9)], "p")):
         decision = ask([*objects, *work], name)
-        assert (decision.status, decision.evictions) == ("unschedulable", ())
+        assert (decision.status, decision.evictions) == (status, ())
+        assert [member.node for member in decision.nominated] == (["a"] if status == "nominated" else [])
 
 
 def test_what_was_placed_a_moment_ago_is_left_alone() -> None:

@@ -90,7 +90,7 @@ def check(situation: Situation) -> None:
         return
     count, gone = situation.outcome()
     assert (len(decision.nominated), evicted) == (count, gone)
-    assert decision.status == ("nominated" if gone else "unschedulable")
+    assert decision.status == ("nominated" if count else "unschedulable")
     check_units(situation, evicted)
     check_places(situation, decision, evicted)
 

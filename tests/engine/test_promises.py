@@ -65,7 +65,10 @@ def test_others_fit_where_there_is_room_now_and_then() -> None:
 
 
 def test_room_that_will_be_there_is_not_there_yet() -> None:
-    """Once `low` is gone there are 2 cpu more than `first` needs; now there are 4: what wants 2 more waits or fits."""
+    """Once `low` is gone there are 2 cpu more than `first` needs, but now there are none: `late` waits.
+
+    It has no place kept for it either: it is not more important than `low`.
+    """
     cluster = cluster_of(
         node("a"), pod("low", cpu="8", node="a"), pod("first", cpu="6", priority=5), pod("late", cpu="2")
     )
@@ -167,6 +170,17 @@ def test_whoever_was_promised_room_waits_for_it_and_evicts_nobody_else() -> None
     assert ask(cluster, "first").placed[0].node == "a"
 
 
+def test_room_that_is_left_over_is_kept_for_who_is_more_important_than_the_victim() -> None:
+    cluster = cluster_of(node("a"), pod("low", cpu="8", node="a"), pod("first", cpu="6", priority=5))
+    cluster.apply(pod("next", cpu="2", priority=3))
+    cluster.nominate(nominations_of(ask(cluster, "first"), 5))
+    decision = ask(cluster, "next")
+    assert (decision.status, decision.members[0].node, decision.evictions) == ("nominated", "a", ())
+    cluster.nominate(nominations_of(decision, 3))
+    cluster.remove(pod("low"))
+    assert ask(cluster, "first").status == ask(cluster, "next").status == "scheduled"
+
+
 def test_a_promise_that_came_to_nothing_is_made_anew() -> None:
     cluster = promised()
     cluster.apply(node("b", cpu="6"))
@@ -179,7 +193,8 @@ def test_a_promise_that_came_to_nothing_is_made_anew() -> None:
 def test_a_more_important_pod_takes_the_place_and_the_promise_is_void() -> None:
     cluster = promised(pod("urgent", cpu="8", priority=50))
     decision = ask(cluster, "urgent")
-    assert (decision.status, decision.evictions) == ("unschedulable", ())
+    assert (decision.status, decision.evictions) == ("nominated", ())
+    assert displaced(cluster.snapshot(), decision, 50) == [key("first")]
     cluster.apply(pod("more", cpu="4", node="a", priority=7))
     decision = ask(cluster, "urgent")
     assert (decision.status, [e.pod.name for e in decision.evictions]) == ("nominated", ["more"])

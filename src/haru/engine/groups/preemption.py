@@ -60,12 +60,10 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
                 return kept
         pods = running_pods(base, base.node_names)
         units = units_below(base, preemptor.priority, pods, groups=preemptor.options.groups)
-        if not units:
+        if not units and not counts_on_going(snapshot, preemptor):
             return result.with_note(refused, NO_VICTIMS)
         victims = Search(base, preemptor).victims(units, refused=base is snapshot)
-        if victims is None or not victims.units:
-            return refused
-        return nominated(base, refused, preemptor, victims) or refused
+        return (nominated(base, refused, preemptor, victims) if victims is not None else None) or refused
     except UnansweredError as error:
         return result.failed(preemptor.key, preemptor.members, error.reason, snapshot.version)
 
@@ -90,6 +88,12 @@ def once_room_is_made(snapshot: Snapshot) -> Snapshot:
 def is_making_room(snapshot: Snapshot) -> bool:
     """Whether pods leave their nodes, or claims that nobody uses any more are not yet free."""
     return bool(leaving(snapshot) or snapshot.orphaned)
+
+
+def counts_on_going(snapshot: Snapshot, preemptor: Preemptor) -> bool:
+    """Whether any less important pod is going already: the preemptor may wait for its room without evicting anybody."""
+    going = [*leaving(snapshot), *snapshot.leaving.values()]
+    return bool(units_below(snapshot, preemptor.priority, going, groups=preemptor.options.groups))
 
 
 def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:

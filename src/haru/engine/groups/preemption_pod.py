@@ -19,7 +19,15 @@ from haru.engine.groups import result
 from haru.engine.groups.errors import UnansweredError
 from haru.engine.groups.fitting import Preemptor
 from haru.engine.groups.placing import Placed, Placer
-from haru.engine.groups.preemption import NEVER, Search, Victims, is_making_room, nominated, once_room_is_made
+from haru.engine.groups.preemption import (
+    NEVER,
+    Search,
+    Victims,
+    counts_on_going,
+    is_making_room,
+    nominated,
+    once_room_is_made,
+)
 from haru.engine.groups.promises import own_promises
 from haru.engine.groups.units import running_pods, units_below
 from haru.engine.nodes.failure import Failure, counted_message
@@ -75,8 +83,10 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
                 return _noted(kept, preemptor, TERMINATING)
         refusals = _refusals(base, preemptor)
         if refusals is None:
-            # Room enough is being made for others: it only has to wait for that.
-            return refused
+            # Room enough is being made already.
+            if not counts_on_going(snapshot, preemptor):
+                return refused
+            return nominated(base, refused, preemptor, Victims((), 1, preemptor.places)) or refused
         return _preempt(base, refused, preemptor, refusals)
     except UnansweredError as error:
         return result.failed(None, preemptor.members, error.reason, snapshot.version)
