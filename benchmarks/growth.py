@@ -1,9 +1,10 @@
 """How the allocator's time grows: with devices per node, with nodes, with requests; and that there is no cliff.
 
-    python -m benchmarks.growth [--plots]      (plots need matplotlib: pip install 'haru[plots]')
+    python -m benchmarks.growth [--plots] [--document docs/performance.md]
 
 One size is varied at a time. `fits` asks for what can be had, `scarce` for what just cannot: that is what a search
-without pruning never ends with. Times are scaled to the machine of the reference's times (see `allocation`).
+without pruning never ends with. Times are processor time, scaled to the machine of the reference's times (see
+`allocation`). Plots need matplotlib (pip install 'haru[plots]').
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.allocation import scale_now
@@ -32,6 +33,7 @@ from benchmarks.device_objects import (
 )
 from benchmarks.device_problems import HOPPER_80
 from benchmarks.results import Result
+from benchmarks.tables import markdown, plain, write_section
 
 Json = dict[str, Any]
 
@@ -100,7 +102,8 @@ def points() -> Iterator[Point]:
     for series, (sizes, build) in SERIES.items():
         for scarce in (False, True):
             for size in sizes:
-                scale, answer = scale_now(), answer_case({"name": series, **build(size, scarce)})
+                scale = scale_now()
+                answer = answer_case({"name": series, **build(size, scarce)}, clock=time.thread_time)
                 assert answer["error"] is None, answer
                 fits = bool(answer["nodes"] if "nodes" in answer else answer["results"])
                 assert fits is not scarce, (series, size, scarce)
@@ -127,14 +130,26 @@ def steepest(found: list[Point]) -> dict[str, float]:
     return result
 
 
-def table(found: list[Point]) -> str:
-    """The points as a Markdown table."""
-    lines = ["| what grows | size | prepare ms | answer ms | after a change ms |", "|---|---:|---:|---:|---:|"]
-    for point in found:
-        warm = f"{point.warm * 1e3:.3f}" if point.warm else ""
-        prepare, cold = f"{point.prepare * 1e3:.2f}", f"{point.cold * 1e3:.3f}"
-        lines.append(f"| {point.series} | {point.size:,} | {prepare} | {cold} | {warm} |")
-    return "\n".join(lines)
+def table(found: list[Point], in_markdown: bool) -> str:
+    """The points as a table."""
+    heads = ["what grows", "size", "prepare ms", "answer ms", "after a change ms"]
+    lines = [
+        [
+            point.series,
+            f"{point.size:,}",
+            f"{point.prepare * 1e3:.2f}",
+            f"{point.cold * 1e3:.3f}",
+            f"{point.warm * 1e3:.3f}" if point.warm else "",
+        ]
+        for point in found
+    ]
+    return (markdown if in_markdown else plain)(heads, lines)
+
+
+def slopes(found: list[Point]) -> str:
+    """The steepest growth of each series in words."""
+    lines = [f"- {series}: {slope:.1f}" for series, slope in steepest(found).items()]
+    return "\n".join(["Steepest growth between neighbouring sizes, as an exponent:", "", *lines])
 
 
 def plot(found: list[Point]) -> list[Path]:
@@ -169,14 +184,12 @@ def main() -> int:
     """Prints the table and the steepest growth of each series."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plots", action="store_true", help="write the pictures of docs/performance.md")
+    parser.add_argument("--document", type=Path, metavar="FILE", help="write the table into this document")
     options = parser.parse_args()
     found = list(points())
-    print(table(found))
-    slopes = steepest(found)
-    print("\nsteepest growth between neighbouring sizes, as an exponent:")
-    for series, slope in slopes.items():
-        print(f"- {series}: {slope:.1f}")
-    print(f"- median: {median(slopes.values()):.1f}")
+    print(table(found, in_markdown=False), slopes(found), sep="\n\n")
+    if options.document:
+        write_section(options.document, "growth", f"{table(found, in_markdown=True)}\n\n{slopes(found)}")
     for path in plot(found) if options.plots else ():
         print(path, file=sys.stderr)
     return 0

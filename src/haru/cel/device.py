@@ -7,7 +7,7 @@ belongs to the driver's. An unknown domain is an empty map, an unknown id an err
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -265,16 +265,27 @@ class DeviceSelector:
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the device is selected. Raises EvaluationError: the attempt fails, it is not a mere "no"."""
-        return self.decide(device.value(self.list_attributes))
-
-    def decide(self, value: Obj) -> bool:
-        """The same for a device as a CEL value (see `device_value`)."""
+        value = device.value(self.list_attributes)
         if self._program is None:
             return self._measured(value).decide()
         result = self._program.evaluate(value)
         if result is True or result is False:
             return result
         raise EvaluationError(_not_bool(result))
+
+    def on(self, value: Obj) -> Callable[[], bool]:
+        """`matches` for a device as a CEL value (see `device_value`) that is written over between calls."""
+        if self._program is None:
+            return lambda: self._measured(value).decide()
+        run = self._program.on(value)
+
+        def matches() -> bool:
+            result = run()
+            if result is True or result is False:
+                return result
+            raise EvaluationError(_not_bool(result))
+
+        return matches
 
     def measure(self, device: DeviceView) -> Outcome:
         """Like `matches`, with what the evaluation cost. Raises EvaluationError only for an unusable device."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from haru.cel.ast import Call, Literal, Node
@@ -105,6 +105,18 @@ class Program:
             return self._run([None, *values, *self._spare])
         except RecursionError:
             raise EvaluationError("expression is nested too deeply to evaluate") from None
+
+    def on(self, *values: Any) -> Callable[[], Any]:
+        """`evaluate` for values that are written over between calls."""
+        code, frame = self._run, [None, *values, *self._spare]
+
+        def run() -> Any:
+            try:
+                return code(frame)
+            except RecursionError:
+                raise EvaluationError("expression is nested too deeply to evaluate") from None
+
+        return run
 
 
 class Measurement(NamedTuple):

@@ -157,7 +157,8 @@ class Reader:
         if not columns:
             return [self.verdict(shapes[0])] * len(shapes)
         keys = list(zip(*columns, strict=True))
-        self._judge(slate, [key for key in dict.fromkeys(keys) if key not in known], known)
+        different = dict.fromkeys(keys)
+        self._judge(slate, [key for key in different if key not in known] if known else [*different], known)
         return list(map(known.__getitem__, keys))
 
     def _judge(self, slate: Slate, keys: Sequence[Key], known: dict[Hashable, bool | str]) -> None:

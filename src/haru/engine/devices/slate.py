@@ -35,25 +35,23 @@ class Slate:
 
     def judge(self, selector: DeviceSelector, keys: Iterable[Key], known: MutableMapping[Hashable, bool | str]) -> None:
         """Evaluate a selector for each key: true, false, or the text of an error."""
-        value, decide = self._value, selector.decide
+        matches, cells, written = selector.on(self._value), self._cells, self._written
         for key in keys:
-            self._write(key)
+            for (held, name, is_amount), entry, last in zip(cells, key, written, strict=True):
+                if entry is last:
+                    continue
+                if entry is None:
+                    del held[name]
+                elif is_amount:
+                    held[name] = parse_quantity(entry)  # type: ignore[arg-type]
+                else:
+                    held[name] = entry.value  # type: ignore[union-attr]
+            written = key
             try:
-                known[key] = decide(value)
+                known[key] = matches()
             except EvaluationError as error:
                 known[key] = f"CEL runtime error: {error}"
-
-    def _write(self, key: Key) -> None:
-        for (held, name, is_amount), entry, last in zip(self._cells, key, self._written, strict=True):
-            if entry is last:
-                continue
-            if entry is None:
-                held.pop(name, None)
-            elif is_amount:
-                held[name] = parse_quantity(entry)  # type: ignore[arg-type]
-            else:
-                held[name] = entry.value  # type: ignore[union-attr]
-        self._written = key
+        self._written = written
 
 
 def _cells(table: dict[str, dict[str, Any]], names: Iterable[tuple[str, str]], amount: bool) -> list[Cell]:

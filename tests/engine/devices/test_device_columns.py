@@ -1,0 +1,121 @@
+"""Devices made column by column and judged on one slate: the same as each by itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from device_objects import DRIVER, Obj, device, slice_
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haru.cel.device import DeviceView, EvaluationError, compile_device_selector
+from haru.engine.devices import DeviceSnapshot, NodeView
+from haru.engine.devices.decode import decode_slice
+from haru.engine.devices.interning import Interner
+from haru.engine.devices.model import Device, Slice
+from haru.engine.devices.selection import Selection, SelectionError, forget
+
+A = f"device.attributes['{DRIVER}']"
+EXPRESSIONS = (
+    f"{A}.a == 'x' && {A}.b >= 1",
+    f"{A}.?a.orValue('y') in ['x', 'y']",
+    f"{A}.b in [0, 1]",
+    f"{A}.a.startsWith('x') || device.capacity['{DRIVER}'].mem.compareTo(quantity('2Gi')) > 0",
+    f"'b' in {A} && {A}.b == true",
+    f"device.attributes['other.example.com'].c == 1 || device.driver == '{DRIVER}'",
+    f"{A}.exists(key, key == 'a')",
+    f"has({A}.v) && {A}.v.isLessThan(semver('2.0.0'))",
+    f"{A}.a",
+)
+VALUES = st.one_of(
+    st.sampled_from(({"string": "x"}, {"string": "y"}, {"int": 0}, {"int": 1}, {"bool": True}, {"version": "1.2.3"})),
+    st.sampled_from(({"version": "wrong"}, {"strings": ["x"]}, {}, {"string": "x", "int": 1}, {"string": None})),
+)
+NAMES = st.sampled_from(("a", "b", "v", "other.example.com/c"))
+
+
+def spelled(attributes: Obj, full: bool) -> Obj:
+    """The same attributes with the driver's own domain left out or not."""
+    return {f"{DRIVER}/{name}" if full and "/" not in name else name: value for name, value in attributes.items()}
+
+
+DEVICES = st.builds(
+    lambda attributes, full, memory, shared: {
+        **({"attributes": spelled(attributes, full)} if attributes is not None else {}),
+        **({"capacity": {"mem": {"value": memory}}} if memory else {}),
+        **({"allowMultipleAllocations": True} if shared else {}),
+    },
+    st.none() | st.dictionaries(NAMES, VALUES, max_size=4),
+    st.booleans(),
+    st.sampled_from(("", "1Gi", "4Gi", "2.5")),
+    st.booleans(),
+)
+
+
+def alone(raw: Obj, expression: str) -> bool | str:
+    """What an expression says of one device, without any of the allocator's shortcuts."""
+    attributes, capacity = raw.get("attributes") or {}, raw.get("capacity") or {}
+    view = DeviceView(DRIVER, attributes, capacity, bool(raw.get("allowMultipleAllocations")))
+    try:
+        return compile_device_selector(expression, new=False).matches(view)
+    except EvaluationError as error:
+        return f"CEL runtime error: {error}"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(DEVICES, min_size=1, max_size=30), st.sampled_from(EXPRESSIONS))
+def test_a_column_says_what_each_device_says(raw: list[Obj], expression: str) -> None:
+    forget()
+    named = [{"name": f"d{number}", **entry} for number, entry in enumerate(raw)]
+    (view,) = DeviceSnapshot.of([slice_("s", named)]).views(NodeView("node-1", {}))
+    found = [
+        verdict.message if isinstance(verdict, SelectionError) else verdict
+        for verdict in Selection((), (expression,), False, True).column(view)
+    ]
+    wanted = [alone(entry, expression) for entry in named]
+    # Which of several unusable attributes is named may differ: that the device is unusable may not.
+    unusable = [isinstance(w, str) and "attribute " in w for w in wanted]
+    assert [f if not odd else isinstance(f, str) for f, odd in zip(found, unusable, strict=True)] == [
+        w if not odd else True for w, odd in zip(wanted, unusable, strict=True)
+    ]
+
+
+def plain(item: Device) -> tuple[object, ...]:
+    shape = item.shape
+    held = (shape.driver, shape.attributes, shape.capacity, shape.shareable, shape.by_name, shape.faulty)
+    return (item.name, *held, item.consumes, item.taints, item.binding)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(DEVICES, max_size=6), min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_devices_decode_alike_in_any_company(lists: list[list[Obj]], random: object) -> None:
+    slices = [
+        slice_(f"s{number}", [{"name": f"d{i}", **entry} for i, entry in enumerate(entries)])
+        for number, entries in enumerate(lists)
+    ]
+    together = Interner()
+    for _ in range(3):  # unknown, known by the first device, known by the whole text
+        for item in slices:
+            made: Slice = decode_slice(json.loads(json.dumps(item)), together)
+            for raw, decoded in zip(item["spec"].get("devices", ()), made.devices, strict=True):
+                (single,) = decode_slice(slice_("s", [raw]), Interner()).devices
+                assert plain(decoded) == plain(single)
+
+
+def test_equal_slices_share_their_devices() -> None:
+    interner = Interner()
+    raw = [device("a", {"n": 1}), device("b", {"n": 2}, consumes={"card": {"mem": 1}})]
+    made = [decode_slice(slice_(f"s{number}", raw), interner).devices for number in range(3)]
+    assert made[1] is made[2]
+    assert [d.shape for d in made[0]] == [d.shape for d in made[1]]
+    changed = decode_slice(slice_("t", [raw[0], device("b", {"n": 3})]), interner).devices
+    assert changed[0].shape is made[0][0].shape
+    assert changed[1].shape is not made[0][1].shape
+
+
+@pytest.mark.parametrize("counters", [{}, {"mem": 1}])
+def test_a_device_that_consumes_from_nowhere_spoils_its_pool(counters: Obj) -> None:
+    lost = device("a", consumes={"nowhere": counters})
+    (view,) = DeviceSnapshot.of([slice_("s", [lost])]).views(NodeView("node-1", {}))
+    assert (view.status, view.problem) == ("invalid", "device a consumes from unknown counter set nowhere")
