@@ -8,7 +8,7 @@ and every way to hand out devices.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -188,7 +188,7 @@ class Situation:
 
     def takes(self, number: int, wanted: Wanted, gone: frozenset[str]) -> bool:
         """Whether a machine takes one member without these pods."""
-        return _take(self, number, *self.free_on(self.machines[number], gone), [wanted])
+        return _take(self.machines[number], *self.free_on(self.machines[number], gone), [wanted])
 
     def _cost(
         self, units: list[tuple[Running, ...]], guarded: list[tuple[Running, ...]]
@@ -246,12 +246,7 @@ class Situation:
             }
         topology = {"schedulingConstraints": {"topology": [{"key": "rack"}]}} if self.by_rack else {}
         yield pod_group("g", self.minimum, priority=self.priority, **topology)
-        for number, wanted in enumerate(self.members):
-            names = [f"m{number}"] if wanted.devices else []
-            yield pod(f"m{number}", cpu=str(wanted.cpu), group="g", claims=names, priority=self.priority)
-            if wanted.devices:
-                exactly = {"deviceClassName": wanted.model, "allocationMode": "ExactCount", "count": wanted.devices}
-                yield claim(f"m{number}", requests=[{"name": "gpu", "exactly": exactly}])
+        yield from member_objects("g", "m", self.members, self.priority)
 
     def _pod(self, one: Running) -> Obj:
         names = [f"held-{i}" for i, held in enumerate(self.held) if one.name in held.users]
@@ -272,17 +267,38 @@ class Situation:
         return made
 
 
+def member_objects(group: str, prefix: str, members: Sequence[Wanted], priority: int) -> Iterator[Obj]:
+    """Pods of a group that wait, with their claims."""
+    for number, wanted in enumerate(members):
+        name = f"{prefix}{number}"
+        names = [name] if wanted.devices else []
+        yield pod(name, cpu=str(wanted.cpu), group=group, claims=names, priority=priority)
+        if wanted.devices:
+            exactly = {"deviceClassName": wanted.model, "allocationMode": "ExactCount", "count": wanted.devices}
+            yield claim(name, requests=[{"name": "gpu", "exactly": exactly}])
+
+
 @lru_cache(maxsize=100_000)
 def _most(situation: Situation, gone: frozenset[str]) -> int:
     free = [situation.free_on(machine, gone) for machine in situation.machines]
-    racks = sorted({machine.rack for machine in situation.machines}) if situation.by_rack else [""]
+    return most_with(situation.machines, free, situation.members, by_rack=situation.by_rack)
+
+
+def most_with(
+    machines: Sequence[Machine],
+    free: Sequence[tuple[int, frozenset[int]]],
+    members: Sequence[Wanted],
+    *,
+    by_rack: bool = False,
+) -> int:
+    """The largest number of members that fit at once, given the cpu and the devices that are free on each machine."""
     best = 0
-    for rack in racks:
-        open_to = [i for i, machine in enumerate(situation.machines) if rack in ("", machine.rack)]
-        for places in itertools.product([None, *open_to], repeat=len(situation.members)):
+    for rack in sorted({machine.rack for machine in machines}) if by_rack else [""]:
+        open_to = [i for i, machine in enumerate(machines) if rack in ("", machine.rack)]
+        for places in itertools.product([None, *open_to], repeat=len(members)):
             count = sum(place is not None for place in places)
             if count > best and all(
-                _take(situation, i, *free[i], [m for m, p in zip(situation.members, places, strict=True) if p == i])
+                _take(machines[i], *free[i], [m for m, p in zip(members, places, strict=True) if p == i])
                 for i in set(places) - {None}
                 if i is not None
             ):
@@ -290,10 +306,9 @@ def _most(situation: Situation, gone: frozenset[str]) -> int:
     return best
 
 
-def _take(situation: Situation, number: int, cpu: int, devices: frozenset[int], here: list[Wanted]) -> bool:
+def _take(machine: Machine, cpu: int, devices: frozenset[int], here: list[Wanted]) -> bool:
     """Whether a machine takes these members together."""
-    models = situation.machines[number].models
-    return sum(wanted.cpu for wanted in here) <= cpu and _hand_out(models, devices, here)
+    return sum(wanted.cpu for wanted in here) <= cpu and _hand_out(machine.models, devices, here)
 
 
 def _hand_out(models: tuple[str, ...], devices: frozenset[int], here: list[Wanted]) -> bool:

@@ -7,12 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
-from engine_objects import Obj, options
-from plain_preemption import Budget, Group, Held, Machine, Running, Situation, Wanted
+from engine_objects import Obj, options, pod_group
+from plain_preemption import (
+    Budget,
+    Group,
+    Held,
+    Machine,
+    Running,
+    Situation,
+    Wanted,
+    member_objects,
+    most_with,
+)
 
 from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
+from haru.engine.decision import Decision, MemberDecision
 from haru.engine.groups import decide, preemption
+from haru.engine.nominations import nominations_of
 
 APPS = ("", "x", "y")
 
@@ -113,6 +124,53 @@ def check_single(one: Situation) -> None:
         check_places(replace(one, by_rack=False), decision, evicted)
 
 
+def check_later_work(one: Situation, seed: int) -> bool:
+    """Once places are promised, a later group is bound if and only if enough members fit both now and then."""
+    objects = list(one.objects())
+    cluster = Cluster.of(objects)
+    members = [o for o in objects if o["kind"] == "Pod" and o["metadata"]["name"].startswith("m")]
+    group = cluster.snapshot().pod_groups["default/g"]
+    first = decide(cluster.snapshot(), members, group=group, options=options(preempt_for_groups=True))
+    if not first.evictions:
+        return False
+    cluster.nominate(nominations_of(first, 8))
+    draw = random.Random(seed)
+    later = [_member(draw) for _ in range(draw.randint(1, 3))]
+    minimum = draw.randint(1, len(later))
+    made = [pod_group("h", minimum), *member_objects("h", "h", later, 0)]
+    for obj in made:
+        cluster.apply(obj)
+    pods = [o for o in made if o["kind"] == "Pod"]
+    decision = decide(cluster.snapshot(), pods, group=made[0], options=options(preempt_for_groups=True))
+    most = most_with(one.machines, list(_free_now_and_then(one, first)), later)
+    assert decision.status == ("scheduled" if most >= minimum else "unschedulable")
+    assert len(decision.placed) == (most if most >= minimum else 0)
+    for number, machine in enumerate(one.machines):
+        cpu, devices = list(_free_now_and_then(one, first))[number]
+        here = [member for member in decision.placed if member.node == machine.name]
+        assert not here or sum(later[int(member.pod.name[1:])].cpu for member in here) <= cpu
+        assert {device for member in here for device in given(member)} <= devices
+    return True
+
+
+def _free_now_and_then(one: Situation, first: Decision) -> Iterator[tuple[int, frozenset[int]]]:
+    """What of every machine is free now, and will be free beside those that were promised a place."""
+    evicted = frozenset(eviction.pod.name for eviction in first.evictions)
+    for machine in one.machines:
+        cpu, devices = one.free_on(machine, frozenset())
+        then_cpu, then_devices = one.free_on(machine, evicted)
+        promised = [member for member in first.nominated if member.node == machine.name]
+        then_cpu -= sum(one.members[int(member.pod.name[1:])].cpu for member in promised)
+        taken = {device for member in promised for device in given(member)}
+        yield min(cpu, then_cpu), devices & (then_devices - taken)
+
+
+def given(member: MemberDecision) -> list[int]:
+    """The devices of a member, by number."""
+    results = (r for made in member.allocations for r in made.allocation["devices"]["results"])
+    return [int(result["device"][1:]) for result in results]
+
+
 def check_units(situation: Situation, evicted: frozenset[str]) -> None:
     """Victims are less important, whole groups go whole, and every unit is needed."""
     for pods, priority, _ in situation.units:
@@ -133,14 +191,9 @@ def check_places(situation: Situation, decision: Decision, evicted: frozenset[st
         cpu, devices = situation.free_on(machine, evicted | situation.going)
         here = [member for member in decision.nominated if member.node == machine.name]
         assert sum(situation.members[int(member.pod.name[1:])].cpu for member in here) <= cpu
-        given_ = [
-            int(result["device"][1:])
-            for member in here
-            for allocation in member.allocations
-            for result in allocation.allocation["devices"]["results"]
-        ]
-        assert len(given_) == len(set(given_))
-        assert set(given_) <= devices
+        taken = [device for member in here for device in given(member)]
+        assert len(taken) == len(set(taken))
+        assert set(taken) <= devices
     racks = {m.rack for m in situation.machines if m.name in {member.node for member in decision.nominated}}
     assert not situation.by_rack or len(racks) <= 1
 
@@ -157,12 +210,18 @@ def test_victims_are_those_of_the_definition_in_many_situations(block: int) -> N
     for seed in range(1000 * (block + 1), 1000 * (block + 2)):
         check(situation(seed))
         check_single(situation(seed))
+        check_later_work(situation(seed), seed)
 
 
 @pytest.mark.parametrize("block", range(4))
 def test_victims_of_single_pods_are_those_of_the_definition(block: int) -> None:
     for seed in range(100 * block, 100 * block + 100):
         check_single(situation(seed))
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_later_work_fits_now_and_then(block: int) -> None:
+    assert sum(check_later_work(situation(seed), seed) for seed in range(100 * block, 100 * block + 100)) > 15
 
 
 def test_counting_and_searching_agree(monkeypatch: pytest.MonkeyPatch) -> None:
