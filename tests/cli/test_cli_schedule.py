@@ -203,6 +203,28 @@ def test_a_default_priority_class_counts(tmp_path: Path, capsys: pytest.CaptureF
     assert (answer["nominations"], answer["evictions"]) == ({"default/p": "n1"}, ["default/low"])
 
 
+ODD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: odd}
+spec:
+  topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: DoNotSchedule
+    labelSelector: {matchExpressions: [{key: a, operator: Nope, values: [b]}]}
+  containers: [{name: c, image: x}]
+"""
+
+
+def test_an_object_that_makes_no_sense(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", *files(tmp_path, CLUSTER, ODD)]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("haru schedule: nothing can be decided: an object is malformed:")
+    assert err.count("\n") == 1
+
+
 def test_a_claim_of_a_group_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shared = GANG.replace("spec: {", "spec: {resourceClaims: [{name: gpu, resourceClaimTemplateName: one}], ")
     main(["schedule", *files(tmp_path, CLUSTER, shared + MEMBER % "g-0" + MEMBER % "g-1"), "-o", "json"])

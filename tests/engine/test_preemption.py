@@ -297,9 +297,18 @@ def test_b4_a_budget_protects_more_than_priority_does() -> None:
         (budget("b", 0, {}), ["x"]),
         (budget("b", 0, {"matchLabels": {"app": "x"}}, disruptedPods={"x": "2026-01-01T00:00:00Z"}), ["x"]),
         (budget("b", 0, {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]}), ["y"]),
+        (budget("b", 0, {"matchExpressions": [{"key": "app", "operator": "Nope"}]}), ["x"]),
         ({**budget("b", 0, {"matchLabels": {"app": "x"}}), "metadata": {"name": "b", "namespace": "else"}}, ["x"]),
     ],
-    ids=["exhausted", "one left", "an empty selector guards nothing", "counted already", "expressions", "elsewhere"],
+    ids=[
+        "exhausted",
+        "one left",
+        "an empty selector guards nothing",
+        "counted already",
+        "expressions",
+        "nonsense",
+        "elsewhere",
+    ],
 )
 def test_which_pods_a_budget_guards(guard: Obj, victims: list[str]) -> None:
     objects = [node("a"), node("b"), guard]

@@ -134,8 +134,9 @@ def complaints(case: Obj, answer: Obj, checker: ModuleType) -> list[str]:
     # A claim that a bound pod joined counts as freed for the checker if all who had it at first are evicted later.
     joined = {c for pod in answer["bindings"] for c in known.claims_of(pod) if c in known.claims}
     freed = {c for c in joined if known.users(c) and known.users(c) <= evicted}
-    # A replacement may be bound before another preemptor takes one of its siblings.
-    shrunk = {known.group_of(pod) for pod in evicted} & {known.group_of(pod) for pod in answer["bindings"]}
+    # A replacement may have its place before another preemptor takes one of its siblings.
+    placed = {known.group_of(pod) for pod in (*answer["bindings"], *answer["nominations"])}
+    shrunk = {known.group_of(pod) for pod in evicted} & placed
     excused = [f"{c} has no allocation" for c in freed] + [f"group {group}: only" for group in shrunk]
     return [text for text in checker.Checked(known, answer).problems() if not any(e in text for e in excused)]
 

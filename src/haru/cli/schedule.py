@@ -71,7 +71,12 @@ def _schedule(options: argparse.Namespace, gates: Mapping[str, bool]) -> int:
     from haru.engine.round import run_round
 
     cluster, refused = _gather(options, gates)
-    answer = document(run_round(cluster, options_of(gates), options.scheduler_name))
+    try:
+        result = run_round(cluster, options_of(gates), options.scheduler_name)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"nothing can be decided: an object is malformed: {what}; try haru lint") from error
+    answer = document(result)
     if options.output == "json":
         print(json.dumps(answer, indent=2))
     elif options.output == "yaml":

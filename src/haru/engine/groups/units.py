@@ -119,9 +119,7 @@ class _Budget:
         self._namespace = obj["metadata"].get("namespace") or "default"
         self._left = int(status.get("disruptionsAllowed") or 0)
         self._disrupted = frozenset(status.get("disruptedPods") or ())
-        selector: Obj = (obj.get("spec") or {}).get("selector") or {}
-        # A selector that demands nothing guards nothing here, as in 1.36.
-        self._selector: LabelSelector | None = label_selector_from(selector) if any(selector.values()) else None
+        self._selector = _selector((obj.get("spec") or {}).get("selector") or {})
 
     def use_up(self, pod: PodInfo) -> bool:
         """Count one disruption; whether there was none left for it."""
@@ -131,6 +129,14 @@ class _Budget:
             return False
         self._left -= 1
         return self._left < 0
+
+
+def _selector(selector: Obj) -> LabelSelector | None:
+    """The pods that are guarded; None if nothing is demanded, or nothing sensible: that guards none, as in 1.36."""
+    try:
+        return label_selector_from(selector) if any(selector.values()) else None
+    except ValueError:
+        return None
 
 
 def _budgets(snapshot: Snapshot) -> Sequence[_Budget]:
