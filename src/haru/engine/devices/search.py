@@ -29,6 +29,11 @@ from haru.engine.devices.offers import Plan
 _EASY = 24
 """Most problems are over after fewer failures: only then is it worth while to remember them and to count ahead."""
 
+_MUCH = 256
+"""Nor is a problem easy where so many devices were looked at in vain, and twice all candidates besides: to count them
+once takes no longer than that.
+"""
+
 _CREDIT = 400
 """How many devices may be counted for each failure: looking ahead never costs much more than walking on."""
 
@@ -66,6 +71,8 @@ class Search:
         self._expired = expired
         self.steps = 0
         self._failures = 0
+        self._looked = 0
+        self._much = _MUCH
         self._credit = 0
         self.chosen: list[dict[int, int]] = [{} for _ in board.claims]
         self._ledger = Ledger(board)
@@ -99,8 +106,10 @@ class Search:
         self._failures += 1
         self._credit += _CREDIT
         if self._failures == 1:
+            plans = [plan for claim in self._board.plans for asks in claim for plan in asks]
+            self._much += 2 * sum(len(plan.candidates) for plan in plans)
             return self._board.too_few()
-        if self._bounds is not None or self._failures < _EASY:
+        if self._bounds is not None or (self._failures < _EASY and self._looked < self._much):
             return False
         self._bounds = Bounds(self._board)
         first = next(claim for claim, plans in enumerate(self._board.plans) if plans)
@@ -207,7 +216,7 @@ class Search:
 
     def _next_device(self, frame: Frame, plan: Plan) -> Signal:
         found, ledger = plan.found, self._ledger
-        index = bisect_left(found, frame.next)
+        begun = index = bisect_left(found, frame.next)
         while index < len(found) or plan.more():
             position = found[index]
             index += 1
@@ -222,6 +231,7 @@ class Search:
             if ledger.share_fits(plan, position) and self._take(frame, plan, position):
                 frame.next = position + 1
                 return self._enter(frame.claim, frame.request, plan, frame.done + 1, position + 1)
+        self._looked += index - begun
         return self._close(frame, limited=False)
 
     def _take(self, frame: Frame, plan: Plan, position: int) -> bool:
