@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from haru.engine.clearing import Clearing
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
-from haru.engine.devices import AllocationError, Claim, NodeView
-from haru.engine.devices.claims import ALL, Ask
+from haru.engine.devices import AllocationError
 from haru.engine.groups.budget import Budget, OutOfBudgetError
 from haru.engine.groups.demand import Demand, demand_of
 from haru.engine.groups.errors import UnansweredError, gave_up
@@ -35,7 +34,6 @@ class Shelf(Packing):
         super().__init__(overlay, options, Budget(options.placement_budget), classes, nodes)
         self._before = self._now = overlay
         self._alike = len(classes) == 1
-        self._least = min((_least_devices(self.claims_of(c)) for c in classes), default=0)
         self._states: dict[tuple[str, tuple[int, ...]], tuple[Vector, ...]] = {}
         self._lasting: dict[str, int] = {}
         self._clearing: Clearing | None = None
@@ -84,7 +82,7 @@ class Shelf(Packing):
         if found is None:
             # With nobody gone from it the node is what it was: devices that nodes have for themselves are used there.
             self._overlay = self._now if key[1] else self._before
-            found = self._states[key] = super().combinations(name) if self._has_devices(name) else ()
+            found = self._states[key] = super().combinations(name)
         return found
 
     def _sum(self, nodes: Sequence[str], enough: int, touched: Collection[str]) -> int:
@@ -104,26 +102,6 @@ class Shelf(Packing):
                 self._lasting[name] = count
             total += count
         return total
-
-    def _has_devices(self, name: str) -> bool:
-        """Whether a node has as many free devices as the most modest member needs, whatever they are."""
-        if not self._least:
-            return True
-        snapshot, free = self._overlay.snapshot, 0
-        for view in snapshot.devices.views(NodeView(name, snapshot.nodes[name].labels)):
-            if any(shape.shareable for shape in view.table.shapes):
-                return True
-            free += len(view.devices) - len(self._overlay.allocated.use(view.key).devices)
-        return free >= self._least
-
-
-def _least_devices(claims: Sequence[Claim]) -> int:
-    """How many devices claims need at least, those with admin access not counted."""
-    return sum(min(_needed(ask) for ask in request.asks) for claim in claims for request in claim.requests)
-
-
-def _needed(ask: Ask) -> int:
-    return 0 if ask.admin or ask.mode == ALL else ask.count
 
 
 def shelf_for(

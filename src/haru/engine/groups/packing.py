@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from haru.engine.decision import Obj
 from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate
+from haru.engine.devices.claims import ALL, Ask
 from haru.engine.groups.board import Decoder
 from haru.engine.groups.budget import Budget
 from haru.engine.groups.claimed import claimed_on, too_much
@@ -72,6 +73,7 @@ class Packing:
             (claim for claims in asked for claim in claims), options.features, mapped=self._counts_devices
         )
         self._wants_devices = any(asked)
+        self._least = min(map(_least_devices, asked), default=0)
         self._known: dict[Hashable, tuple[Vector, ...]] = {}
 
     def confined(self) -> bool:
@@ -83,10 +85,6 @@ class Packing:
         """Go on with another state of the same nodes: what was found out about equal nodes still holds."""
         self._overlay = overlay
         self._budget = budget
-
-    def claims_of(self, chosen: MemberClass) -> Sequence[Claim]:
-        """What a member of a class asks for where the node itself serves nothing."""
-        return self._decoder.claims(chosen.members[0][2].pending_anywhere())
 
     def best(self, enough: int, nodes: Sequence[str] | None = None) -> PackedSum:
         """The sum with the most members (the earlier ones first); stops early once `enough` are placed."""
@@ -150,7 +148,7 @@ class Packing:
         open_to = tuple(
             not (any(c.plan.check(info) for info in seen) or c.demand.tied_elsewhere(node)) for c in self._classes
         )
-        if not any(open_to):
+        if not (any(open_to) and self._has_devices(node)):
             return ()
         # Labels, taints and volumes are settled by `open_to`; what changes as members are added is in the node's load.
         key = (tuple(info.load for info in seen), open_to, self._device_signature(node))
@@ -158,6 +156,21 @@ class Packing:
             caps = tuple(self._cap(seen, i) if is_open else 0 for i, is_open in enumerate(open_to))
             self._known[key] = self._maximal(seen, caps) if any(caps) else ()
         return self._known[key]
+
+    def _has_devices(self, node: NodeInfo) -> bool:
+        """Whether a node has as many free devices as the most modest member needs, whatever they are."""
+        if not self._least:
+            return True
+        free = 0
+        for view in self._overlay.snapshot.devices.views(_view(node), self._options.features.PartitionableDevices):
+            if any(shape.shareable for shape in view.table.shapes):
+                return True
+            places = view.table.places
+            taken = sum(name in places for name in self._overlay.allocated.use(view.key).devices)
+            free += len(view.devices) - taken
+            if free >= self._least:
+                return True
+        return False
 
     def _device_signature(self, node: NodeInfo) -> Hashable:
         if not self._wants_devices:
@@ -269,3 +282,12 @@ def _undominated(sums: Sequence[PackedSum]) -> list[PackedSum]:
         if not any(_covers(other.vector, candidate.vector) for other in kept):
             kept.append(candidate)
     return kept
+
+
+def _least_devices(claims: Sequence[Claim]) -> int:
+    """How many devices claims need at least, those with admin access not counted."""
+    return sum(min(_needed(ask) for ask in request.asks) for claim in claims for request in claim.requests)
+
+
+def _needed(ask: Ask) -> int:
+    return 0 if ask.admin or ask.mode == ALL else ask.count
