@@ -62,4 +62,9 @@ def scheduler_config(
         monotonic=monotonic,
         initial_backoff=given.initial_backoff,
         max_backoff=given.max_backoff,
+        spreads_by_force=any(
+            constraint["whenUnsatisfiable"] == "DoNotSchedule"
+            for chosen in given.profiles.values()
+            for constraint in chosen.default_spread
+        ),
     )

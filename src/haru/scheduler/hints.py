@@ -1,13 +1,14 @@
 """Which change can help whom: cluster events, and the plugins whose rejections they may undo.
 
 A unit that was rejected names the plugins that rejected it; an event names the plugins it may satisfy. Where the two
-meet, the unit is tried again. A unit without known plugins (an internal error) is woken by every event.
+meet, the unit is tried again. A unit without known plugins (an internal error) is woken by every event. That nothing
+is missing here is a property test: whatever changes, a pod that has become schedulable was woken by the change.
 Source: kube-scheduler's queueing hints (KEP-4247), the table of the scheduling framework's EventsToRegister.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from haru.engine.extended import special_owner
@@ -20,6 +21,7 @@ NODE_PLUGINS = frozenset(
         "NodeName",
         "TaintToleration",
         "NodeAffinity",
+        "NodeDeclaredFeatures",
         "NodePorts",
         "NodeResourcesFit",
         "VolumeBinding",
@@ -50,6 +52,24 @@ DEVICES = frozenset({"DynamicResources", "GangScheduling"})
 # A class may stand behind an extended resource that nodes were found to lack.
 CLASSES = DEVICES | {"NodeResourcesFit"}
 VOLUMES = frozenset({"VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits"})
+_SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
+_VOLUME_KINDS = ("PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "VolumeAttachment")
+
+
+def other_change(kind: str, old: Obj | None, new: Obj | None) -> frozenset[str]:
+    """The plugins that a change of an object may satisfy that is none of a pod, a claim or a PodGroup."""
+    if kind == "Node":
+        return NODE_PLUGINS if new is None else node_change(old, new)
+    if kind in ("ResourceSlice", "DeviceTaintRule"):
+        return DEVICES
+    if kind == "DeviceClass":
+        return CLASSES
+    if kind == "Namespace":
+        return frozenset() if old and new and _labels(old) == _labels(new) else frozenset({"InterPodAffinity"}) | QUORUM
+    if kind in _SELECTING:
+        # The defaults of topology spread count the pods that they select.
+        return frozenset() if _selector(old) == _selector(new) else frozenset({"PodTopologySpread"})
+    return VOLUMES if kind in _VOLUME_KINDS else frozenset()
 
 
 def node_change(old: Obj | None, new: Obj) -> frozenset[str]:
@@ -59,9 +79,11 @@ def node_change(old: Obj | None, new: Obj) -> frozenset[str]:
     helped: set[str] = set()
     old_spec, new_spec = old.get("spec") or {}, new.get("spec") or {}
     old_status, new_status = old.get("status") or {}, new.get("status") or {}
-    if old_status.get("allocatable") != new_status.get("allocatable"):
+    if any(old_status.get(name) != new_status.get(name) for name in ("allocatable", "capacity")):
         helped |= {"NodeResourcesFit", "DynamicResources"}
-    if (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
+    if old_status.get("declaredFeatures") != new_status.get("declaredFeatures"):
+        helped |= {"NodeDeclaredFeatures"}
+    if _labels(old) != _labels(new):
         helped |= {"NodeAffinity", "InterPodAffinity", "PodTopologySpread", "DynamicResources"} | VOLUMES
     if old_spec.get("taints") != new_spec.get("taints"):
         helped |= {"TaintToleration", "NodeUnschedulable", "PodTopologySpread"}
@@ -73,33 +95,57 @@ def node_change(old: Obj | None, new: Obj) -> frozenset[str]:
 def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     """The plugins that a pod's change may satisfy: it left its node or its promised place, came to one, or shrank."""
     # The last that is heard of a pod may be its end: then it had its place until now, whatever its phase says.
-    before, after = _place(old), _place(new) if _lives(new) else ""
-    if before and not after:
-        return POD_GONE
-    if new is None or old is None or not after:
-        return POD_PLACED if after else frozenset()
+    living = new if _lives(new) else None
     helped: set[str] = set()
-    if before != after or (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
+    if _room(old) and _room(old) != _room(living):
+        helped |= POD_GONE
+    if living is None:
+        return frozenset(helped)
+    # Promised places count among the rules between pods too, once they are taken.
+    lived = old if _lives(old) else None
+    moved = (_node(lived), _room(lived)) != (_node(living), _room(living))
+    if _room(living) and (moved or _labels(old) != _labels(living)):
         helped |= POD_PLACED
-    if _sizes(old) != _sizes(new):
-        helped |= {"NodeResourcesFit"}
+    if old is not None and _room(living) and _sizes(old) != _sizes(living):
+        helped |= {"NodeResourcesFit", "GangScheduling"}
+    if old is not None and living["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
+        helped |= {"PodTopologySpread"}  # it is not counted any more
     return frozenset(helped)
 
 
-def _place(pod: Obj | None) -> str:
-    if pod is None:
-        return ""
-    node = (pod.get("spec") or {}).get("nodeName") or (pod.get("status") or {}).get("nominatedNodeName")
-    return str(node or "")
+def _node(pod: Obj | None) -> str:
+    return str(((pod or {}).get("spec") or {}).get("nodeName") or "")
+
+
+def _room(pod: Obj | None) -> str:
+    """The node on which a pod takes room: its own, or the one that it is promised while it is wanted."""
+    if pod is None or _node(pod):
+        return _node(pod)
+    wanted = not pod["metadata"].get("deletionTimestamp")
+    return str((pod.get("status") or {}).get("nominatedNodeName") or "") if wanted else ""
 
 
 def _lives(pod: Obj | None) -> bool:
     return pod is not None and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
+def _labels(obj: Obj | None) -> Mapping[str, str]:
+    found: Mapping[str, str] = ((obj or {}).get("metadata") or {}).get("labels") or {}
+    return found
+
+
+def _selector(obj: Obj | None) -> Any:
+    return ((obj or {}).get("spec") or {}).get("selector")
+
+
 def _sizes(pod: Obj) -> list[Any]:
-    spec = pod.get("spec") or {}
-    return [spec.get("resources"), *(c.get("resources") for c in spec.get("containers") or ())]
+    """All that a pod's effective request is made of, what it was promised and has during a resize included."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    running = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    held = [(c.get("resources"), c.get("allocatedResources")) for c in (*running, status)]
+    resizing = [c.get("reason") for c in status.get("conditions") or () if c.get("type") == "PodResizePending"]
+    return [spec.get("resources"), spec.get("overhead"), [c.get("resources") for c in containers], held, resizing]
 
 
 def claim_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
@@ -114,18 +160,34 @@ def claim_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     return DEVICES
 
 
+def wanted_by(pods: Iterable[Obj], *, spread: bool = False) -> frozenset[str]:
+    """The plugins that matter to any member of a group, as far as their events do not wake every rejected group.
+
+    Of a rejected group only the members without a place say why. What would give another place to those that had one,
+    and so make room, has to wake it too. `spread`: pods without constraints are given hard ones.
+    """
+    wanted: set[str] = set()
+    for pod in pods:
+        spec = pod.get("spec") or {}
+        terms = [(spec.get("affinity") or {}).get(kind) or {} for kind in ("podAffinity", "podAntiAffinity")]
+        if any(term.get("requiredDuringSchedulingIgnoredDuringExecution") for term in terms):
+            wanted.add("InterPodAffinity")
+        constraints = spec.get("topologySpreadConstraints") or ()
+        if any(c.get("whenUnsatisfiable") == "DoNotSchedule" for c in constraints) or (spread and not constraints):
+            wanted.add("PodTopologySpread")
+        if any(v.get("persistentVolumeClaim") or v.get("ephemeral") for v in spec.get("volumes") or ()):
+            wanted |= VOLUMES
+    return frozenset(wanted)
+
+
 def scheduling_fields(pod: Obj) -> Mapping[str, Any]:
     """What of a waiting pod's own object can change its fate."""
-    spec, metadata = pod.get("spec") or {}, pod["metadata"]
-    status = pod.get("status") or {}
+    metadata = pod["metadata"]
     return {
         "labels": metadata.get("labels"),
         "annotations": metadata.get("annotations"),
-        "gates": spec.get("schedulingGates"),
-        "tolerations": spec.get("tolerations"),
-        "nodeSelector": spec.get("nodeSelector"),
-        "affinity": spec.get("affinity"),
-        "sizes": _sizes(pod),
-        "claims": status.get("resourceClaimStatuses"),
+        "owners": metadata.get("ownerReferences"),
+        "spec": pod.get("spec"),
+        "claims": (pod.get("status") or {}).get("resourceClaimStatuses"),
         "deleting": metadata.get("deletionTimestamp"),
     }

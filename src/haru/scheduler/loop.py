@@ -315,7 +315,7 @@ class Scheduler:
         elif decision.status == "error" or any(m.status == "error" for m in left):
             self.queue.fail(unit, now)
         else:
-            self.queue.reject(unit, {p for m in left for p in m.plugins}, now)
+            self.queue.reject(unit, self._rejecting(unit, decision, left, pods), now)
         if unit.is_group and not placed:
             reason = "SchedulerError" if decision.status == "error" else "Unschedulable"
             self._report_group(GroupKey(unit.key[1], unit.key[2]), "False", reason, decision.message)
@@ -334,6 +334,15 @@ class Scheduler:
         self._room.make(decision, pods, group, needed)
         plugins = {plugin for member in decision.members for plugin in member.plugins}
         self.queue.reject(unit, plugins | hints.POD_GONE, self._config.monotonic())
+
+    def _rejecting(
+        self, unit: Unit, decision: Decision, left: Sequence[MemberDecision], pods: Mapping[str, Obj]
+    ) -> set[str]:
+        """The plugins whose events may change the answer."""
+        plugins = {plugin for member in left for plugin in member.plugins}
+        if unit.is_group and decision.status != "scheduled":
+            plugins |= hints.wanted_by(pods.values(), spread=self._config.spreads_by_force)
+        return plugins
 
     def _send_out(self, unit: Unit, placed: tuple[MemberDecision, ...]) -> None:
         group = _group_object(self.cluster.snapshot(), unit)

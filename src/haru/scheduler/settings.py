@@ -24,6 +24,7 @@ class SchedulerConfig:
     """What a scheduler serves and how it decides.
 
     `options` makes the engine's options for the n-th decision, under the profile of a schedulerName.
+    `spreads_by_force`: some profile gives hard spread constraints to pods that have none.
     """
 
     scheduler_names: frozenset[str]
@@ -37,3 +38,4 @@ class SchedulerConfig:
     monotonic: Callable[[], float] = time.monotonic
     initial_backoff: float = INITIAL_BACKOFF_SECONDS
     max_backoff: float = MAX_BACKOFF_SECONDS
+    spreads_by_force: bool = False

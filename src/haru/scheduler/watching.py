@@ -43,6 +43,12 @@ REQUIRED = (
     ("v1", "PersistentVolume"),
     ("v1", "PersistentVolumeClaim"),
     ("storage.k8s.io/v1", "StorageClass"),
+    ("storage.k8s.io/v1", "CSINode"),
+    ("storage.k8s.io/v1", "VolumeAttachment"),
+    ("v1", "Service"),
+    ("v1", "ReplicationController"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
     ("resource.k8s.io/v1", "ResourceClaim"),
     ("resource.k8s.io/v1", "ResourceSlice"),
     ("resource.k8s.io/v1", "DeviceClass"),
@@ -72,6 +78,16 @@ async def _serves(client: ApiClient, kind: Kind) -> bool:
     return status == 200 and f'"{kind.plural}"'.encode() in body
 
 
+def _selecting(obj: Obj) -> Obj:
+    """What decisions ask of a service or of an owner of pods: whom it selects. The rest would fill the memory."""
+    metadata = {name: obj["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
+    spec = {"selector": (obj.get("spec") or {}).get("selector")}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, "spec": spec}
+
+
+_TRANSFORMS = dict.fromkeys(("Service", "ReplicationController", "ReplicaSet", "StatefulSet"), _selecting)
+
+
 class Watchers:
     """The informers of one scheduler."""
 
@@ -81,7 +97,7 @@ class Watchers:
         self.informers: dict[str, Informer] = {}
         self._finished: FinishedMembers | None = None
         for name, kind in kinds.items():
-            transform = self._take_slice if name == "ResourceSlice" else strip_managed_fields
+            transform = self._take_slice if name == "ResourceSlice" else _TRANSFORMS.get(name, strip_managed_fields)
             selector = "status.phase!=Succeeded,status.phase!=Failed" if name == "Pod" else ""
             informer = Informer(client, kind, field_selector=selector, transform=transform)
             self.informers[name] = informer
@@ -116,8 +132,6 @@ class Watchers:
             "Pod": self._desk.pod_changed,
             "ResourceClaim": self._desk.claim_changed,
             "PodGroup": self._desk.group_changed,
-            "Node": self._node_changed,
-            "ResourceSlice": self._slice_changed,
         }
         tell = changed.get(name, self._other_changed(name))
 
@@ -151,23 +165,5 @@ class Watchers:
             self._desk.group_changed(None, seen)
             self._desk.may_help(hints.QUORUM)
 
-    def _node_changed(self, old: Obj | None, new: Obj | None) -> None:
-        self._desk.may_help(hints.NODE_PLUGINS if new is None else hints.node_change(old, new))
-
-    def _slice_changed(self, old: Obj | None, new: Obj | None) -> None:
-        del old, new
-        self._desk.may_help(hints.DEVICES)
-
     def _other_changed(self, name: str) -> Callable[[Obj | None, Obj | None], None]:
-        helped = {
-            "DeviceClass": hints.CLASSES,
-            "DeviceTaintRule": hints.DEVICES,
-            "Namespace": frozenset({"InterPodAffinity"}),
-            "PodDisruptionBudget": frozenset(),  # says who goes first, not whether there is room
-        }.get(name, hints.VOLUMES)
-
-        def tell(old: Obj | None, new: Obj | None) -> None:
-            del old, new
-            self._desk.may_help(helped)
-
-        return tell
+        return lambda old, new: self._desk.may_help(hints.other_change(name, old, new))

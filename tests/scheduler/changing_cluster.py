@@ -1,0 +1,272 @@
+"""A small cluster that changes at random, in every way that a scheduling decision can depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from haru.engine.cluster import Cluster
+
+Obj = dict[str, Any]
+ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+DRIVER, CSI = "gpu.example.com", "csi.example.com"
+NODES, PODS, CLAIMS = ("n0", "n1", "n2"), ("a0", "a1", "a2", "a3"), ("c0", "c1")
+Key = tuple[str, str]
+
+
+def obj(kind: str, name: str, api: str = "v1", namespaced: bool = True, **rest: Any) -> Obj:
+    metadata: Obj = {"name": name, "uid": f"uid-{kind}-{name}"}
+    if namespaced:
+        metadata["namespace"] = "default"
+    metadata.update(rest.pop("metadata", {}))
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **rest}
+
+
+def key_of(made: Obj) -> Key:
+    return made["kind"], made["metadata"]["name"]
+
+
+class ChangingCluster:
+    """The objects by key, the engine's index of them, and a random change at a time."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.objects: dict[Key, Obj] = {}
+        self.cluster = Cluster()
+        for whole in self.whole():
+            self.take(whole["kind"], None, whole)
+        for _ in range(random.randrange(2, 14)):
+            self.change()
+
+    def whole(self) -> list[Obj]:
+        """A cluster in which almost everything fits."""
+        room = {"cpu": "4", "memory": "8Gi", "pods": "4"}
+        made = []
+        for number, name in enumerate(NODES):
+            metadata = {"labels": {HOSTNAME: name, ZONE: f"z{number % 2}"}}
+            status = {"allocatable": room, "declaredFeatures": ["UserNamespacesHostNetworkSupport"]}
+            made.append(obj("Node", name, namespaced=False, metadata=metadata, spec={}, status=status))
+            pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+            devices = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": [{"name": "d0"}]}
+            made.append(obj("ResourceSlice", name, "resource.k8s.io/v1", False, spec=devices))
+        for claim, volume in zip(CLAIMS, ("v0", "v1"), strict=True):
+            bound = {"accessModes": ["ReadWriteOnce"], "volumeName": volume}
+            made.append(obj("PersistentVolumeClaim", claim, spec=bound))
+            csi = {"csi": {"driver": CSI, "volumeHandle": volume}}
+            made.append(obj("PersistentVolume", volume, namespaced=False, spec=csi))
+        made.append(obj("DeviceClass", "gpu", "resource.k8s.io/v1", False, spec={}))
+        return made
+
+    def change(self) -> tuple[str, Obj | None, Obj | None]:
+        """Makes one change and tells kind, old and new."""
+        makers = (self.node, self.node, self.pod, self.pod, self.pod, self.volume, self.device, self.other, self.remove)
+        while True:
+            made = self.random.choice(makers)()
+            if made is None:
+                continue
+            self.take(*made)
+            return made
+
+    def take(self, kind: str, old: Obj | None, new: Obj | None) -> None:
+        """What a watch would do."""
+        if new is not None:
+            self.objects[kind, new["metadata"]["name"]] = new
+            self.cluster.apply(new)
+        elif old is not None:
+            del self.objects[key_of(old)]
+            self.cluster.remove(old)
+
+    def put(self, new: Obj) -> tuple[str, Obj | None, Obj | None]:
+        return new["kind"], self.objects.get(key_of(new)), new
+
+    def remove(self) -> tuple[str, Obj | None, Obj | None] | None:
+        if not self.objects:
+            return None
+        old = self.objects[self.random.choice(sorted(self.objects))]
+        return (old["kind"], old, None) if not old["metadata"].get("owned") else None
+
+    def chance(self, one_in: int) -> bool:
+        return self.random.randrange(one_in) == 0
+
+    # -- nodes
+
+    def node(self) -> tuple[str, Obj | None, Obj | None]:
+        """A node that is new, or differs from what it was in one respect."""
+        name = self.random.choice(NODES)
+        old = self.objects.get(("Node", name))
+        new = obj("Node", name, namespaced=False, spec={}, status={"allocatable": self.room()})
+        new["metadata"]["labels"] = {HOSTNAME: name}
+        if old is not None:
+            new = {**old, "metadata": dict(old["metadata"]), "spec": dict(old["spec"]), "status": dict(old["status"])}
+        aspect = self.random.randrange(6)
+        if aspect == 0:
+            zone = self.random.choice([{}, {ZONE: "z0"}, {ZONE: "z1"}])
+            new["metadata"]["labels"] = {HOSTNAME: name, **zone}
+        elif aspect == 1:
+            effect = self.random.choice(["NoSchedule", "NoExecute", "PreferNoSchedule"])
+            new["spec"]["taints"] = self.random.choice([[], [{"key": "a", "effect": effect}]])
+        elif aspect == 2:
+            new["spec"]["unschedulable"] = self.chance(2)
+        elif aspect == 3:
+            new["status"]["allocatable"] = self.room()
+        elif aspect == 4:
+            declared = ["UserNamespacesHostNetworkSupport"]
+            new["status"]["declaredFeatures"] = self.random.choice([[], declared])
+        else:
+            new["status"]["conditions"] = [{"type": "Ready", "status": self.random.choice(["True", "False"])}]
+        return self.put(new)
+
+    def room(self) -> Obj:
+        return {"cpu": str(self.random.randrange(1, 5)), "memory": "8Gi", "pods": str(self.random.randrange(1, 5))}
+
+    # -- pods
+
+    def spec(self, *, gang: bool = False) -> Obj:
+        """What a pod asks for, one or two things of many."""
+        container: Obj = {"name": "c", "resources": {"requests": {"cpu": str(self.random.randrange(0, 4))}}}
+        spec: Obj = {"containers": [container], "schedulerName": "default-scheduler"}
+        for _ in range(self.random.randrange(0, 3)):
+            aspect = self.random.randrange(8 if gang else 12)
+            if aspect == 0:
+                spec["nodeSelector"] = {ZONE: self.random.choice(["z0", "z1"])}
+            elif aspect == 1:
+                spec["tolerations"] = [{"key": "a", "operator": "Exists"}]
+            elif aspect in (2, 3):
+                kind = "podAffinity" if aspect == 2 else "podAntiAffinity"
+                spec.setdefault("affinity", {})[kind] = {REQUIRED: [self.term()]}
+            elif aspect == 4:
+                constraint = {"maxSkew": 1, "topologyKey": self.key(), "whenUnsatisfiable": "DoNotSchedule"}
+                policies = {"nodeTaintsPolicy": self.random.choice(["Honor", "Ignore"])}
+                selector = {"labelSelector": {"matchLabels": {"app": self.app()}}}
+                spec["topologySpreadConstraints"] = [{**constraint, **policies, **selector}]
+            elif aspect == 5:
+                container["ports"] = [{"containerPort": 80, "hostPort": 80}]
+            elif aspect == 6:
+                spec.update(hostNetwork=True, hostUsers=False)
+            elif aspect == 7:
+                claim = {"claimName": self.random.choice(CLAIMS)}
+                spec["volumes"] = [{"name": "v", "persistentVolumeClaim": claim}]
+            else:
+                spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
+        return spec
+
+    def plain_spec(self) -> Obj:
+        """A pod that asks for nothing but a device, or a volume."""
+        spec: Obj = {"containers": [{"name": "c"}], "schedulerName": "default-scheduler"}
+        if self.chance(2):
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
+        else:
+            claim = {"claimName": self.random.choice(CLAIMS)}
+            spec["volumes"] = [{"name": "v", "persistentVolumeClaim": claim}]
+        return spec
+
+    def key(self) -> str:
+        return self.random.choice([ZONE, HOSTNAME])
+
+    def app(self) -> str:
+        return self.random.choice(["x", "y"])
+
+    def term(self) -> Obj:
+        term: Obj = {"topologyKey": self.key(), "labelSelector": {"matchLabels": {"app": self.app()}}}
+        if self.chance(4):
+            term["namespaceSelector"] = {"matchLabels": {"team": "a"}}
+        return term
+
+    def pod(self) -> tuple[str, Obj | None, Obj | None]:
+        """A pod of somebody else: made on a node or promised one, or one that is there changes."""
+        name = self.random.choice(PODS)
+        old = self.objects.get(("Pod", name))
+        if old is None:
+            spec = {**self.spec(), "schedulerName": "somebody", "priority": 5}
+            spec.pop("resourceClaims", None)
+            new = obj("Pod", name, spec=spec, status={"phase": "Running"})
+            new["metadata"]["labels"] = {"app": self.app()}
+            if self.chance(3):
+                new["status"] = {"phase": "Pending", "nominatedNodeName": self.random.choice(NODES)}
+            else:
+                spec["nodeName"] = self.random.choice(NODES)
+            return self.put(new)
+        new = {**old, "metadata": dict(old["metadata"]), "spec": dict(old["spec"]), "status": dict(old["status"])}
+        aspect = self.random.randrange(6)
+        if aspect == 0:
+            new["metadata"]["labels"] = {"app": self.app()}
+        elif aspect == 1 and not new["spec"].get("nodeName"):
+            new["spec"]["nodeName"] = self.random.choice(NODES)
+        elif aspect == 2 and not new["spec"].get("nodeName"):
+            new["status"]["nominatedNodeName"] = self.random.choice(["", *NODES])
+        elif aspect == 3:
+            new["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        elif aspect == 4:
+            held = {"requests": {"cpu": str(self.random.randrange(0, 4))}}
+            if self.chance(2):
+                new["spec"]["containers"] = [{**new["spec"]["containers"][0], "resources": held}]
+            else:
+                new["status"]["containerStatuses"] = [{"name": "c", "resources": held}]
+        else:
+            new["status"]["phase"] = self.random.choice(["Running", "Succeeded"])
+        return self.put(new)
+
+    # -- volumes, devices, the rest
+
+    def volume(self) -> tuple[str, Obj | None, Obj | None]:
+        name = self.random.choice(CLAIMS)
+        aspect = self.random.randrange(6)
+        if aspect in (0, 1):
+            modes = [self.random.choice(["ReadWriteOnce", "ReadWriteOncePod"])]
+            bound = {"volumeName": self.random.choice(["v0", "v1"])} if not self.chance(3) else {}
+            claim = obj("PersistentVolumeClaim", name, spec={"accessModes": modes, "storageClassName": "late", **bound})
+            return self.put(claim)
+        if aspect in (2, 3):
+            at = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [self.random.choice(["z0", "z1"])]}]}
+            affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [at]}}} if self.chance(2) else {}
+            handle = self.random.choice(["v0", "v1"])
+            spec = {"csi": {"driver": CSI, "volumeHandle": handle}, **affinity}
+            labels = self.random.choice([{}, {ZONE: "z0"}])
+            return self.put(obj("PersistentVolume", handle, namespaced=False, spec=spec, metadata={"labels": labels}))
+        if aspect == 4:
+            node = self.random.choice(NODES)
+            drivers = [{"name": CSI, "allocatable": {"count": self.random.randrange(0, 2)}}]
+            return self.put(obj("CSINode", node, "storage.k8s.io/v1", False, spec={"drivers": drivers}))
+        source = {"persistentVolumeName": self.random.choice(["v0", "v1"])}
+        spec = {"attacher": CSI, "nodeName": self.random.choice(NODES), "source": source}
+        return self.put(obj("VolumeAttachment", "attachment", "storage.k8s.io/v1", False, spec=spec))
+
+    def device(self) -> tuple[str, Obj | None, Obj | None]:
+        api = "resource.k8s.io/v1"
+        aspect = self.random.randrange(3)
+        if aspect == 0:
+            expression = self.random.choice(["true", "false"])
+            selectors = [{"cel": {"expression": expression}}]
+            return self.put(obj("DeviceClass", "gpu", api, False, spec={"selectors": selectors}))
+        node = self.random.choice(NODES)
+        if aspect == 1:
+            old = self.objects.get(("ResourceSlice", node))
+            generation = old["spec"]["pool"]["generation"] + 1 if old else 1
+            pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
+            taints = [{"key": "broken", "effect": "NoSchedule"}] if self.chance(3) else []
+            devices = [{"name": "d0", "taints": taints}] if not self.chance(4) else []
+            spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
+            return self.put(obj("ResourceSlice", node, api, False, spec=spec))
+        exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+        spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+        taken = obj("ResourceClaim", f"of-{node}", api, spec=spec, status={})
+        if self.chance(2):
+            field = {"key": "metadata.name", "operator": "In", "values": [node]}
+            result = {"request": "r", "driver": DRIVER, "pool": node, "device": "d0"}
+            selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+            taken["status"] = {"allocation": {"devices": {"results": [result]}, "nodeSelector": selector}}
+        return self.put(taken)
+
+    def other(self) -> tuple[str, Obj | None, Obj | None]:
+        makers: tuple[Callable[[], Obj], ...] = (
+            lambda: obj("Namespace", "default", namespaced=False, metadata={"labels": {"team": self.app()}}),
+            lambda: obj("Namespace", "default", namespaced=False, metadata={"labels": {"team": "a"}}),
+            lambda: obj("Service", "s", spec={"selector": {"app": self.app()}}),
+            lambda: obj(
+                "StorageClass", "late", "storage.k8s.io/v1", False,
+                volumeBindingMode=self.random.choice(["Immediate", "WaitForFirstConsumer"]),
+            ),
+        )  # fmt: skip
+        return self.put(self.random.choice(makers)())
