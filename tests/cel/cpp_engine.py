@@ -34,7 +34,7 @@ Outcome = tuple[Any, ...]
 
 
 class UntoldError(Exception):
-    """The C++ engine has an answer, but its wrapper cannot hand it over: an optional, a text that is not UTF-8."""
+    """The C++ engine's answer does not come over: an optional, a text that is not UTF-8, an end of all evaluation."""
 
 
 def there(text: str, values: Mapping[str, Any]) -> tuple[Outcome, str]:
@@ -46,8 +46,8 @@ def there(text: str, values: Mapping[str, Any]) -> tuple[Outcome, str]:
         program = _cpp.compile(text)
     except RuntimeError as error:
         return COMPILE_ERROR, str(error)
-    found = program.eval(data=dict(values))
     try:
+        found = program.eval(data=dict(values))
         return (ERROR, str(found.value())) if found.type() == cel.Type.ERROR else (_theirs(found), "")
     except (RuntimeError, TypeError, OverflowError) as error:
         raise UntoldError(text) from error
