@@ -60,10 +60,11 @@ async def test_watch(server: Kubectl) -> None:
             core = kubernetes.client.CoreV1Api(client)
             core.create_namespaced_pod("default", pod("a"))
             seen = []
-            for event in kubernetes.watch.Watch().stream(core.list_namespaced_pod, "default", timeout_seconds=1):
+            for event in kubernetes.watch.Watch().stream(core.list_namespaced_pod, "default", timeout_seconds=60):
                 seen.append((event["type"], event["object"].metadata.name))
-                if len(seen) == 1:
-                    core.create_namespaced_pod("default", pod("b"))
+                if len(seen) == 2:
+                    break
+                core.create_namespaced_pod("default", pod("b"))
             assert seen == [("ADDED", "a"), ("ADDED", "b")]
             client.rest_client.pool_manager.clear()
 

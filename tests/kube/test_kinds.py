@@ -112,11 +112,11 @@ def test_scopes_and_names_are_those_of_the_url_templates() -> None:
 
 def test_importing_the_kinds_is_quick() -> None:
     code = (
-        "import dataclasses, pathlib, time; start = time.perf_counter(); import haru.kube.kinds; "
-        "print(time.perf_counter() - start)"
+        "import dataclasses, pathlib, time; start = time.process_time(); import haru.kube.kinds; "
+        "print(time.process_time() - start)"
     )
     times = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
         for _ in range(3)
     ]
-    assert min(times) < 0.02
+    assert min(times) < 0.05
