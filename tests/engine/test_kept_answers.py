@@ -23,6 +23,7 @@ from engine_objects import (
 from haru.engine.cluster import Cluster
 from haru.engine.decision import Decision
 from haru.engine.groups import decide
+from haru.engine.groups.board import Boards
 from haru.engine.notes import Notes
 
 RACK = "rack"
@@ -52,7 +53,22 @@ class History:
             {"name": f"gpu-{i}", "attributes": {"size": {"int": s}, "id": {"string": f"{name}-{i}" if own else "x"}}}
             for i, s in enumerate(sizes)
         ]
-        self.cluster.apply(resource_slice(name, devices))
+        slices = [resource_slice(name, devices)]
+        how = self.rng.random()
+        if how < 0.25:
+            for entry in devices:
+                entry["consumesCounters"] = [{"counterSet": "card", "counters": {"memory": {"value": "1"}}}]
+            slices.append(resource_slice(name, []))
+            slices[1]["metadata"]["name"] += "-counters"
+            counters = {"memory": {"value": str(self.rng.randint(1, 3))}}
+            slices[1]["spec"]["sharedCounters"] = [{"name": "card", "counters": counters}]
+        elif how < 0.5:
+            for entry in devices:
+                entry |= {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "3"}}}
+        self.cluster.remove({**slices[0], "metadata": {"name": f"slice-{name}-counters"}})
+        for item in slices:
+            item["spec"]["pool"]["resourceSliceCount"] = len(slices)
+            self.cluster.apply(item)
 
     def step(self) -> None:
         what, name = self.rng.random(), self.rng.choice(NODES)
@@ -82,7 +98,7 @@ class History:
     def work(self) -> tuple[Obj, list[Obj]]:
         """A gang of some members, with claims of one kind or another, or none, and with a topology or none."""
         self.number += 1
-        name, size = f"g{self.number}", self.rng.randint(1, 4)
+        name, size = f"g{self.number}", self.rng.randint(1, 6)
         spec: Any = {"schedulingConstraints": {"topology": [{"key": RACK}]}} if self.rng.random() < 0.3 else {}
         objects = [pod_group(name, self.rng.randint(1, size), **spec)]
         kind = self.rng.random()
@@ -91,12 +107,16 @@ class History:
         for i in range(size):
             if kind < 0.3:
                 objects.append(pod(f"{name}-{i}", cpu="1", group=name))
+                if kind < 0.1:
+                    objects[-1]["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
             elif kind > 0.9:
                 objects.append(pod(f"{name}-{i}", cpu="1", group=name, claims=[f"{name}-shared"]))
             else:
                 made = member_with_claim(f"{name}-{i}", name, 1 + int(kind > 0.7), cpu="1")
                 exact = made[1]["spec"]["devices"]["requests"][0]["exactly"]
                 exact["deviceClassName"] = "big" if kind > 0.5 else "gpu"
+                if kind < 0.4:
+                    exact["capacity"] = {"requests": {"memory": "1"}}
                 objects += made
         for obj in objects:
             self.cluster.apply(obj)
@@ -115,7 +135,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_cluster_with_a_past_decides_as_one_just_read(seed: int) -> None:
+def test_a_cluster_with_a_past_decides_as_one_just_read(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(seed)
     kept_some = False
     for number in range(14):
@@ -124,6 +144,11 @@ def test_a_cluster_with_a_past_decides_as_one_just_read(seed: int) -> None:
         kept = decide(snapshot, pods, group=group, options=options(seed=number))
         fresh = decide(replace(snapshot, notes=Notes()), pods, group=group, options=options(seed=number))
         assert kept == fresh
+        with monkeypatch.context() as patched:
+            # Each member for itself, without what is known of those that are alike.
+            patched.setattr(Boards, "steady", lambda *_: False)
+            apart = decide(replace(snapshot, notes=Notes()), pods, group=group, options=options(seed=number))
+        assert kept == apart
         kept_some = kept_some or kept.status == "scheduled"
         if history.rng.random() < 0.8:
             history.enact(kept)

@@ -95,7 +95,7 @@ def test_the_fullest_rack_that_takes_the_gang_is_chosen(seed: int) -> None:
 
 def test_weights_decide_between_full_racks_and_many_members() -> None:
     objects = [*three_racks(), *gpu_pods("g", 6, 2, 4)]
-    many = replace(DEFAULT_PROFILE, weights={**DEFAULT_PROFILE.weights, "PodGroupPodsCount": 3})
+    many = replace(DEFAULT_PROFILE, placement_weights={"NodeResourcesFit": 1, "PodGroupPodsCount": 3})
     decision = decide_all(objects, "g", profile=many)
     assert (racks_of(decision), len(decision.placed)) == ({"b"}, 6)
     # A profile that weighs the resource itself has its way: next to that much cpu the cards hardly count.

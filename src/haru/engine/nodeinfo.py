@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from haru.engine.cached import cached_property
 from haru.engine.decision import Obj
 from haru.engine.pods import HostPort, PodInfo, amount_of
 

@@ -118,12 +118,12 @@ class Overlay:
         if self.after is not None:
             self.after.place(pod, node, claimed)
 
-    def allocate(self, path: str, allocation: Obj) -> None:
-        """Allocate a claim that is not allocated."""
+    def allocate(self, path: str, allocation: Obj, node: str | None = None) -> None:
+        """Allocate a claim that is not allocated; `node` is the one that sees its devices, where that is known."""
         self._journal.append(("claim", path, self.allocated))
         self._allocations[path] = allocation
         self.allocated = self.allocated.with_allocation(path, allocation)
-        self._devices_changed(allocation)
+        self.changes.append(node or touched_node(self.snapshot, allocation))
 
     def reserve(self, path: str) -> None:
         """Count one more user of a claim."""
@@ -148,7 +148,4 @@ class Overlay:
                 self._reserved[path] = before
             else:
                 self.allocated = before
-                self._devices_changed(self._allocations.pop(path))
-
-    def _devices_changed(self, allocation: Obj) -> None:
-        self.changes.append(touched_node(self.snapshot, allocation))
+                self.changes.append(touched_node(self.snapshot, self._allocations.pop(path)))

@@ -145,6 +145,9 @@ class CowMap(MutableMapping[str, V]):
     def __getitem__(self, key: str) -> V:
         return self._buckets[_bucket(key)][key]
 
+    def __contains__(self, key: object) -> bool:
+        return bool(self._size) and isinstance(key, str) and key in self._buckets[_bucket(key)]
+
     def __iter__(self) -> Iterator[str]:
         for bucket in self._buckets:
             yield from bucket

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from haru.engine.affinity import NO_TERMS, PodTerms
+from haru.engine.cached import cached_property
 from haru.engine.decision import GroupKey, Obj, PodKey
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import claimed_resources, pod_requests
@@ -63,6 +64,38 @@ _DISK_SOURCES = frozenset({"gcePersistentDisk", "awsElasticBlockStore", "iscsi",
 def normalized_image(name: str) -> str:
     """An image's name as nodes report it: with the tag `latest` if it has neither tag nor digest."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+_NOT_READ = ("hostname", "resourceClaims")
+"""Members of a spec that pods of one template may differ in, and that nothing below depends on."""
+_READ_ONCE = (
+    "requests",
+    "scoring_requests",
+    "host_ports",
+    "tolerations",
+    "disks",
+    "terms",
+    "images",
+    "needed_features",
+    "has_required_anti_affinity",
+    "inter_pod",
+    "shape",
+    "priority",
+    "scheduler_name",
+)
+
+
+_RESIZED = frozenset({"containerStatuses", "initContainerStatuses", "resources"})
+"""Members of a status that the request depends on."""
+
+
+def _same_spec(one: PodInfo, other: PodInfo) -> bool:
+    if not _RESIZED.isdisjoint((*one.status, *other.status)):
+        return False
+    spec, others = one.spec, other.spec
+    if len(spec) != len(others) or any(volume.get("ephemeral") for volume in spec.get("volumes") or ()):
+        return False
+    return all(name in _NOT_READ or others.get(name) == value for name, value in spec.items())
 
 
 def _asks_for_both(container: Mapping[str, Any]) -> bool:
@@ -294,9 +327,18 @@ class PodInfo:
         ]
         return json.dumps(parts, sort_keys=True)
 
+    def read_as(self, other: PodInfo) -> None:
+        """Take over what was read of another pod, if its spec says the same: pods of one gang mostly do."""
+        if self.key.namespace == other.key.namespace and self.node == other.node and _same_spec(self, other):
+            for name in _READ_ONCE:
+                self.__dict__.setdefault(name, getattr(other, name))
+
     def bound_to(self, node: str, claimed: tuple[Obj, ...] | None = None) -> PodInfo:
         """The same pod on a node; `claimed` is what its devices take there, where a decision says so."""
         bound = PodInfo(self.key, self.obj, node, self.claimed if claimed is None else claimed)
         # What was read of the object so far stays true.
-        bound.__dict__.update((k, v) for k, v in self.__dict__.items() if k not in _PLACE_BOUND)
+        known = dict(self.__dict__)
+        for name in _PLACE_BOUND:
+            known.pop(name, None)
+        bound.__dict__.update(known)
         return bound

@@ -217,6 +217,11 @@ class DeviceCounts:
         view = pool.view(NodeView(node, {}), self._features.PartitionableDevices)
         if view is None or view.status != "ok":
             return node, _NONE
+        if view.table.plain and not self._ask.wanted:
+            # Nothing but the selectors decides; a whole column of them is judged at once.
+            column = self._ask.selection.column(view)
+            names = [d.name for d, verdict in zip(view.devices, column, strict=True) if verdict is not False]
+            return node, Count(sum(name not in taken for name in names) if taken else len(names), len(names))
         found = [view.devices[index] for index in offer_of(view.table, self._ask, self._features)]
         free = sum(self._weight(d.shape.shareable) for d in found if d.name not in taken)
         return node, Count(free, len(found))

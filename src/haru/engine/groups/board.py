@@ -23,6 +23,7 @@ from haru.engine.devices import (
     decode_claims,
     prioritized_score,
 )
+from haru.engine.devices.allocate import Solution
 from haru.engine.devices.scoring import chosen_score
 from haru.engine.following import Follower, present_node
 from haru.engine.groups.claimed import claimed_on, too_much
@@ -44,13 +45,16 @@ CANNOT_ALLOCATE = "cannot allocate all claims"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that takes the pod, with the allocations that it would give; None: those of the supply's answer."""
+    """A node that takes the pod, with the allocations that it would give, or the supply's answer that stands for them.
 
-    allocations: Sequence[Obj] | None
+    Nodes with the same answer have devices that look alike to the claims.
+    """
+
+    allocations: Sequence[Obj] = ()
+    answer: Solution | None = None
 
 
-_NOTHING_TO_ALLOCATE = Candidate(())
-_AS_ANSWERED = Candidate(None)
+_NOTHING_TO_ALLOCATE = Candidate()
 
 
 class Summary(NamedTuple):
@@ -158,11 +162,28 @@ class Boards:
 
     def allocations(self, demand: Demand, name: str, candidate: Candidate) -> Sequence[Obj]:
         """The allocations that a candidate of the board that was asked for last would give. Raises AllocationError."""
-        if candidate.allocations is not None:
+        if candidate.answer is None:
             return candidate.allocations
         assert self._supply is not None
         uses = demand.pending_on(self._overlay.node(name))
         return self._supply.results(name, *self._question(demand, uses), self._options.new_share_id)
+
+    def steady(self, board: Board, pod: PodInfo, demand: Demand) -> bool:
+        """Whether a node's answer and score for such pods change with what is on that node and nothing else."""
+        single = self._overlay.after is None and board.setting.alone and not (pod.volume_claims or pod.disks)
+        return single and not (demand.fixed or demand.extended or demand.counts_devices)
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """What tells a pod from others of its shape, as far as rules between pods and scores go."""
+        return self._memory.shared.kind(self._overlay, pod).signature
+
+    def ask_again(self, board: Board, pod: PodInfo, demand: Demand, name: str) -> None:
+        """Ask one node as things stand now. Raises AllocationError."""
+        if demand.uses and self._supply is not None:
+            self._supply.catch_up(self._overlay)
+        board.forget(name)
+        self._memory.asked += 1
+        self._ask(board, pod, demand, self._overlay.node(name))
 
     def _forgettable(self, demand: Demand) -> bool:
         """Whether other decisions may ask the same: not where claims of this one have been allocated."""
@@ -276,7 +297,7 @@ class Boards:
             board.refusals[node.name] = (_unavailable(answer),)
         else:
             fixed = _preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
-            self._offer(board, node, _AS_ANSWERED, fixed + chosen_score(answer.claims, answer.asks))
+            self._offer(board, node, Candidate(answer=answer), fixed + chosen_score(answer.claims, answer.asks))
 
     def _ask_allocator(
         self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse]

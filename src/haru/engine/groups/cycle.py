@@ -53,12 +53,14 @@ def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, option
 
 
 def _members(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
-    members = []
+    members: list[PodInfo] = []
     for obj in pods:
         known = snapshot.pods.get(claim_path(obj))
         info = known if known is not None and known.obj is obj and not known.node else PodInfo.of(obj)
         placed = info.node or (known is not None and known.key.uid == info.key.uid and known.node)
         if not (placed or info.terminal or info.deleting or info.gated):
+            if members:
+                info.read_as(members[0])
             members.append(info)
     # Among equals those that have a place reserved come first, so that no sibling takes it.
     promised = snapshot.nominations.keys()

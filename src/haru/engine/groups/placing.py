@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from haru.engine.decision import Obj, Reason
 from haru.engine.devices import AllocationError
+from haru.engine.groups.alike import Alike
 from haru.engine.groups.board import Board, Boards, Summary
 from haru.engine.groups.claimed import claimed_on
 from haru.engine.groups.claims import ClaimUse
@@ -64,6 +65,7 @@ class Placer:
         self._options = options
         self._nodes = nodes
         self._boards = Boards(overlay, options, nodes)
+        self._alike: Alike | None = None
 
     def place(self, pod: PodInfo) -> Placed | Refused:
         """Find the best place for a pod and take it in the overlay: the one it is nominated to, if that still does."""
@@ -73,21 +75,43 @@ class Placer:
         if isinstance(demand, Reason):
             return Refused(pod, rejected_message(len(self._nodes), demand.message), (demand,), (PLUGIN,))
         try:
-            board = self._boards.board(pod, demand)
+            return self._place(pod, demand)
         except AllocationError as error:
-            return _failed(pod, error)
+            return Refused(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
+
+    def _place(self, pod: PodInfo, demand: Demand) -> Placed | Refused:
+        if self._alike is None or not self._alike.takes(pod, demand):
+            board = self._boards.board(pod, demand)
+            steady = self._boards.steady(board, pod, demand)
+            self._alike = Alike(self._overlay, self._options, self._boards, board, pod) if steady else None
+            if self._alike is None or not self._alike.takes(pod, demand):
+                return self._place_apart(board, pod, demand)
+        return self._place_alike(self._alike, pod, demand)
+
+    def _place_apart(self, board: Board, pod: PodInfo, demand: Demand) -> Placed | Refused:
         if not board.ranking:
             return self._refused(pod, board)
         kept = self._overlay.snapshot.nominations.get(pod.key.path)
         name = kept.node if kept is not None else pod.nominated_node
         if not board.ranking.takes(name):
             name = board.ranking.choose(self._options.seed, pod.key.path)
-        try:
-            given = self._boards.allocations(demand, name, board.candidates[name])
-        except AllocationError as error:
-            return _failed(pod, error)
+        given = self._boards.allocations(demand, name, board.candidates[name])
         pending = demand.pending_on(self._overlay.node(name))
         return occupy(self._overlay, pod, demand, name, tuple(zip(pending, given, strict=True)))
+
+    def _place_alike(self, alike: Alike, pod: PodInfo, demand: Demand) -> Placed | Refused:
+        """Place a pod like the one before."""
+        alike.settle(demand)
+        if not alike.board.ranking:
+            return self._refused(pod, alike.board)
+        name, candidate = alike.choose(pod)
+        node = self._overlay.node(name)
+        given, local = alike.allocations(node, candidate)
+        sort = alike.sort_of(node, candidate)
+        allocations = tuple(zip(demand.pending, given, strict=True))
+        outcome = occupy(self._overlay, pod, demand, name, allocations, local=local)
+        alike.taken(name, sort)
+        return outcome
 
     def refusals(self, pod: PodInfo) -> Mapping[str, Sequence[Failure]]:
         """What each node that refuses a pod says to it, as things stand; empty if the pod was rejected outright."""
@@ -112,14 +136,16 @@ class Placer:
         return Refused(pod, *board.summary)
 
 
-def _failed(pod: PodInfo, error: AllocationError) -> Refused:
-    return Refused(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
-
-
 def occupy(
-    overlay: Overlay, pod: PodInfo, demand: Demand, node: str, allocations: tuple[tuple[ClaimUse, Obj], ...]
+    overlay: Overlay,
+    pod: PodInfo,
+    demand: Demand,
+    node: str,
+    allocations: tuple[tuple[ClaimUse, Obj], ...],
+    *,
+    local: bool = False,
 ) -> Placed:
-    """Take a place in the overlay: the node's room, the devices, the claims' users."""
+    """Take a place in the overlay: room, devices (`local`: the node alone sees them), and the claims' users."""
     info = overlay.node(node)
     special = demand.special_on(info)
     uses = demand.uses if special is None else (*demand.uses, special)
@@ -127,7 +153,7 @@ def occupy(
     overlay.place(pod, node, claimed)
     fresh = {use.path for use, _ in allocations}
     for use, allocation in allocations:
-        overlay.allocate(use.path, allocation)
+        overlay.allocate(use.path, allocation, node if local else None)
     for use in uses:
         if not use.is_reserved or demand.counts_devices:
             overlay.reserve(use.path)

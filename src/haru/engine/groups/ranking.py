@@ -22,6 +22,11 @@ class Ranking:
         self._closed = closed
         self._key_of: dict[str, Key] = {}
         self._members: dict[Key, list[str]] = {}
+        self._best: list[Key] | None = None
+
+    def key_of(self, name: str) -> Key | None:
+        """A node's key."""
+        return self._key_of.get(name)
 
     def put(self, name: str, key: Key) -> None:
         """Add a node, or move it."""
@@ -31,7 +36,12 @@ class Ranking:
         if before is not None:
             self.drop(name)
         self._key_of[name] = key
-        insort(self._members.setdefault(key, []), name)
+        members = self._members.get(key)
+        if members is None:
+            self._members[key] = [name]
+            self._best = None
+        else:
+            insort(members, name)
 
     def drop(self, name: str) -> None:
         """Remove a node if it is there."""
@@ -41,6 +51,7 @@ class Ranking:
             del members[bisect_left(members, name)]
             if not members:
                 del self._members[key]
+                self._best = None
 
     def takes(self, name: str) -> bool:
         """Whether a node takes part."""
@@ -53,11 +64,16 @@ class Ranking:
     def _open(self) -> list[Key]:
         return [key for key in self._members if self._closed is None or not self._closed(key)]
 
-    def choose(self, seed: int, salt: str) -> str:
-        """One of the best nodes, evenly; the same seed and salt give the same node."""
-        totals = self._totals()
-        best = max(totals.values())
-        classes = sorted((self._members[key] for key, total in totals.items() if total == best), key=lambda m: m[0])
+    def choose(self, seed: int, salt: str, *, steady: bool = False) -> str:
+        """One of the best nodes, evenly; the same seed and salt give the same node.
+
+        `steady`: nothing has changed since the last choice but what was put and dropped, and sizes do not count.
+        """
+        if self._best is None or not steady:
+            totals = self._totals()
+            best = max(totals.values())
+            self._best = [key for key, total in totals.items() if total == best]
+        classes = sorted((self._members[key] for key in self._best), key=lambda m: m[0])
         number = pick(sum(map(len, classes)), seed, salt)
         for members in classes:
             if number < len(members):

@@ -123,6 +123,12 @@ class Setting:
         self._scorers = tuple(self._made(kind))
 
     @property
+    def alone(self) -> bool:
+        """Whether a pod on one node makes no difference to what other nodes say, and how they compare."""
+        rules = self._spread, self._sole, self._around
+        return all(rule is None for rule in rules) and all(scorer.alone for scorer in self._scorers)
+
+    @property
     def sole_use(self) -> NodeFilter | None:
         """Whether claims that the pod wants for itself are in use: a rule that the plan asks in its turn."""
         return self._sole.check if self._sole is not None else None

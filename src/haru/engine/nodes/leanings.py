@@ -27,9 +27,10 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 class Scorer(Protocol):
-    """One plugin's view of the nodes for one kind of pod."""
+    """One plugin's view of the nodes for one kind of pod. `alone`: a pod on one node changes nothing for others."""
 
     weight: int
+    alone: bool
 
     def catch_up(self, overlay: Overlay) -> set[str] | None:
         """Take in what has changed; the nodes whose keys have, besides those that changed themselves. None: all."""
@@ -43,6 +44,8 @@ class Scorer(Protocol):
 
 class _Plain:
     """A scorer that looks at the node alone."""
+
+    alone = True
 
     def catch_up(self, overlay: Overlay) -> set[str] | None:
         """Nothing changes but the nodes themselves."""
@@ -129,6 +132,8 @@ class Devices(_Plain):
 class ImageLocality:
     """The sizes of the pod's images that the node has; what they count depends on how common they are."""
 
+    alone = True
+
     def __init__(self, weight: int, pod: PodInfo, images: Images) -> None:
         self.weight = weight
         self._names = pod.images
@@ -158,6 +163,8 @@ class SoftSpread:
     A host counts by itself; other domains are kept by value. Nodes without one of the labels are the worst, unless
     the constraints are the built-in ones (`everywhere`).
     """
+
+    alone = False
 
     def __init__(self, weight: int, pod: PodInfo, constraints: Sequence[Constraint], *, everywhere: bool) -> None:
         self.weight = weight
@@ -203,6 +210,8 @@ class Company:
 
     Where a label tells every node from every other, the sum is part of the node's key; else the value is.
     """
+
+    alone = False
 
     def __init__(self, weight: int, around: Surroundings, hosts: Domains) -> None:
         self.weight = weight
