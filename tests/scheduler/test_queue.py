@@ -7,6 +7,7 @@ from haru.scheduler.queue import FLUSH_AFTER_SECONDS, Place, SchedulingQueue
 
 A = ("pod", "ns", "a")
 B = ("pod", "ns", "b")
+C = ("pod", "ns", "c")
 GANG = ("group", "ns", "gang")
 FIT = frozenset({"NodeResourcesFit"})
 DRA = frozenset({"DynamicResources"})
@@ -75,6 +76,34 @@ def test_an_event_before_the_backoff_ends_does_not_skip_the_backoff() -> None:
     assert queue.pop(2.0) is unit
 
 
+def test_a_backoff_keeps_nobody_waiting_while_there_is_nothing_else_to_do() -> None:
+    queue = SchedulingQueue(pop_from_backoff=True)
+    for number, (key, priority) in enumerate(((A, 0), (B, 0), (C, 5))):
+        queue.release(queue.put(key, key[2], priority, float(number)), float(number))
+    rejected = [queue.pop(3.0) for _ in range(3)]
+    for unit in reversed(rejected):
+        assert unit is not None
+        queue.reject(unit, {"DynamicResources"}, 3.0 + unit.priority / 10)
+    assert queue.pop(3.6) is None, "they wait for an event, not for a backoff"
+    queue.on_event(DRA, 3.6)
+    late = queue.put(("pod", "ns", "late"), "late", 0, 3.6)
+    queue.release(late, 3.6)
+    # Backoffs end at 4.0 (A, B) and at 4.5 (C): within one second the most important goes first.
+    order = [queue.pop(3.6) for _ in range(5)]
+    assert [unit.key[2] if unit else "" for unit in order] == ["late", "c", "a", "b", ""]
+
+
+def test_errors_keep_their_backoff() -> None:
+    queue = SchedulingQueue(pop_from_backoff=True)
+    queue.release(queue.put(A, "a", 0, 0.0), 0.0)
+    unit = queue.pop(0.0)
+    assert unit is not None
+    queue.fail(unit, 0.0)
+    queue.on_event(DRA, 0.5)
+    assert queue.pop(0.9) is None
+    assert queue.pop(1.0) is unit
+
+
 def test_an_event_during_the_cycle_is_not_lost() -> None:
     queue = queue_with((A, 0))
     unit = queue.pop(1.0)
@@ -139,11 +168,11 @@ operations = st.lists(
 )
 
 
-@given(operations)
+@given(operations, st.booleans())
 def test_every_unit_is_in_one_place_and_released_work_is_always_reachable(
-    steps: list[tuple[str, int, frozenset[str]]],
+    steps: list[tuple[str, int, frozenset[str]]], early: bool
 ) -> None:
-    queue, now, flying = SchedulingQueue(), 0.0, []
+    queue, now, flying = SchedulingQueue(pop_from_backoff=early), 0.0, []
     for action, number, plugins in steps:
         key = ("pod", "ns", str(number))
         unit = queue.units.get(key)

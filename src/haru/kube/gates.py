@@ -66,6 +66,7 @@ _TABLE: tuple[Gate, ...] = (
     Gate("PodLevelResources", "BETA", True),
     Gate("ResourceHealthStatus", "BETA", True),
     Gate("SchedulerAsyncPreemption", "BETA", True),
+    Gate("SchedulerPopFromBackoffQ", "BETA", True),
     Gate("SchedulerPreEnqueuePodStatus", "ALPHA", False),
     Gate("StorageCapacityScoring", "ALPHA", False),
     Gate("TopologyAwareWorkloadScheduling", "ALPHA", False, requires=_WORKLOAD),

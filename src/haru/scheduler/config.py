@@ -62,6 +62,7 @@ def scheduler_config(
         monotonic=monotonic,
         initial_backoff=given.initial_backoff,
         max_backoff=given.max_backoff,
+        pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
         spreads_by_force=any(
             constraint["whenUnsatisfiable"] == "DoNotSchedule"
             for chosen in given.profiles.values()

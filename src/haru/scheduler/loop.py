@@ -50,12 +50,15 @@ class Scheduler:
         self._client = client
         self._config = config
         self.cluster = Cluster()
-        self.queue = SchedulingQueue(config.initial_backoff, config.max_backoff)
+        self.queue = SchedulingQueue(
+            config.initial_backoff, config.max_backoff, pop_from_backoff=config.pop_from_backoff
+        )
         self.metrics = SchedulerMetrics(self.queue.pending)
         self.ready = asyncio.Event()
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._decisions = 0
+        self._freeing = 0
         self._watchers: Watchers | None = None
         self._admission = Admission(
             self.cluster,
@@ -305,7 +308,9 @@ class Scheduler:
         if placed:
             self._send_out(unit, placed)
         for member in left:
-            self.cluster.forget_nomination(member.pod)
+            # While devices are being given back the promise stands: what was promised may be these.
+            if not self._freeing:
+                self.cluster.forget_nomination(member.pod)
             reason = "SchedulerError" if "error" in (member.status, decision.status) else "Unschedulable"
             self._rejected(pods[member.pod.path], reason, member.message or decision.message)
         now = self._config.monotonic()
@@ -371,10 +376,14 @@ class Scheduler:
         """Until it is known what became of it nobody relies on the claim, and its devices count as taken."""
         busy = dict(claim)
         self.cluster.assume_claim(busy)
+        self._freeing += 1
         self._spawn(self._deallocated(claim, busy))
 
     async def _deallocated(self, claim: Obj, busy: Obj) -> None:
-        await self._binder.deallocate(claim)
+        try:
+            await self._binder.deallocate(claim)
+        finally:
+            self._freeing -= 1
         self.cluster.forget_claim(path_of(claim), busy)
         self.may_help(hints.DEVICES)
 

@@ -17,6 +17,7 @@ from enum import Enum
 INITIAL_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 10.0
 FLUSH_AFTER_SECONDS = 300.0
+_STALE_ENTRIES = 1000
 
 
 class Place(Enum):
@@ -59,16 +60,26 @@ class Unit:
 
 
 class SchedulingQueue:
-    """Units in their places. Keys are ("pod", namespace, name) or ("group", namespace, group name)."""
+    """Units in their places. Keys are ("pod", namespace, name) or ("group", namespace, group name).
+
+    With `pop_from_backoff` a backoff keeps nobody waiting while there is nothing else to do, unless an error is behind
+    it: of units whose backoffs end within the same second the most important goes first.
+    """
 
     def __init__(
-        self, initial_backoff: float = INITIAL_BACKOFF_SECONDS, max_backoff: float = MAX_BACKOFF_SECONDS
+        self,
+        initial_backoff: float = INITIAL_BACKOFF_SECONDS,
+        max_backoff: float = MAX_BACKOFF_SECONDS,
+        *,
+        pop_from_backoff: bool = False,
     ) -> None:
         self.units: dict[tuple[str, str, str], Unit] = {}
         self._initial = initial_backoff
         self._max = max_backoff
         self._active: list[tuple[int, float, int, Unit]] = []
         self._backoff: list[tuple[float, int, Unit]] = []
+        self._early: list[tuple[int, int, float, int, Unit]] = []
+        self._pop_from_backoff = pop_from_backoff
         self._tickets = itertools.count(1)
 
     # -- membership -------------------------------------------------------------------------------------------------
@@ -117,9 +128,14 @@ class SchedulingQueue:
     def pop(self, now: float) -> Unit | None:
         """The next unit to decide, now in flight; None if nothing is ready."""
         self._move_expired(now)
-        while self._active:
-            _, _, ticket, unit = heapq.heappop(self._active)
-            if ticket != unit.ticket or unit.place is not Place.ACTIVE:
+        while self._active or self._early:
+            if self._active:
+                _, _, ticket, unit = heapq.heappop(self._active)
+                place = Place.ACTIVE
+            else:
+                _, _, _, ticket, unit = heapq.heappop(self._early)
+                place = Place.BACKOFF
+            if ticket != unit.ticket or unit.place is not place:
                 continue
             unit.place = Place.IN_FLIGHT
             unit.ticket = 0
@@ -161,7 +177,7 @@ class SchedulingQueue:
             return
         unit.errors += 1
         unit.ready_at = now + self._backoff_for(unit.errors)
-        self._to_backoff(unit)
+        self._to_backoff(unit, failed=True)
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -226,10 +242,17 @@ class SchedulingQueue:
         unit.ticket = next(self._tickets)
         heapq.heappush(self._active, (-unit.priority, unit.timestamp, unit.ticket, unit))
 
-    def _to_backoff(self, unit: Unit) -> None:
+    def _to_backoff(self, unit: Unit, *, failed: bool = False) -> None:
         unit.place = Place.BACKOFF
         unit.ticket = next(self._tickets)
         heapq.heappush(self._backoff, (unit.ready_at, unit.ticket, unit))
+        if self._pop_from_backoff and not failed:
+            second = int(unit.ready_at)
+            heapq.heappush(self._early, (second, -unit.priority, unit.timestamp, unit.ticket, unit))
+            if len(self._early) > 2 * len(self.units) + _STALE_ENTRIES:
+                # Who went on from backoff in another way has left an entry behind.
+                self._early = [e for e in self._early if e[3] == e[4].ticket and e[4].place is Place.BACKOFF]
+                heapq.heapify(self._early)
 
     def _move_expired(self, now: float) -> None:
         while self._backoff and self._backoff[0][0] <= now:

@@ -39,3 +39,4 @@ class SchedulerConfig:
     initial_backoff: float = INITIAL_BACKOFF_SECONDS
     max_backoff: float = MAX_BACKOFF_SECONDS
     spreads_by_force: bool = False
+    pop_from_backoff: bool = True
