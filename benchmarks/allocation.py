@@ -2,10 +2,10 @@
 
     python -m benchmarks.allocation [--name PATTERN] [--rounds N] [--document docs/performance.md]
 
-Times are processor seconds, scaled to the machine and hour of the reference's times: ours × (its calibration / our
-calibration, taken right before and after). For each problem: preparing it, and how much of that is compiling selectors,
-per device; the first answer; for many nodes the answer after one device changed hands; and how many times faster than
-the reference that is. What misses a bar is named:
+Times are processor seconds, the least of all rounds, scaled to the machine and hour of the reference's times: ours ×
+(its calibration / ours, the least of all taken in between). For each problem: preparing it, and how much of that is
+compiling selectors, per device; the first answer; for many nodes the answer after one device changed hands; and how
+many times faster than the reference that is. What misses a bar is named:
 
     50 ms           every hard problem (8 of them the reference did not answer in 20 s)
     5x, 50x warm    full and occupied on 1,000 nodes and more, at first and after a change
@@ -23,7 +23,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks import device_problems, selectors
@@ -106,35 +105,34 @@ def compiling(problem: dict[str, Any]) -> float:
     from haru.engine.devices.selection import compile_selectors, forget
 
     spent = []
-    for _ in range(9):
+    for _ in range(15):
         forget()
         compile_device_selector.cache_clear()
         names_read.cache_clear()
         begun = time.thread_time()
         compile_selectors(problem["classes"], problem["claims"], Features(**problem["features"]))
         spent.append(time.thread_time() - begun)
-    return median(spent)
+    return min(spent)
 
 
 def measure(problem: dict[str, Any], rounds: int = 1) -> Row:
-    """One problem, measured as `haru allocate --cases` does, but by the processor's time: the machine may be shared."""
+    """One problem, measured as `haru allocate --cases` does, but by the processor's time and the least of all rounds:
+    the machine may be shared. The times are those of this machine.
+    """
     from haru.cli.allocate_cases import answer_case
 
     reference = REFERENCE["problems"][problem["name"]]
     timeout = reference["outcome"] == "timeout"
-    found, agrees, before = [], True, calibrate(3, time.thread_time)
+    found, agrees = [], True
     for _ in range(rounds):
-        answer, compiled = answer_case(problem, clock=time.thread_time), compiling(problem)
-        after = calibrate(3, time.thread_time)
-        scale = float(REFERENCE["calibration_seconds"]) / ((before + after) / 2)
-        before = after
-        seconds = (answer["prepareSeconds"], compiled, answer["seconds"], answer.get("warmSeconds", 0.0))
-        found.append(Times(*(value * scale for value in seconds)))
+        answer = answer_case(problem, clock=time.thread_time, typical=min)
+        seconds = (answer["prepareSeconds"], compiling(problem), answer["seconds"], answer.get("warmSeconds", 0.0))
+        found.append(seconds)
         agrees &= not answer["error"] if timeout else outcome(answer, problem) == reference["outcome"]
     return Row(
         name=problem["name"],
         devices=sum(len(s["spec"].get("devices", ())) for s in problem["slices"]),
-        times=Times(*map(median, zip(*found, strict=True))),
+        times=Times(*map(min, zip(*found, strict=True))),
         reference=reference["seconds"],
         timeout=timeout,
         agrees=agrees,
@@ -143,15 +141,25 @@ def measure(problem: dict[str, Any], rounds: int = 1) -> Row:
 
 def scale_now() -> float:
     """What one second of the processor is on the machine of the reference's times."""
-    return float(REFERENCE["calibration_seconds"]) / calibrate(3, time.thread_time)
+    return float(REFERENCE["calibration_seconds"]) / fastest()
 
 
-def rows(pattern: str = "*", rounds: int = 1) -> Iterator[Row]:
-    """All problems whose names match, one after the other."""
+def fastest() -> float:
+    """Seconds of the fastest of three rounds of calibration."""
+    return min(calibrate(1, time.thread_time) for _ in range(3))
+
+
+def rows(pattern: str = "*", rounds: int = 1) -> list[Row]:
+    """All problems whose names match, in seconds of the reference machine."""
+    found, calibration = [], fastest()
     for name in device_problems.WORKLOADS:
         if fnmatch.fnmatch(name, pattern):
             (problem,) = device_problems.generate([name], 1)
-            yield measure(json.loads(json.dumps(problem)), rounds)
+            found.append(measure(json.loads(json.dumps(problem)), rounds))
+            calibration = min(calibration, fastest())
+    print(f"calibration: {calibration:.4f} s", file=sys.stderr)
+    scale = float(REFERENCE["calibration_seconds"]) / calibration
+    return [row._replace(times=Times(*(value * scale for value in row.times))) for row in found]
 
 
 HEADS = (
@@ -220,10 +228,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1, help="measure each so often, and take the medians")
     parser.add_argument("--document", type=Path, metavar="FILE", help="write the tables into this document")
     options = parser.parse_args()
-    found = []
-    for row in rows(options.name, options.rounds):
-        found.append(row)
-        print(row.name, file=sys.stderr)
+    found = rows(options.name, options.rounds)
     evaluated = selectors.rows()
     print(table(found, in_markdown=False), summary(found), selectors.table(evaluated, in_markdown=False), sep="\n\n")
     if options.document:

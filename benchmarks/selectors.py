@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 import time
-from statistics import median
 from typing import NamedTuple
 
 from benchmarks.calibrate import calibrate
@@ -67,7 +66,7 @@ def compiling(expression: str) -> float:
         compile_device_selector(expression, consumable_capacity=True, list_attributes=False, new=False)
         names_read(expression, False, True)
         spent.append(time.thread_time() - begun)
-    return median(spent)
+    return min(spent)
 
 
 def evaluating(expression: str) -> float:
@@ -84,18 +83,18 @@ def evaluating(expression: str) -> float:
         begun = time.thread_time()
         Selection((), (expression,), False, True).column(view)
         spent.append((time.thread_time() - begun) / GROUPS)
-    return median(spent)
+    return min(spent)
 
 
 def rows() -> list[Row]:
     """All selectors."""
     found = []
     for name, expression in EXPRESSIONS.items():
-        scale = CALIBRATION_SECONDS / calibrate(3, time.thread_time)
-        shared = None if expression == _INDEX else evaluating(expression) * scale
-        each = evaluating(_INDEX if shared is None else f"{_INDEX} && ({expression})") * scale
-        found.append(Row(name, compiling(expression) * scale, shared, each))
-    return found
+        shared = None if expression == _INDEX else evaluating(expression)
+        each = evaluating(_INDEX if shared is None else f"{_INDEX} && ({expression})")
+        found.append(Row(name, compiling(expression), shared, each))
+    scale = CALIBRATION_SECONDS / min(calibrate(1, time.thread_time) for _ in range(12))
+    return [Row(row.name, row.compiling * scale, row.shared and row.shared * scale, row.each * scale) for row in found]
 
 
 def table(found: list[Row], in_markdown: bool) -> str:

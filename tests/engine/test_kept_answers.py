@@ -49,7 +49,7 @@ class History:
     def put_slice(self, name: str) -> None:
         sizes = [self.rng.randint(1, 2) for _ in range(self.rng.randint(0, 4))]
         own = self.rng.random() < 0.5
-        devices = [
+        devices: list[Obj] = [
             {"name": f"gpu-{i}", "attributes": {"size": {"int": s}, "id": {"string": f"{name}-{i}" if own else "x"}}}
             for i, s in enumerate(sizes)
         ]

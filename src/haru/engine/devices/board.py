@@ -9,8 +9,8 @@ Source: KEP-4381; the order of checks is kube-scheduler's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
+from haru.engine.cached import cached_property
 from haru.engine.devices.capacity import aligned, fits, share
 from haru.engine.devices.claims import ALL, Ask, Claim
 from haru.engine.devices.constraints import Values, attribute_values

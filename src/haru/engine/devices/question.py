@@ -47,7 +47,7 @@ class Question:
         self._step_budget = step_budget
         self._expired = expired
         self._scoring = scoring
-        self._sight = Sight(self.claims, features, sized=scoring)
+        self._sight: Sight | None = None
         self._answers: dict[Hashable, Answer] = {}
         self._seen: dict[Hashable, Answer] = {}
         self._board: Board | None = None
@@ -101,6 +101,8 @@ class Question:
             views = fleet.snapshot.views(fleet.nodes[number], self._features.PartitionableDevices)
         except AllocationError:
             return self._ask(fleet, number)
+        if self._sight is None:
+            self._sight = Sight(self.claims, self._features, sized=self._scoring)
         sight = self._sight.of(views, fleet.allocated)
         found = self._seen.get(sight) if sight is not None else None
         if found is None:

@@ -7,10 +7,10 @@ all of them: which device is where, and which devices an ask may have as far as 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
+from haru.engine.cached import cached_property
 from haru.engine.devices.model import Device, Shape
 
 
