@@ -19,6 +19,7 @@ from haru.kube.yaml import dump_all
 
 Obj = dict[str, Any]
 
+COMMANDS = ("allocate", "cel", "lint")
 SECONDS_EACH = 20.0  # of this process: a busy machine is no hang
 MEMORY = 600 * 1024  # KiB on top of what the process has
 WORDS = (
@@ -106,33 +107,31 @@ def nonsense(rng: random.Random) -> str:
     return " ".join(rng.choice(WORDS) for _ in range(rng.randrange(1, 12)))
 
 
-def command(rng: random.Random, path: Path) -> list[str]:
-    """One command line, with what it reads written to the path."""
-    kind = rng.randrange(5)
+def command(rng: random.Random, path: Path, of: str) -> list[str]:
+    """One command line of `haru allocate`, `haru cel` or `haru lint`, with what it reads written to the path."""
     form = ["-o", rng.choice(("text", "json", "yaml"))]
     scoring = ["--device-scoring"] if rng.random() < 0.5 else []
-    if kind == 0:
-        of = rng.choice(("allocate", "cel"))
+    if of != "lint" and rng.random() < 0.4:
         lines = b"\n".join(json.dumps(mutated(rng, case_of(rng, of))).encode() for _ in range(3))
         path.write_bytes(lines if rng.random() < 0.8 else garbled(rng, lines))
         return [of, "--cases", str(path), *(scoring if of == "allocate" else ())]
     found, spoiled = objects(rng), rng.random()
     text = dump_all([mutated(rng, o) if rng.random() < 0.15 else o for o in found]).encode()
     path.write_bytes(garbled(rng, text) if spoiled < 0.3 else text)
-    if kind == 1:
+    if of == "cel":
         expression = nonsense(rng) if rng.random() < 0.7 else rng.choice(SELECTORS)
         return ["cel", f" {expression}", "-f", str(path), *form]
-    if kind == 2:
+    if of == "lint":
         return ["lint", str(path), *form, *(["--fix"] if rng.random() < 0.3 else ())]
     return ["allocate", "-f", str(path), *form, *scoring]
 
 
-def fuzz(seconds: float, path: Path, capsys: pytest.CaptureFixture[str], first_seed: int, at_least: int = 0) -> int:
-    """Runs commands for so long, and so many; returns how many."""
-    start, seed = time.monotonic(), first_seed
+def fuzz(of: str, path: Path, capsys: pytest.CaptureFixture[str], seed: int, seconds: float, at_least: int) -> int:
+    """Runs one command again and again, for so long and so many times; returns how many."""
+    start, first_seed = time.monotonic(), seed
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     while time.monotonic() - start < seconds or seed - first_seed < at_least:
-        arguments = command(random.Random(seed), path)
+        arguments = command(random.Random(seed), path, of)
         begun = time.process_time()
         try:
             status = main(arguments)
@@ -149,14 +148,21 @@ def fuzz(seconds: float, path: Path, capsys: pytest.CaptureFixture[str], first_s
     return seed - first_seed
 
 
-def test_a_little_nonsense(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", COMMANDS)
+def test_a_little_nonsense(
+    of: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("haru.cli.allocate_cases._ROUNDS", 1)
-    assert fuzz(0, tmp_path / "in", capsys, 1, at_least=60) == 60
+    assert fuzz(of, tmp_path / "in", capsys, 1, 0, at_least=20) == 20
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("of", COMMANDS)
 def test_ten_minutes_of_nonsense(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    of: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("haru.cli.allocate_cases._ROUNDS", 1)
-    assert fuzz(600, tmp_path / "in", capsys, 1_000_000) > 500
+    first = random.SystemRandom().randrange(1 << 32)
+    count = fuzz(of, tmp_path / "in", capsys, first, 600, at_least=500)
+    with capsys.disabled():
+        print(f"\n{count} runs of haru {of} from seed {first}")
