@@ -439,6 +439,20 @@ def test_what_was_placed_a_moment_ago_is_left_alone() -> None:
     assert not decision.evictions
 
 
+def test_a_group_that_goes_whole_is_left_alone_while_a_pod_of_it_is_being_bound() -> None:
+    """It could only go in part: the pod that is being bound would stay behind."""
+    late = pod("w-1", cpu="4", group="w")
+    objects = [node("a", cpu="4"), node("b", cpu="4"), whole("w"), running("w-0", "a", group="w"), late]
+    objects.append(pod("p", cpu="4", priority=9))
+    cluster = Cluster.of(objects)
+    cluster.assume_pod(PodKey("default", "w-1", "uid-w-1"), "b")
+    decision = decide(cluster.snapshot(), [objects[-1]], group=None, options=options(**BOTH))
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+    cluster.apply(running("w-1", "b", group="w"))
+    decision = decide(cluster.snapshot(), [objects[-1]], group=None, options=options(**BOTH))
+    assert evicted(decision) == ["w-0", "w-1"]
+
+
 @pytest.mark.parametrize(("nodes", "members", "bound"), [(125, 64, 100), (125, 1, 30)])
 def test_a_thousand_candidates_cost_few_questions(
     monkeypatch: pytest.MonkeyPatch, nodes: int, members: int, bound: int

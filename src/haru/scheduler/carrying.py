@@ -9,7 +9,7 @@ the pod or its node is gone. Source: docs/adr/0002.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -22,6 +22,7 @@ from haru.scheduler.claims import BindingError, claim_writes, reserved_claim
 from haru.scheduler.extended import claims_to_create, stale_claims, unrecorded, with_created
 
 Obj = dict[str, Any]
+_MANY = 1000
 
 
 class HeldBackError(Exception):
@@ -73,11 +74,14 @@ class Carrier:
         self._silence = silence
         self._workload_claims = workload_claims
         self._uncertain: set[PodKey] = set()
+        self._under_way: set[PodKey] = set()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def assume(self, errand: Errand) -> None:
         """Counts the members as placed and their claims as allocated from now on."""
         snapshot = self._cluster.snapshot()
+        if len(self._under_way) > _MANY:
+            self.under_way()
         nominated = set()
         for member in errand.members:
             info = snapshot.pods.get(member.pod.path)
@@ -85,6 +89,7 @@ class Carrier:
                 nominated.add(member.pod)
             self._cluster.assume_pod(member.pod, member.node or "", member.claimed)
             self._uncertain.add(member.pod)
+            self._under_way.add(member.pod)
             self._silence(member.pod.path)
         errand.nominated_before = frozenset(nominated)
         new = claims_to_create(errand.members)
@@ -97,6 +102,11 @@ class Carrier:
             if claim is not None and write.allocation is not None:
                 errand.claims[path] = reserved_claim(claim, write, None)
                 self._cluster.assume_claim(errand.claims[path])
+
+    def under_way(self) -> Collection[PodKey]:
+        """The members that have a place which the watch has not shown yet."""
+        self._under_way = {pod for pod in self._under_way if self._cluster.is_assumed(pod)}
+        return self._under_way
 
     async def carry_out(self, errand: Errand) -> None:
         """Ends when every member is bound or has been given back."""

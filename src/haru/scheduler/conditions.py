@@ -55,16 +55,14 @@ def unnominated_patch(pod: Obj) -> Obj | None:
     return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"nominatedNodeName": None}}
 
 
-def disruption_target_patch(uid: str, message: str, now: str) -> Obj:
-    """A strategic merge patch of the status of a pod that is evicted for another (KEP-3329)."""
-    entry = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "PreemptionByScheduler",
-        "message": message,
-        "lastTransitionTime": now,
-    }
-    return {"metadata": {"uid": uid}, "status": {"conditions": [entry]}}
+def disruption_target_patch(pod: Obj, message: str, now: str) -> Obj | None:
+    """A strategic merge patch of the status of a pod that is evicted for another (KEP-3329); None if it says so."""
+    told = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": message}
+    current = condition((pod.get("status") or {}).get("conditions"), "DisruptionTarget") or {}
+    if told.items() <= current.items():
+        return None
+    entry = {**told, "lastTransitionTime": now}
+    return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [entry]}}
 
 
 def group_scheduled_patch(group: Obj, status: str, reason: str, message: str, now: str) -> Obj | None:

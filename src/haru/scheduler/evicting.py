@@ -118,11 +118,11 @@ class Evictor:
     async def _evict(self, order: EvictionOrder, victim: Eviction) -> None:
         pod = self._cached(victim.pod.path)
         attempt = 0
-        while not _is_going(pod, victim) and (victim.unit in order.begun or order.wanted()):
+        while pod is not None and not _is_going(pod, victim) and (victim.unit in order.begun or order.wanted()):
             attempt += 1
             try:
                 async with self._slots:
-                    await self._delete(order, victim)
+                    await self._delete(order, victim, pod)
                 return
             except (StatusError, OSError) as error:
                 # A conflict: it was replaced by another pod of that name, or has changed since the condition was set.
@@ -137,10 +137,11 @@ class Evictor:
             await self._sleep(min(0.05 * 2.0 ** min(attempt, 10), _MAX_DELAY_SECONDS))
             pod = await self._read(victim, pod)
 
-    async def _delete(self, order: EvictionOrder, victim: Eviction) -> None:
-        pod = victim.pod
-        patch = disruption_target_patch(pod.uid, order.message, self._timestamp())
-        marked = await self._client.patch(PODS, pod.name, patch, pod.namespace, "strategic", "status")
+    async def _delete(self, order: EvictionOrder, victim: Eviction, known: Obj) -> None:
+        pod, marked = victim.pod, known
+        patch = disruption_target_patch(known, order.message, self._timestamp())
+        if patch is not None:
+            marked = await self._client.patch(PODS, pod.name, patch, pod.namespace, "strategic", "status")
         if victim.unit is not None:
             order.begun.add(victim.unit)
         await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
@@ -157,8 +158,8 @@ class Evictor:
             return known
 
 
-def _is_going(pod: Obj | None, victim: Eviction) -> bool:
-    if pod is None or pod["metadata"].get("uid") != victim.pod.uid:
+def _is_going(pod: Obj, victim: Eviction) -> bool:
+    if pod["metadata"].get("uid") != victim.pod.uid:
         return True
     ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return ended or bool(pod["metadata"].get("deletionTimestamp"))

@@ -47,6 +47,7 @@ POD_GONE = frozenset(
     }
 )
 POD_PLACED = frozenset({"InterPodAffinity", "PodTopologySpread"})
+PREEMPTION = frozenset({"DefaultPreemption"})
 QUORUM = frozenset({"GangScheduling"})
 DEVICES = frozenset({"DynamicResources", "GangScheduling"})
 # A class may stand behind an extended resource that nodes were found to lack.
@@ -103,6 +104,8 @@ def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
         return frozenset(helped)
     # Promised places count among the rules between pods too, once they are taken.
     lived = old if _lives(old) else None
+    if _node(living) and not _node(lived):
+        helped |= PREEMPTION  # while it was being bound it was nobody's victim
     moved = (_node(lived), _room(lived)) != (_node(living), _room(living))
     if _room(living) and (moved or _labels(old) != _labels(living)):
         helped |= POD_PLACED

@@ -347,6 +347,9 @@ class Scheduler:
         plugins = {plugin for member in left for plugin in member.plugins}
         if unit.is_group and decision.status != "scheduled":
             plugins |= hints.wanted_by(pods.values(), spread=self._config.spreads_by_force)
+        preemptor = _group_object(self.cluster.snapshot(), unit) or next(iter(pods.values()))
+        if self._room.may_come(preemptor, self._carrier.under_way(), groups=self._config.groups):
+            plugins |= hints.PREEMPTION
         return plugins
 
     def _send_out(self, unit: Unit, placed: tuple[MemberDecision, ...]) -> None:

@@ -56,7 +56,8 @@ class SparingOrder:
 def units_below(snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, groups: bool = True) -> list[Unit]:
     """The units of a lower priority that these pods are in; `groups`: whether pods belong to PodGroups at all.
 
-    Pods that were placed a moment ago and are not known to be on their node yet are left alone.
+    Pods that were placed a moment ago and are not known to be on their node yet are left alone, and so is a group that
+    goes as a whole and has such pods: what stayed of it would be a part. (Unless it is going already.)
     """
     found: list[Unit] = []
     known: dict[GroupKey, tuple[int, bool] | None] = {}
@@ -75,6 +76,12 @@ def units_below(snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, g
     return [unit for unit in found if unit.pods]
 
 
+def is_below(snapshot: Snapshot, priority: int, pod: PodInfo, *, groups: bool = True) -> bool:
+    """Whether a pod is less important than this, by its PodGroup if it has one."""
+    mode = _disruption(snapshot, pod.group) if groups and pod.group is not None else None
+    return (pod.priority if mode is None else mode[0]) < priority
+
+
 def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
     """A group's priority, and whether it is disrupted as a whole; None if there is no such PodGroup."""
     group = snapshot.pod_group(key)
@@ -85,8 +92,10 @@ def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
 
 
 def _whole(snapshot: Snapshot, key: GroupKey, priority: int) -> Unit:
-    members = (snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled))
-    return Unit(tuple(member for member in members if _may_go(member)), priority, key)
+    members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled)]
+    known = tuple(member for member in members if _may_go(member))
+    complete = len(known) == len(members) or any(member.deleting for member in members)
+    return Unit(known if complete else (), priority, key)
 
 
 def _may_go(pod: PodInfo) -> bool:
