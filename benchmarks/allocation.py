@@ -2,10 +2,9 @@
 
     python -m benchmarks.allocation [--name PATTERN] [--rounds N] [--document docs/performance.md]
 
-Times are processor seconds, the least of all rounds, scaled to the machine and hour of the reference's times: ours ×
-(its calibration / ours, the least of all taken in between). For each problem: preparing it, and how much of that is
-compiling selectors, per device; the first answer; for many nodes the answer after one device changed hands; and how
-many times faster than the reference that is. What misses a bar is named:
+Times are processor seconds of the machine and hour of the reference's times (see `pace`); medians. For each problem:
+preparing it, and how much of that is compiling selectors, per device; the first answer; for many nodes the answer after
+one device changed hands; and how many times faster than the reference that is. What misses a bar is named:
 
     50 ms           every hard problem (8 of them the reference did not answer in 20 s)
     5x, 50x warm    full and occupied on 1,000 nodes and more, at first and after a change
@@ -20,13 +19,13 @@ import argparse
 import fnmatch
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks import device_problems, selectors
-from benchmarks.calibrate import calibrate
+from benchmarks.pace import PacedClock
 from benchmarks.results import Result
 from benchmarks.tables import markdown, plain, write_section
 
@@ -97,7 +96,7 @@ def outcome(answer: dict[str, Any], problem: dict[str, Any]) -> str:
     return "does not fit" if answer["results"] is None else "fits"
 
 
-def compiling(problem: dict[str, Any]) -> float:
+def compiling(problem: dict[str, Any], clock: PacedClock) -> float:
     """Seconds to compile the problem's selectors."""
     from haru.cel.device import compile_device_selector
     from haru.engine.devices import Features
@@ -109,57 +108,47 @@ def compiling(problem: dict[str, Any]) -> float:
         forget()
         compile_device_selector.cache_clear()
         names_read.cache_clear()
-        begun = time.thread_time()
+        begun = clock()
         compile_selectors(problem["classes"], problem["claims"], Features(**problem["features"]))
-        spent.append(time.thread_time() - begun)
-    return min(spent)
+        spent.append(clock() - begun)
+    return median(spent)
 
 
-def measure(problem: dict[str, Any], rounds: int = 1) -> Row:
-    """One problem, measured as `haru allocate --cases` does, but by the processor's time and the least of all rounds:
-    the machine may be shared. The times are those of this machine.
-    """
+def measure(problem: dict[str, Any], clock: PacedClock, rounds: int = 1) -> Row:
+    """One problem, measured as `haru allocate --cases` does, but by a clock for a machine that others use too."""
     from haru.cli.allocate_cases import answer_case
 
     reference = REFERENCE["problems"][problem["name"]]
     timeout = reference["outcome"] == "timeout"
     found, agrees = [], True
     for _ in range(rounds):
-        answer = answer_case(problem, clock=time.thread_time, typical=min)
-        seconds = (answer["prepareSeconds"], compiling(problem), answer["seconds"], answer.get("warmSeconds", 0.0))
-        found.append(seconds)
+        answer = answer_case(problem, clock=clock)
+        seconds = (answer["prepareSeconds"], compiling(problem, clock), answer["seconds"])
+        found.append((*seconds, answer.get("warmSeconds", 0.0)))
         agrees &= not answer["error"] if timeout else outcome(answer, problem) == reference["outcome"]
     return Row(
         name=problem["name"],
         devices=sum(len(s["spec"].get("devices", ())) for s in problem["slices"]),
-        times=Times(*map(min, zip(*found, strict=True))),
+        times=Times(*map(median, zip(*found, strict=True))),
         reference=reference["seconds"],
         timeout=timeout,
         agrees=agrees,
     )
 
 
-def scale_now() -> float:
-    """What one second of the processor is on the machine of the reference's times."""
-    return float(REFERENCE["calibration_seconds"]) / fastest()
-
-
-def fastest() -> float:
-    """Seconds of the fastest of three rounds of calibration."""
-    return min(calibrate(1, time.thread_time) for _ in range(3))
+def paced_clock() -> PacedClock:
+    """A clock that counts in seconds of the reference's times."""
+    return PacedClock(float(REFERENCE["calibration_seconds"]))
 
 
 def rows(pattern: str = "*", rounds: int = 1) -> list[Row]:
     """All problems whose names match, in seconds of the reference machine."""
-    found, calibration = [], fastest()
+    found, clock = [], paced_clock()
     for name in device_problems.WORKLOADS:
         if fnmatch.fnmatch(name, pattern):
             (problem,) = device_problems.generate([name], 1)
-            found.append(measure(json.loads(json.dumps(problem)), rounds))
-            calibration = min(calibration, fastest())
-    print(f"calibration: {calibration:.4f} s", file=sys.stderr)
-    scale = float(REFERENCE["calibration_seconds"]) / calibration
-    return [row._replace(times=Times(*(value * scale for value in row.times))) for row in found]
+            found.append(measure(json.loads(json.dumps(problem)), clock, rounds))
+    return found
 
 
 HEADS = (

@@ -3,8 +3,8 @@
     python -m benchmarks.growth [--plots] [--document docs/performance.md]
 
 One size is varied at a time. `fits` asks for what can be had, `scarce` for what just cannot: that is what a search
-without pruning never ends with. Times are processor time, scaled to the machine of the reference's times (see
-`allocation`). Plots need matplotlib (pip install 'haru[plots]').
+without pruning never ends with. Times are processor seconds of the reference's machine (see `pace`). Plots need
+matplotlib (pip install 'haru[plots]').
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.allocation import scale_now
+from benchmarks.allocation import paced_clock
 from benchmarks.device_objects import (
     PCIE_ROOT,
     PRODUCTS,
@@ -99,17 +98,17 @@ def points() -> Iterator[Point]:
     """Every series at every size."""
     from haru.cli.allocate_cases import answer_case
 
+    clock = paced_clock()
     for series, (sizes, build) in SERIES.items():
         for scarce in (False, True):
             for size in sizes:
-                scale = scale_now()
-                answer = answer_case({"name": series, **build(size, scarce)}, clock=time.thread_time, typical=min)
+                answer = answer_case({"name": series, **build(size, scarce)}, clock=clock)
                 assert answer["error"] is None, answer
                 fits = bool(answer["nodes"] if "nodes" in answer else answer["results"])
                 assert fits is not scarce, (series, size, scarce)
-                times = (answer[key] * scale for key in ("prepareSeconds", "seconds"))
+                times = (answer[key] for key in ("prepareSeconds", "seconds"))
                 name = f"{series}, {'scarce' if scarce else 'fits'}"
-                yield Point(name, size, *times, answer.get("warmSeconds", 0.0) * scale)
+                yield Point(name, size, *times, answer.get("warmSeconds", 0.0))
 
 
 def run() -> Iterator[Result]:

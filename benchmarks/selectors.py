@@ -10,12 +10,12 @@ what it reads: the same selector with `index >= 0 &&` before it (`each`). Both t
 from __future__ import annotations
 
 import sys
-import time
+from statistics import median
 from typing import NamedTuple
 
-from benchmarks.calibrate import calibrate
 from benchmarks.device_objects import GPU, NIC, gpu_node
 from benchmarks.device_problems import HOPPER_80
+from benchmarks.pace import PacedClock
 from benchmarks.results import CALIBRATION_SECONDS, Result
 from benchmarks.tables import markdown, plain
 
@@ -53,7 +53,7 @@ class Row(NamedTuple):
         return found + (["each"] if self.each > GROUP_BAR else [])
 
 
-def compiling(expression: str) -> float:
+def compiling(expression: str, clock: PacedClock) -> float:
     """Seconds to compile a selector, and to find out what it reads."""
     from haru.cel.device import compile_device_selector
     from haru.engine.devices.reads import names_read
@@ -62,14 +62,14 @@ def compiling(expression: str) -> float:
     for _ in range(ROUNDS):
         compile_device_selector.cache_clear()
         names_read.cache_clear()
-        begun = time.thread_time()
+        begun = clock()
         compile_device_selector(expression, consumable_capacity=True, list_attributes=False, new=False)
         names_read(expression, False, True)
-        spent.append(time.thread_time() - begun)
-    return min(spent)
+        spent.append(clock() - begun)
+    return median(spent)
 
 
-def evaluating(expression: str) -> float:
+def evaluating(expression: str, clock: PacedClock) -> float:
     """Seconds per group."""
     from haru.engine.devices import DeviceSnapshot, NodeView
     from haru.engine.devices.selection import Selection, forget, reader_of
@@ -80,21 +80,20 @@ def evaluating(expression: str) -> float:
         forget()
         (view,) = DeviceSnapshot.of(slices).views(NodeView("node-0", {}))
         reader_of(expression, False, True).compile()
-        begun = time.thread_time()
+        begun = clock()
         Selection((), (expression,), False, True).column(view)
-        spent.append((time.thread_time() - begun) / GROUPS)
-    return min(spent)
+        spent.append((clock() - begun) / GROUPS)
+    return median(spent)
 
 
 def rows() -> list[Row]:
     """All selectors."""
-    found = []
+    found, clock = [], PacedClock(CALIBRATION_SECONDS)
     for name, expression in EXPRESSIONS.items():
-        shared = None if expression == _INDEX else evaluating(expression)
-        each = evaluating(_INDEX if shared is None else f"{_INDEX} && ({expression})")
-        found.append(Row(name, compiling(expression), shared, each))
-    scale = CALIBRATION_SECONDS / min(calibrate(1, time.thread_time) for _ in range(12))
-    return [Row(row.name, row.compiling * scale, row.shared and row.shared * scale, row.each * scale) for row in found]
+        shared = None if expression == _INDEX else evaluating(expression, clock)
+        each = evaluating(_INDEX if shared is None else f"{_INDEX} && ({expression})", clock)
+        found.append(Row(name, compiling(expression, clock), shared, each))
+    return found
 
 
 def table(found: list[Row], in_markdown: bool) -> str:

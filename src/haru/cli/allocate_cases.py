@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
 from typing import Any, NamedTuple
@@ -42,9 +42,8 @@ def answer_case(
     timeout: float | None = None,
     device_scoring: bool = False,
     clock: Callable[[], float] = time.perf_counter,
-    typical: Callable[[Iterable[float]], float] = median,
 ) -> Obj:
-    """The outcome of one case, in the form of the test vectors, with the typical one of its times by a clock."""
+    """The outcome of one case, in the form of the test vectors, with the medians of its times by a clock."""
     many = "nodes" in case
     outcome: Obj = {}
     times: list[_Times] = []
@@ -58,7 +57,7 @@ def answer_case(
                 empty: Obj = {"nodesFit": None, "nodes": None} if many else {"results": None}
                 return {"name": case["name"], **empty, "error": str(error)}
             times.append(spent)
-    prepare, cold, warm = (typical(column) for column in zip(*times, strict=True))
+    prepare, cold, warm = (median(column) for column in zip(*times, strict=True))
     answer = {"name": case["name"], **outcome, "prepareSeconds": round(prepare, 7), "seconds": round(cold, 7)}
     return answer | {"warmSeconds": round(warm, 7)} if many else answer
 
