@@ -190,6 +190,9 @@ def _scheduler() -> list[Obj]:
     return [
         _role("system:kube-scheduler", rules),
         _binding("system:kube-scheduler", _user("system:kube-scheduler")),
+        # What backfill asks of Jobs: their deadlines.
+        _role("haru:backfill", _rules((_READ, ("batch",), ("jobs",)))),
+        _binding("haru:backfill", _user("system:kube-scheduler")),
     ]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from haru.client.api import ApiClient
     from haru.scheduler.configuration import Configuration
     from haru.scheduler.loop import Scheduler
+    from haru.scheduler.settings import Fairness
 
 _log = logging.getLogger(__name__)
 
@@ -38,12 +39,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("Default", "HaruPacking"),
         help="how it chooses: as kube-scheduler does (default), or filling up nodes and cards first",
     )
+    parser.add_argument(
+        "--backfill",
+        action="store_true",
+        help="keep places for the head of the queue; smaller work goes first only where that does not delay it",
+    )
+    add_protection_arguments(parser)
+
+
+def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
+    """Who may not be evicted yet, and who may not evict yet; also for `haru up`."""
+    parser.add_argument(
+        "--minimum-run-time",
+        metavar="DURATION",
+        help="evict nothing for others that has run for a shorter time, for example 10m (default 0s)",
+    )
+    parser.add_argument(
+        "--preemption-delay",
+        metavar="DURATION",
+        help="evict nothing for pods that were created a shorter time ago, for example 30s (default 0s)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the scheduler until it is stopped or loses its Lease."""
     gates = parse_gates(options.feature_gates)
     configuration = _configuration(options)
+    fairness = _fairness(options)
     running: list[Scheduler] = []
 
     async def work(client: ApiClient) -> None:
@@ -53,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
         for note in configuration.notes:
             _log.info("--config: %s", note)
-        config = scheduler_config(gates, (), configuration=configuration)
+        config = scheduler_config(gates, (), configuration=configuration, fairness=fairness)
         scheduler = Scheduler(client, config, EventRecorder(client, next(iter(configuration.profiles))))
         running[:] = [scheduler]
         await scheduler.run()
@@ -69,6 +91,15 @@ def run(options: argparse.Namespace) -> int:
     if options.kubeconfig is None and configuration.kubeconfig:
         options.kubeconfig = Path(configuration.kubeconfig).expanduser()
     return run_component(options, component)
+
+
+def _fairness(options: argparse.Namespace) -> Fairness:
+    from haru.scheduler.config import parse_fairness
+
+    try:
+        return parse_fairness(options.backfill, options.minimum_run_time, options.preemption_delay)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _configuration(options: argparse.Namespace) -> Configuration:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from haru.cli.controllers import add_stale_gang_arguments
 from haru.cli.main import UsageError
+from haru.cli.scheduler import add_protection_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("Default", "HaruPacking"),
         help="how the scheduler chooses: as kube-scheduler does (default), or filling up nodes and cards first",
     )
+    parser.add_argument(
+        "--no-backfill",
+        action="store_true",
+        help="keep no places for the head of the queue: whatever fits goes first, as in Kubernetes",
+    )
+    add_protection_arguments(parser)
     add_stale_gang_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
@@ -112,6 +119,12 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = replace(options, scheduler_profile=flags.scheduler_profile)
     if flags.no_scheduler:
         options = replace(options, scheduler_names=())
+    if flags.no_backfill:
+        options = replace(options, backfill=False)
+    if flags.minimum_run_time is not None:
+        options = replace(options, minimum_run_time=flags.minimum_run_time)
+    if flags.preemption_delay is not None:
+        options = replace(options, preemption_delay=flags.preemption_delay)
     if flags.stale_gang_after is not None:
         options = replace(options, stale_gang_after=flags.stale_gang_after)
     if flags.stale_gang_policy is not None:

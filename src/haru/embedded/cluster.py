@@ -24,9 +24,10 @@ from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, pars
 from haru.engine.profile import PROFILES
 from haru.kube.gates import FeatureGates, parse_overrides
 from haru.kube.kinds import group_versions
-from haru.scheduler.config import scheduler_config
+from haru.scheduler.config import parse_fairness, scheduler_config
 from haru.scheduler.configuration import Configuration, ConfigurationError, load_configuration
 from haru.scheduler.loop import Scheduler
+from haru.scheduler.settings import Fairness
 from haru.storage import SqliteStore
 from haru.virtual.fleet import Fleet
 
@@ -52,6 +53,7 @@ class EmbeddedCluster:
         self._controllers = _controllers(options)
         self._configuration = _scheduling(options)
         self._stale_gang = _stale_gang(options)
+        self._fairness = _fairness(options)
         _check_versions(options.runtime_config)
         self.kubeconfig = directory / "kubeconfig"
         self.address = ""
@@ -132,7 +134,7 @@ class EmbeddedCluster:
             waits.append(manager.wait_started)
         if names := tuple(self._configuration.profiles):
             recorder = EventRecorder(self.client("scheduler"), names[0])
-            config = scheduler_config(self.gates, (), configuration=self._configuration)
+            config = scheduler_config(self.gates, (), configuration=self._configuration, fairness=self._fairness)
             scheduler = Scheduler(self.client("scheduler"), config, recorder)
             self._run("scheduler", scheduler.run())
             waits.append(scheduler.ready.wait)
@@ -159,6 +161,8 @@ class EmbeddedCluster:
         scheduling = f"serves schedulerName {served}" if served else "runs no scheduler"
         if served and self._options.scheduler_profile != "Default":
             scheduling += f" with the profile {self._options.scheduler_profile}"
+        if served and self._fairness.backfill:
+            scheduling += ", with backfill"
         self.notes += [f"--scheduler-config: {note}" for note in self._configuration.notes]
         missing = sorted(set(CONTROLLERS) - set(self._controllers))
         without = f"without the controllers {', '.join(missing)}" if self._controllers else "runs no controllers"
@@ -212,6 +216,13 @@ def _check_versions(runtime_config: Mapping[str, bool]) -> None:
 def _controllers(options: UpOptions) -> list[str]:
     try:
         return select_controllers(options.controllers)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+
+
+def _fairness(options: UpOptions) -> Fairness:
+    try:
+        return parse_fairness(options.backfill, options.minimum_run_time, options.preemption_delay)
     except ValueError as error:
         raise OptionError(str(error)) from error
 

@@ -52,6 +52,12 @@ class UpOptions:
     """The name of the profile under which they are."""
     scheduler_config: Path | None = None
     """A KubeSchedulerConfiguration, in place of names and a profile."""
+    backfill: bool = True
+    """Whether places are kept for the head of the queue."""
+    minimum_run_time: str | None = None
+    """What has run for a shorter time is evicted for nobody; a duration."""
+    preemption_delay: str | None = None
+    """Nobody is evicted for pods that were created a shorter time ago; a duration."""
     stale_gang_after: str | None = None
     """After how long below minCount a gang is stale, as a duration; None: it never is, unless it says so itself."""
     stale_gang_policy: str = "Report"
@@ -157,6 +163,12 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 options = replace(options, scheduler_names=_names(value, f"{where}: schedulerNames"))
             case "schedulerConfig", str():
                 options = replace(options, scheduler_config=Path(value).expanduser())
+            case "backfill", bool():
+                options = replace(options, backfill=value)
+            case "minimumRunTime", str():
+                options = replace(options, minimum_run_time=value)
+            case "preemptionDelay", str():
+                options = replace(options, preemption_delay=value)
             case "staleGangAfter", str():
                 options = replace(options, stale_gang_after=value)
             case "staleGangPolicy", str():
@@ -180,6 +192,9 @@ _CONFIG_HELP = {
     "schedulerNames": "must be a list of names",
     "schedulerProfile": "must be the name of a profile",
     "schedulerConfig": "must be the path of a KubeSchedulerConfiguration",
+    "backfill": "must be true or false",
+    "minimumRunTime": "must be a duration, for example 10m",
+    "preemptionDelay": "must be a duration, for example 30s",
     "staleGangAfter": "must be a duration, for example 10m",
     "staleGangPolicy": "must be Report or Evict",
 }

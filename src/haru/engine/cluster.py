@@ -23,6 +23,7 @@ from haru.engine.nominations import Nomination
 from haru.engine.notes import Notes
 from haru.engine.persistent import CowMap
 from haru.engine.pods import PodInfo
+from haru.engine.reservation import Reservation
 from haru.engine.snapshot import Snapshot
 
 __all__ = ["Cluster", "Snapshot", "claim_path", "object_path"]
@@ -84,6 +85,7 @@ class Cluster:
         self._node_names: tuple[str, ...] | None = ()
         self._version = 0
         self._notes = Notes()
+        self._reservation: Reservation | None = None
         self._snapshot: Snapshot | None = None
         self._appliers: dict[str, tuple[Callable[[Obj], None], Callable[[Obj], None]]] = {
             "Node": (self._apply_node, self._remove_node),
@@ -146,6 +148,7 @@ class Cluster:
                 leaving=state.leaving.freeze(),
                 used_claims=state.used_claims.freeze(),
                 orphaned=state.orphaned.freeze(),
+                reservation=self._reservation,
                 notes=self._notes,
             )
         return self._snapshot
@@ -215,6 +218,12 @@ class Cluster:
         if nomination is not None and nomination.pod == pod:
             self._touch()
             del self._state.nominations[pod.path]
+
+    def reserve(self, reservation: Reservation | None) -> None:
+        """Keep places for the head of the queue instead of those kept so far; None: for nobody."""
+        if reservation != self._reservation:
+            self._touch()
+            self._reservation = reservation
 
     # Nodes
 

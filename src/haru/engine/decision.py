@@ -210,7 +210,8 @@ class Decision:
     """What becomes of a group, or of a single pod (`group` is None): nothing is bound unless `status` is scheduled.
 
     `evictions` are there only where `status` is nominated, and then all of them are needed (KEP-5710). `version` is the
-    snapshot's, so that a decision can be replayed on the state it was made from.
+    snapshot's, so that a decision can be replayed on the state it was made from. `again_at` (seconds since the epoch)
+    is when time alone may change the answer.
     """
 
     group: GroupKey | None
@@ -220,6 +221,7 @@ class Decision:
     reasons: tuple[Reason, ...] = ()
     version: int = 0
     evictions: tuple[Eviction, ...] = ()
+    again_at: float | None = None
 
     @property
     def nominated(self) -> tuple[MemberDecision, ...]:

@@ -55,6 +55,23 @@ def unnominated_patch(pod: Obj) -> Obj | None:
     return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"nominatedNodeName": None}}
 
 
+RESERVED = "haru.dev/Reserved"
+
+
+def reserved_patch(obj: Obj, text: str | None, now: str) -> Obj | None:
+    """A patch of the status of a pod or group for which places are kept (`text` says which), or no longer (None)."""
+    current = condition((obj.get("status") or {}).get("conditions"), RESERVED)
+    status, reason, message = ("False", "Released", "") if text is None else ("True", "HeadOfQueue", text)
+    if current is None and text is None:
+        return None
+    if current and (current.get("status"), current.get("message", "")) == (status, message):
+        return None
+    entry: Obj = {"type": RESERVED, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
+    if current and current.get("status") == status:
+        entry["lastTransitionTime"] = current.get("lastTransitionTime", now)
+    return {"metadata": {"uid": obj["metadata"]["uid"]}, "status": {"conditions": [entry]}}
+
+
 def disruption_target_patch(pod: Obj, message: str, now: str) -> Obj | None:
     """A strategic merge patch of the status of a pod that is evicted for another (KEP-3329); None if it says so."""
     told = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": message}

@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from haru.engine.devices import Features
 from haru.engine.groups import Options
 from haru.engine.profile import DEFAULT_PROFILE, Profile
+from haru.engine.run_times import parse_limit
 from haru.kube.gates import FeatureGates
 from haru.scheduler.configuration import Configuration
-from haru.scheduler.settings import SchedulerConfig
+from haru.scheduler.settings import COMPATIBLE, Fairness, SchedulerConfig
 
 
 def scheduler_config(
@@ -22,12 +23,13 @@ def scheduler_config(
     profile: Profile = DEFAULT_PROFILE,
     configuration: Configuration | None = None,
     seed: int = 0,
+    fairness: Fairness = COMPATIBLE,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     monotonic: Callable[[], float] = time.monotonic,
 ) -> SchedulerConfig:
     """A scheduler for these names, all under one profile; or for the profiles of a configuration file.
 
-    The n-th decision breaks ties with `seed` + n.
+    The n-th decision breaks ties with `seed` + n. `fairness` is what 1.36 has not: nothing of it unless asked for.
     """
     given = configuration or Configuration(dict.fromkeys(scheduler_names, profile))
     features = Features.from_gates(gates.all())
@@ -48,6 +50,9 @@ def scheduler_config(
             node_allocatable=gates.enabled("DRANodeAllocatableResources"),
             declared_features=gates.enabled("NodeDeclaredFeatures"),
             profile=chosen,
+            minimum_run_time=fairness.minimum_run_time,
+            preemption_delay=fairness.preemption_delay,
+            now=clock().timestamp(),
         )
 
     return SchedulerConfig(
@@ -62,6 +67,7 @@ def scheduler_config(
         monotonic=monotonic,
         initial_backoff=given.initial_backoff,
         max_backoff=given.max_backoff,
+        backfill=fairness.backfill,
         pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
         spreads_by_force=any(
             constraint["whenUnsatisfiable"] == "DoNotSchedule"
@@ -69,3 +75,16 @@ def scheduler_config(
             for constraint in chosen.default_spread
         ),
     )
+
+
+def parse_fairness(backfill: bool, minimum_run_time: str | None, preemption_delay: str | None) -> Fairness:
+    """What flags ask for, beyond 1.36. Raises ValueError, which names the flag."""
+    given = {"--minimum-run-time": minimum_run_time, "--preemption-delay": preemption_delay}
+    return Fairness(backfill, *(_duration(flag, text) for flag, text in given.items()))
+
+
+def _duration(flag: str, text: str | None) -> float:
+    try:
+        return 0.0 if text in (None, "0", "0s") else parse_limit(text or "")
+    except ValueError as error:
+        raise ValueError(f"{flag}: {error}") from None

@@ -52,6 +52,8 @@ QUORUM = frozenset({"GangScheduling"})
 DEVICES = frozenset({"DynamicResources", "GangScheduling"})
 # A class may stand behind an extended resource that nodes were found to lack.
 CLASSES = DEVICES | {"NodeResourcesFit"}
+# What is kept for the head of the queue stands in the way.
+RESERVATION = frozenset({"haru.dev/Reservation"})
 VOLUMES = frozenset({"VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits"})
 _SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
 _VOLUME_KINDS = ("PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "VolumeAttachment")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,8 +18,8 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine.cluster import Cluster, Snapshot
 from haru.engine.decision import Decision, GroupKey, MemberDecision, PodKey
-from haru.engine.groups import decide
-from haru.engine.groups.promises import is_half_placed
+from haru.engine.groups import Options, decide
+from haru.engine.groups.promises import held_against, is_half_placed
 from haru.engine.pods import PodInfo
 from haru.kube.kinds import Kind
 from haru.kube.names import format_time
@@ -28,13 +28,16 @@ from haru.scheduler.admission import Admission, minimum_of
 from haru.scheduler.binding import CLAIMS, PODS, Binder
 from haru.scheduler.carrying import Carrier, Errand
 from haru.scheduler.evicting import Evictor
-from haru.scheduler.idle import abandoned_claims, idle_claims, without_allocations
+from haru.scheduler.giving_back import ClaimReturns
+from haru.scheduler.intake import Intake
 from haru.scheduler.leftovers import clearing
 from haru.scheduler.making_room import RoomMaker
 from haru.scheduler.metrics import SchedulerMetrics
 from haru.scheduler.queue import Place, SchedulingQueue, Unit
-from haru.scheduler.reporting import Reporter, path_of, pod_key
+from haru.scheduler.reporting import Reporter, path_of
+from haru.scheduler.reserving import HeadOfQueue
 from haru.scheduler.settings import SchedulerConfig
+from haru.scheduler.units import group_object, priority_of
 from haru.scheduler.watching import Watchers, served_kinds
 
 Obj = dict[str, Any]
@@ -58,7 +61,6 @@ class Scheduler:
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._decisions = 0
-        self._freeing = 0
         self._watchers: Watchers | None = None
         self._admission = Admission(
             self.cluster,
@@ -81,19 +83,36 @@ class Scheduler:
             self.cluster, self._binder, self, self._reporter.silence, workload_claims=config.workload_claims
         )
 
+        self._intake = Intake(self.cluster, self.queue, self._admission, config, self, self.ready.is_set)
+        self._returns = ClaimReturns(
+            self.cluster,
+            self._binder,
+            self._decide,
+            self._spawn,
+            lambda: self._intake.may_help(hints.DEVICES),
+            workload_claims=config.workload_claims,
+        )
+        self._head = HeadOfQueue(self.cluster, self.queue, config, self._tell_reserved, self._intake.may_help)
         evictor = Evictor(client, recorder, partial(self._cached, PODS), self._timestamp, self._learn)
         self._room = RoomMaker(
-            self.cluster, evictor, self._reporter, self.metrics, self._spawn, lambda: self.may_help(hints.POD_GONE)
+            self.cluster,
+            evictor,
+            self._reporter,
+            self.metrics,
+            self._spawn,
+            lambda: self._intake.may_help(hints.POD_GONE),
         )
 
     # -- running ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Watch, decide and bind until cancelled."""
-        kinds, missing = await served_kinds(self._client)
+        kinds, missing = await served_kinds(self._client, run_times=self._config.backfill)
         if "PodGroup" not in kinds:
             _log.warning("the server does not serve %s: gangs are off, pods are scheduled one by one", missing[0])
-        self._watchers = Watchers(self._client, kinds, self.cluster, self)
+        if "batch/v1 Job" in missing:
+            _log.warning("Jobs may not be listed: backfill does not count on their activeDeadlineSeconds")
+        self._watchers = Watchers(self._client, kinds, self.cluster, self._intake)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watchers.run(), name="scheduler watchers")
@@ -128,7 +147,7 @@ class Scheduler:
     def _catch_up(self) -> None:
         """What a predecessor left: groups that were bound whole must say so, unfinished allocations end."""
         for path in list(self.cluster.snapshot().pod_groups):
-            self._settle_group(GroupKey(*path.split("/", 1)))
+            self.settle_group(GroupKey(*path.split("/", 1)))
         self._room.catch_up()
         self._clear_leftovers()
 
@@ -170,90 +189,19 @@ class Scheduler:
         while tasks := self._tasks | self._reporter.tasks:
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- what the watchers say ----------------------------------------------------------------------------------------
+    # -- what events ask for ------------------------------------------------------------------------------------------
 
-    def pod_changed(self, old: Obj | None, new: Obj | None) -> None:
-        """Into the queue, out of it, or a change that helps others."""
-        pod = new or old
-        if pod is None:
-            return
-        if new is not None and self._is_ours(new):
-            if not self.cluster.is_assumed(pod_key(new)):
-                self._pod_waits(old, new)
-        else:
-            self._admission.forget(path_of(pod))
-            self.queue.take_out(self._unit_key(pod), path_of(pod))
-            self._sibling_changed(old, new)
-        self.may_help(hints.pod_change(old, new))
-        if new is None and _group_of(pod) and PodInfo.of(pod).preempted:
-            # Its group keeps what it has reserved as long as it exists; who made it go is waiting for that.
-            for claim in abandoned_claims(self.cluster.snapshot(), _group_key(pod)):
-                self._deallocate(claim)
-        if new is not None and (new.get("spec") or {}).get("nodeName") and _group_of(new):
-            self._settle_group(_group_key(new))
-
-    def _sibling_changed(self, old: Obj | None, new: Obj | None) -> None:
-        """A member that is not (any more) ours to place counts for its group's quorum all the same."""
-        if new is None or not _group_of(new):
-            return
-        unit = self.queue.units.get(self._unit_key(new))
-        placed = bool((new.get("spec") or {}).get("nodeName"))
-        if unit is not None and (old is None or placed != bool((old.get("spec") or {}).get("nodeName"))):
-            self._admission.weigh_all(unit)
-            self._wake.set()
-
-    def _pod_waits(self, old: Obj | None, new: Obj) -> None:
-        path, unit_key = path_of(new), self._unit_key(new)
-        known = self.queue.units.get(unit_key)
-        is_new = old is None or known is None or path not in known.pods
-        unit = self.queue.put(unit_key, path, _priority(new), self._config.monotonic())
-        if is_new or (old is not None and hints.scheduling_fields(old) != hints.scheduling_fields(new)):
-            self._admission.weigh(unit, path)
+    def wake(self) -> None:
+        """Something may be ready to be decided."""
         self._wake.set()
 
-    def claim_changed(self, old: Obj | None, new: Obj | None) -> None:
-        """A claim that appeared may release who waits for it; one that was freed may help anybody."""
-        if old is None and new is not None:
-            self._admission.claim_added(new)
-            self._wake.set()
-        self.may_help(hints.claim_change(old, new))
+    def unit_changed(self) -> None:
+        """A pod has come to wait, or does not wait any more."""
+        self._head.look()
 
-    def group_changed(self, old: Obj | None, new: Obj | None) -> None:
-        """A PodGroup that appears may complete a gang that waits for it."""
-        group = new or old
-        if group is None:
-            return
-        key = GroupKey(group["metadata"].get("namespace", ""), group["metadata"]["name"])
-        unit = self.queue.units.get(("group", *key))
-        if unit is not None and (old is None or new is None):
-            self._admission.weigh_all(unit)
-        elif unit is not None and (old or {}).get("status") != group.get("status"):
-            for path in [p for p in unit.pods if p in self._admission.blocked]:
-                self._admission.weigh(unit, path)
-        self._wake.set()
-        if old is None and new is not None and self.ready.is_set():
-            self._settle_group(key)
-
-    def may_help(self, plugins: frozenset[str]) -> None:
-        """Wakes what these plugins had rejected."""
-        if self.queue.on_event(plugins, self._config.monotonic()):
-            self._wake.set()
-
-    def _is_ours(self, pod: Obj) -> bool:
-        spec = pod.get("spec") or {}
-        phase = (pod.get("status") or {}).get("phase")
-        return (
-            not spec.get("nodeName")
-            and not pod["metadata"].get("deletionTimestamp")
-            and phase not in ("Succeeded", "Failed")
-            and spec.get("schedulerName", "default-scheduler") in self._config.scheduler_names
-        )
-
-    def _unit_key(self, pod: Obj) -> tuple[str, str, str]:
-        namespace, group = pod["metadata"].get("namespace", ""), _group_of(pod)
-        if group and self._config.groups:
-            return ("group", namespace, group)
-        return ("pod", namespace, pod["metadata"]["name"])
+    def give_back(self, claim: Obj) -> None:
+        """Nobody uses this allocated claim any more."""
+        self._returns.give_back(claim)
 
     # -- the cycle ----------------------------------------------------------------------------------------------------
 
@@ -285,15 +233,20 @@ class Scheduler:
 
     def _decide(self, snapshot: Snapshot, unit: Unit, pods: Sequence[Obj]) -> Decision:
         self._decisions += 1
-        group = _group_object(snapshot, unit)
-        name = (pods[0].get("spec") or {}).get("schedulerName", "default-scheduler")
-        return decide(snapshot, pods, group=group, options=self._config.options(self._decisions, name))
+        return decide(snapshot, pods, group=group_object(snapshot, unit), options=self._options(pods, self._decisions))
+
+    def _options(self, pods: Iterable[Obj], number: int = 0) -> Options:
+        name = (next(iter(pods)).get("spec") or {}).get("schedulerName", "default-scheduler")
+        return self._config.options(number, name)
+
+    def _now(self) -> float:
+        return self._config.clock().timestamp()
 
     def _members(self, unit: Unit, known: Mapping[str, PodInfo]) -> list[Obj]:
         members: list[Obj] = []
         for path in list(unit.pods):
             info = known.get(path)
-            if info is None or not self._is_ours(info.obj):
+            if info is None or not self._intake.waits(info.obj):
                 self.queue.take_out(unit.key, path)
             elif path not in self._admission.blocked and not self.cluster.is_assumed(info.key):
                 members.append(info.obj)
@@ -301,6 +254,7 @@ class Scheduler:
 
     def _enact(self, unit: Unit, decision: Decision, pods: Mapping[str, Obj]) -> None:
         if decision.status == "nominated":
+            self._head.placed(unit)
             self._make_room(unit, decision, pods)
             return
         placed = decision.placed if decision.status == "scheduled" else ()
@@ -309,11 +263,13 @@ class Scheduler:
             self._send_out(unit, placed)
         for member in left:
             # While devices are being given back the promise stands: what was promised may be these.
-            if not self._freeing:
+            if not self._returns.busy:
                 self.cluster.forget_nomination(member.pod)
             reason = "SchedulerError" if "error" in (member.status, decision.status) else "Unschedulable"
             self._rejected(pods[member.pod.path], reason, member.message or decision.message)
         now = self._config.monotonic()
+        if placed:
+            self._head.placed(unit)
         if not left:
             self.queue.done(unit)
             self._reweigh(unit)
@@ -321,15 +277,18 @@ class Scheduler:
             self.queue.fail(unit, now)
         else:
             self.queue.reject(unit, self._rejecting(unit, decision, left, pods), now)
+            self._wait_for_time(unit, decision)
+            if not placed:
+                self._head.refused(unit, list(pods.values()), self._options(pods.values()))
         if unit.is_group and not placed:
             reason = "SchedulerError" if decision.status == "error" else "Unschedulable"
             self._report_group(GroupKey(unit.key[1], unit.key[2]), "False", reason, decision.message)
         rejected = [pods[m.pod.path] for m in left if m.status == "unschedulable"]
         if rejected and decision.status != "error":
-            self._free_idle_claims(unit, rejected, [pods[m.pod.path] for m in placed])
+            self._returns.rejected(unit, rejected, [pods[m.pod.path] for m in placed])
 
     def _make_room(self, unit: Unit, decision: Decision, pods: Mapping[str, Obj]) -> None:
-        group = _group_object(self.cluster.snapshot(), unit)
+        group = group_object(self.cluster.snapshot(), unit)
         needed = 1
         if group is not None:
             key = GroupKey(unit.key[1], unit.key[2])
@@ -345,15 +304,25 @@ class Scheduler:
     ) -> set[str]:
         """The plugins whose events may change the answer."""
         plugins = {plugin for member in left for plugin in member.plugins}
+        snapshot = self.cluster.snapshot()
+        if snapshot.reservation is not None:
+            members = [snapshot.pods[member.pod.path] for member in left if member.pod.path in snapshot.pods]
+            if members and held_against(snapshot, members, groups=self._config.groups, now=self._now()):
+                plugins |= hints.RESERVATION
         if unit.is_group and decision.status != "scheduled":
             plugins |= hints.wanted_by(pods.values(), spread=self._config.spreads_by_force)
-        preemptor = _group_object(self.cluster.snapshot(), unit) or next(iter(pods.values()))
+        preemptor = group_object(self.cluster.snapshot(), unit) or next(iter(pods.values()))
         if self._room.may_come(preemptor, self._carrier.under_way(), groups=self._config.groups):
             plugins |= hints.PREEMPTION
         return plugins
 
+    def _wait_for_time(self, unit: Unit, decision: Decision) -> None:
+        """Where time alone may change the answer, the unit is tried again then."""
+        if decision.again_at is not None:
+            self.queue.retry_at(unit, self._config.monotonic() + max(decision.again_at - self._now(), 0.0))
+
     def _send_out(self, unit: Unit, placed: tuple[MemberDecision, ...]) -> None:
-        group = _group_object(self.cluster.snapshot(), unit)
+        group = group_object(self.cluster.snapshot(), unit)
         minimum = minimum_of(group) if self._config.gang_scheduling else 1
         key = GroupKey(unit.key[1], unit.key[2]) if unit.is_group else None
         errand = Errand(key, minimum, placed, unit_errors=unit.errors)
@@ -361,34 +330,6 @@ class Scheduler:
         for member in placed:
             self.queue.take_out(unit.key, member.pod.path)
         self._spawn(self._carrier.carry_out(errand))
-
-    def _free_idle_claims(self, unit: Unit, rejected: Sequence[Obj], placed: Sequence[Obj]) -> None:
-        snapshot = self.cluster.snapshot()
-        group = _group_object(snapshot, unit)
-        idle = idle_claims(snapshot, rejected, placed, group, workload_claims=self._config.workload_claims)
-        if not idle:
-            return
-        # Where a gang runs in part its missing members keep what they have, unless another place completes it.
-        half = is_half_placed(snapshot, PodInfo.of(rejected[0]))
-        if half and self._decide(without_allocations(snapshot, idle), unit, rejected).status != "scheduled":
-            return
-        for claim in idle.values():
-            self._deallocate(claim)
-
-    def _deallocate(self, claim: Obj) -> None:
-        """Until it is known what became of it nobody relies on the claim, and its devices count as taken."""
-        busy = dict(claim)
-        self.cluster.assume_claim(busy)
-        self._freeing += 1
-        self._spawn(self._deallocated(claim, busy))
-
-    async def _deallocated(self, claim: Obj, busy: Obj) -> None:
-        try:
-            await self._binder.deallocate(claim)
-        finally:
-            self._freeing -= 1
-        self.cluster.forget_claim(path_of(claim), busy)
-        self.may_help(hints.DEVICES)
 
     def _reweigh(self, unit: Unit) -> None:
         if self.queue.units.get(unit.key) is unit:
@@ -408,11 +349,11 @@ class Scheduler:
         units: dict[tuple[str, str, str], Unit] = {}
         for pod, problem in failures.items():
             info = self.cluster.snapshot().pods.get(pod.path)
-            if info is None or info.key.uid != pod.uid or not self._is_ours(info.obj):
+            if info is None or info.key.uid != pod.uid or not self._intake.waits(info.obj):
                 continue
             _log.warning("pod %s: %s", pod.path, problem)
             self._rejected(info.obj, "SchedulerError", str(problem))
-            unit = self.queue.put(self._unit_key(info.obj), pod.path, _priority(info.obj), now)
+            unit = self.queue.put(self._intake.unit_key(info.obj), pod.path, priority_of(info.obj), now)
             self._admission.check(pod.path)
             units[unit.key] = unit
         for unit in units.values():
@@ -421,7 +362,7 @@ class Scheduler:
                 self.queue.fail(unit, now)
             else:
                 self._admission.settle(unit)
-        self.may_help(hints.POD_GONE)
+        self._intake.may_help(hints.POD_GONE)
         self._wake.set()
 
     # -- reporting ----------------------------------------------------------------------------------------------------
@@ -435,7 +376,12 @@ class Scheduler:
         if group is not None and self._watchers is not None:
             self._reporter.group(self._watchers.informers["PodGroup"].kind, group, status, reason, message)
 
-    def _settle_group(self, key: GroupKey) -> None:
+    def _tell_reserved(self, obj: Obj, text: str | None) -> None:
+        if self._watchers is not None:
+            informer = self._watchers.informers[obj["kind"]]
+            self._reporter.reserved(informer.kind, informer.store.get(path_of(obj)) or obj, text)
+
+    def settle_group(self, key: GroupKey) -> None:
         """A group that has what it needs on nodes says so."""
         snapshot = self.cluster.snapshot()
         group = snapshot.pod_group(key)
@@ -484,19 +430,3 @@ def _keeps_nomination(snapshot: Snapshot, pod: PodInfo) -> bool:
     if node is None or not node.present:
         return False
     return pod.key.path in snapshot.nominations or is_half_placed(snapshot, pod)
-
-
-def _group_of(pod: Obj) -> str:
-    return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
-
-
-def _group_key(pod: Obj) -> GroupKey:
-    return GroupKey(pod["metadata"].get("namespace", ""), _group_of(pod))
-
-
-def _group_object(snapshot: Snapshot, unit: Unit) -> Obj | None:
-    return snapshot.pod_group(GroupKey(unit.key[1], unit.key[2])) if unit.is_group else None
-
-
-def _priority(pod: Obj) -> int:
-    return int((pod.get("spec") or {}).get("priority") or 0)

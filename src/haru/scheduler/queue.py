@@ -47,6 +47,12 @@ class Unit:
     any_event: bool = False
     ticket: int = 0
     hold_reason: str = ""
+    timer: float = -1.0
+
+    @property
+    def rank(self) -> tuple[int, float, tuple[str, str, str]]:
+        """Smaller goes first: by priority, then by how long it has been waiting."""
+        return -self.priority, self.timestamp, self.key
 
     @property
     def priority(self) -> int:
@@ -79,6 +85,7 @@ class SchedulingQueue:
         self._active: list[tuple[int, float, int, Unit]] = []
         self._backoff: list[tuple[float, int, Unit]] = []
         self._early: list[tuple[int, int, float, int, Unit]] = []
+        self._timers: list[tuple[float, int, Unit]] = []
         self._pop_from_backoff = pop_from_backoff
         self._tickets = itertools.count(1)
 
@@ -194,6 +201,23 @@ class SchedulingQueue:
                 woken += 1
         return woken
 
+    def retry(self, unit: Unit, now: float) -> None:
+        """Try a unit again that waits for events: to backoff if that has not run out, else to active."""
+        if unit.place is Place.UNSCHEDULABLE:
+            self._wake(unit, now)
+
+    def retry_at(self, unit: Unit, time: float) -> None:
+        """Try a unit again at a time at the latest, if it still waits for events then."""
+        if unit.timer != time:
+            unit.timer = time
+            heapq.heappush(self._timers, (time, next(self._tickets), unit))
+
+    def waiting(self) -> list[Unit]:
+        """The units that were tried in vain, in the order of the queue."""
+        places = (Place.UNSCHEDULABLE, Place.BACKOFF)
+        found = [unit for unit in self.units.values() if unit.place in places]
+        return sorted(found, key=lambda unit: unit.rank)
+
     def flush_leftovers(self, now: float) -> int:
         """The safety net: units that no event has woken for five minutes are tried again. Held units are not."""
         woken = 0
@@ -204,12 +228,12 @@ class SchedulingQueue:
         return woken
 
     def next_wake(self) -> float | None:
-        """When the earliest backoff ends; None if none runs."""
+        """When the earliest backoff or timer ends; None if none runs."""
         while self._backoff and (
             self._backoff[0][1] != self._backoff[0][2].ticket or self._backoff[0][2].place is not Place.BACKOFF
         ):
             heapq.heappop(self._backoff)
-        return self._backoff[0][0] if self._backoff else None
+        return min((heap[0][0] for heap in (self._backoff, self._timers) if heap), default=None)
 
     def pending(self) -> dict[str, int]:
         """Pods by place, under the label values of `scheduler_pending_pods`."""
@@ -255,6 +279,11 @@ class SchedulingQueue:
                 heapq.heapify(self._early)
 
     def _move_expired(self, now: float) -> None:
+        while self._timers and self._timers[0][0] <= now:
+            _, _, unit = heapq.heappop(self._timers)
+            unit.timer = -1.0
+            if self.units.get(unit.key) is unit:
+                self.retry(unit, now)
         while self._backoff and self._backoff[0][0] <= now:
             _, ticket, unit = heapq.heappop(self._backoff)
             if ticket == unit.ticket and unit.place is Place.BACKOFF:

@@ -20,7 +20,13 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.names import format_time
 from haru.scheduler.binding import PODS, is_transient
-from haru.scheduler.conditions import group_scheduled_patch, pod_scheduled_patch, unnominated_patch
+from haru.scheduler.conditions import (
+    RESERVED,
+    group_scheduled_patch,
+    pod_scheduled_patch,
+    reserved_patch,
+    unnominated_patch,
+)
 
 Obj = dict[str, Any]
 Build = Callable[[Obj], Obj | None]
@@ -112,6 +118,14 @@ class Reporter:
 
         self._put(kind, group, build, lasting=status == "True")
 
+    def reserved(self, kind: Kind, obj: Obj, text: str | None) -> None:
+        """Places are kept for a pod or group, or no longer (None)."""
+
+        def build(current: Obj) -> Obj | None:
+            return reserved_patch(current, text, format_time(self._clock()))
+
+        self._put(kind, obj, build, lasting=False, about=RESERVED)
+
     def silence(self, pod_path: str) -> None:
         """Whatever was to be told of a pod is out of date: it is being bound now."""
         key = (PODS.plural, pod_path)
@@ -126,8 +140,8 @@ class Reporter:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def _put(self, kind: Kind, obj: Obj, build: Build, *, lasting: bool) -> None:
-        key = (kind.plural, path_of(obj))
+    def _put(self, kind: Kind, obj: Obj, build: Build, *, lasting: bool, about: str = "") -> None:
+        key = (f"{kind.plural}{about}", path_of(obj))
         if key in self._waiting and self._waiting[key][3] and not lasting:
             return
         if key not in self._running and build(obj) is None:

@@ -20,11 +20,29 @@ class OptionsOf(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Fairness:
+    """Who has to wait for whom, beyond 1.36. Times are in seconds; 0 switches a protection off.
+
+    `backfill`: places are kept for the head of the queue. `minimum_run_time`: what runs is evicted for nobody before it
+    has run so long. `preemption_delay`: nobody is evicted for pods that were created a shorter time ago.
+    """
+
+    backfill: bool = False
+    minimum_run_time: float = 0.0
+    preemption_delay: float = 0.0
+
+
+COMPATIBLE = Fairness()
+"""As 1.36 behaves."""
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulerConfig:
     """What a scheduler serves and how it decides.
 
     `options` makes the engine's options for the n-th decision, under the profile of a schedulerName.
-    `spreads_by_force`: some profile gives hard spread constraints to pods that have none.
+    `spreads_by_force`: some profile gives hard spread constraints to pods that have none. `backfill`: places are kept
+    for the head of the queue, and others go first only where that does not delay it.
     """
 
     scheduler_names: frozenset[str]
@@ -40,3 +58,4 @@ class SchedulerConfig:
     max_backoff: float = MAX_BACKOFF_SECONDS
     spreads_by_force: bool = False
     pop_from_backoff: bool = True
+    backfill: bool = False

@@ -60,8 +60,11 @@ OPTIONAL = (
 )
 
 
-async def served_kinds(client: ApiClient) -> tuple[dict[str, Kind], list[str]]:
-    """The kinds to watch by name, and those that this server does not serve (`group/version kind`)."""
+async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[dict[str, Kind], list[str]]:
+    """The kinds to watch by name, and those that this server does not serve (`group/version kind`).
+
+    `run_times`: also Jobs, of which the deadlines matter then; without leave to list them it goes without.
+    """
     kinds: dict[str, Kind] = {}
     missing: list[str] = []
     for api_version, name in REQUIRED + OPTIONAL:
@@ -70,6 +73,12 @@ async def served_kinds(client: ApiClient) -> tuple[dict[str, Kind], list[str]]:
             missing.append(f"{api_version} {name}")
         else:
             kinds[name] = kind
+    if run_times:
+        status, _, _ = await client.raw("GET", "/apis/batch/v1/jobs?limit=1")
+        if status == 200:
+            kinds["Job"] = known_kind("batch/v1", "Job")
+        else:
+            missing.append("batch/v1 Job")
     return kinds, missing
 
 
@@ -85,7 +94,18 @@ def _selecting(obj: Obj) -> Obj:
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, "spec": spec}
 
 
-_TRANSFORMS = dict.fromkeys(("Service", "ReplicationController", "ReplicaSet", "StatefulSet"), _selecting)
+def _run_time(obj: Obj) -> Obj:
+    """What decisions ask of a Job: by when it has ended."""
+    metadata = {name: obj["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
+    spec = {"activeDeadlineSeconds": (obj.get("spec") or {}).get("activeDeadlineSeconds")}
+    status = {"startTime": (obj.get("status") or {}).get("startTime")}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, "spec": spec, "status": status}
+
+
+_TRANSFORMS = {
+    **dict.fromkeys(("Service", "ReplicationController", "ReplicaSet", "StatefulSet"), _selecting),
+    "Job": _run_time,
+}
 
 
 class Watchers:

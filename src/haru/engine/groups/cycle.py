@@ -9,6 +9,7 @@ Source: KEP-4671, as kube-scheduler 1.36 behaves, without its greedy walk's blin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from haru.engine.cluster import Snapshot, claim_path
 from haru.engine.decision import Decision, GroupKey, Obj, Reason
@@ -20,7 +21,8 @@ from haru.engine.groups.placements import Placements
 from haru.engine.groups.placing import Refused
 from haru.engine.groups.preemption import preempt_for_group
 from haru.engine.groups.preemption_pod import preempt_for_pod
-from haru.engine.groups.promises import with_promises
+from haru.engine.groups.promises import held_against, reserved_now, with_promises
+from haru.engine.groups.protection import DELAYED, may_evict_from, protection_ends
 from haru.engine.groups.quorum import GROUP_UNSCHEDULABLE, group_hold, min_count
 from haru.engine.groups.topology import refused_message, settled_domain, topology_key
 from haru.engine.pods import PodInfo
@@ -32,8 +34,8 @@ def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, option
     `pods` are the members to decide, in order of their first attempt; members that are placed, ended, gated or being
     deleted are passed over. One pod without `group` is a group of one.
     """
-    members = _members(snapshot, pods)
-    key = _group_key(members, group)
+    members = members_of(snapshot, pods)
+    key = key_of(group)
     if not members:
         return Decision(key, "unschedulable", "no pod is left to be scheduled", (), (), snapshot.version)
     mismatch = _scheduler_mismatch(members)
@@ -43,16 +45,32 @@ def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, option
         hold = group_hold(snapshot, key)
         if hold is not None:
             return result.alike(key, members, "unschedulable", hold, snapshot.version, result.GANG_PLUGIN)
-    seen = with_promises(snapshot, members, groups=options.groups)
-    needed = _needed(seen, key, group, options)
+    seen = with_promises(snapshot, members, groups=options.groups, now=options.now)
+    needed = needed_of(seen, key, group, options)
     decision = _decide(seen, key, members, group, needed, options)
     if decision.status != "unschedulable" or not (options.preempt_for_groups if key else options.preempt_for_pods):
         return decision
+    reservation = held_against(snapshot, members, groups=options.groups, now=options.now)
+    if reservation is not None:
+        seen = with_promises(reserved_now(snapshot, reservation), members, groups=options.groups, now=options.now)
     preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
-    return preempt_for_group(seen, decision, preemptor) if key else preempt_for_pod(seen, decision, preemptor)
+    return _preempt(seen, decision, preemptor)
 
 
-def _members(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
+def _preempt(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Decision:
+    """Whom to evict, if anybody may be evicted yet."""
+    may_from = may_evict_from(preemptor)
+    if may_from is not None:
+        return replace(result.with_note(refused, DELAYED), again_at=may_from)
+    rule = preempt_for_pod if preemptor.key is None else preempt_for_group
+    decision = rule(snapshot, refused, preemptor)
+    if decision.status != "unschedulable":
+        return decision
+    return replace(decision, again_at=protection_ends(snapshot, preemptor))
+
+
+def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
+    """The pods that are to be decided, in the order in which they are."""
     members: list[PodInfo] = []
     for obj in pods:
         known = snapshot.pods.get(claim_path(obj))
@@ -67,7 +85,8 @@ def _members(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in promised)))
 
 
-def _group_key(members: Sequence[PodInfo], group: Obj | None) -> GroupKey | None:
+def key_of(group: Obj | None) -> GroupKey | None:
+    """The name of a group, if there is one."""
     if group is not None:
         return GroupKey(group["metadata"].get("namespace") or "default", group["metadata"]["name"])
     return None
@@ -85,7 +104,7 @@ def _scheduler_mismatch(members: Sequence[PodInfo]) -> Reason | None:
     return None
 
 
-def _needed(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, options: Options) -> int:
+def needed_of(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, options: Options) -> int:
     """How many of the pending members must find a place."""
     minimum = min_count(group) if options.gang_scheduling else None
     if key is None or minimum is None:

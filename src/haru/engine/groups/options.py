@@ -28,7 +28,10 @@ class Options:
     only for devices that several claims may share. The switches are the gates GenericWorkload, GangScheduling,
     DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling, DRAExtendedResource,
     DRANodeAllocatableResources and NodeDeclaredFeatures;
-    `preempt_for_pods` and `preempt_for_groups` (WorkloadAwarePreemption) say for whom others may be evicted. `profile`
+    `preempt_for_pods` and `preempt_for_groups` (WorkloadAwarePreemption) say for whom others may be evicted;
+    `minimum_run_time` (seconds) protects what started later than that, and `preemption_delay` (seconds since the pods
+    were created) is how long a preemptor waits before it evicts anybody. `now` is the time, in seconds since the epoch:
+    these two and run-time limits are measured against it. `profile`
     has the filters and scores; `memory` keeps what earlier decisions under the same options have learnt: with it
     decisions are faster and no different.
     """
@@ -49,5 +52,8 @@ class Options:
     declared_features: bool = True
     preempt_for_pods: bool = False
     preempt_for_groups: bool = False
+    minimum_run_time: float = 0.0
+    preemption_delay: float = 0.0
+    now: float = 0.0
     profile: Profile = DEFAULT_PROFILE
     memory: Memory | None = None

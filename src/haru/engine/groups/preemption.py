@@ -9,7 +9,7 @@ Source: KEP-5710, KEP-268, docs/adr/0004; 1.36 sees neither devices nor topology
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from haru.engine.clearing import Clearing
@@ -21,9 +21,10 @@ from haru.engine.groups.counting import Shelf, shelf_for
 from haru.engine.groups.errors import UnansweredError
 from haru.engine.groups.fitting import Fitting, Preemptor
 from haru.engine.groups.promises import leaving, own_promises
+from haru.engine.groups.protection import candidates
 from haru.engine.groups.quorum import min_count
 from haru.engine.groups.sparing import spare, spare_one_by_one
-from haru.engine.groups.units import Unit, running_pods, sparing_order, units_below
+from haru.engine.groups.units import SparingOrder, Unit, running_pods, sparing_order, units_below
 from haru.engine.persistent import Patched
 
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -58,8 +59,7 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
             kept = nominated(base, refused, preemptor, Victims((), preemptor.needed, preemptor.places))
             if kept is not None:
                 return kept
-        pods = running_pods(base, base.node_names)
-        units = units_below(base, preemptor.priority, pods, groups=preemptor.options.groups)
+        units = candidates(base, preemptor, running_pods(base, base.node_names))
         if not units and not counts_on_going(snapshot, preemptor):
             return result.with_note(refused, NO_VICTIMS)
         victims = Search(base, preemptor).victims(units, refused=base is snapshot)
@@ -120,16 +120,30 @@ class Search:
 
         `refused` says that the preemptor is known not to fit with all of them in place; `places` limit where it goes.
         """
-        order = sparing_order(self._base, units)
+        return self.least(sparing_order(self._base, units), lambda unit: unit.priority, refused=refused, places=places)
+
+    def least(
+        self,
+        order: SparingOrder,
+        level: Callable[[Unit], Hashable],
+        *,
+        refused: bool,
+        places: Sequence[Sequence[str]] | None = None,
+        enough: int | None = None,
+    ) -> Victims | None:
+        """The same for candidates in any order of sparing; `enough`: how many members are to fit, at first all that do.
+
+        `level` is the same for neighbours that are alike in what the order is about.
+        """
         preemptor = self._preemptor if places is None else replace(self._preemptor, places=places)
-        ground = _Ground(self._base, preemptor, order.units, self._shelf)
+        ground = _Ground(self._base, preemptor, order.units, self._shelf, enough)
         if ground.fit < preemptor.needed:
             return None
         numbers = range(len(order.units))
         if preemptor.needs_company:
             victims = spare_one_by_one(numbers, ground)
         else:
-            victims = spare(numbers, ground, lambda number: order.units[number].priority, refused=refused)
+            victims = spare(numbers, ground, lambda number: level(order.units[number]), refused=refused)
         going = sorted((order.units[number] for number in victims), key=lambda unit: unit.rank)
         violations = sum(number < order.guarded for number in victims)
         return Victims(tuple(going), ground.fit, places or ground.places(), violations)
@@ -138,7 +152,9 @@ class Search:
 class _Ground:
     """The cluster without the candidates, on which they are put back as far as the preemptor still fits."""
 
-    def __init__(self, base: Snapshot, preemptor: Preemptor, units: Sequence[Unit], shelf: Shelf | None) -> None:
+    def __init__(
+        self, base: Snapshot, preemptor: Preemptor, units: Sequence[Unit], shelf: Shelf | None, enough: int | None
+    ) -> None:
         self._clearing = Clearing(base, [unit.pods for unit in units])
         self._places = preemptor.places
         self._shelf = shelf
@@ -146,7 +162,7 @@ class _Ground:
         self._limit = self._questions = preemptor.options.preemption_budget
         if shelf is not None:
             shelf.stand_on(self._clearing)
-        self.fit = self._most(len(preemptor.members))
+        self.fit = self._most(len(preemptor.members) if enough is None else enough)
 
     def places(self) -> Sequence[Sequence[str]]:
         """Where the preemptor may go now; nodes that take nobody may be left out."""
@@ -175,7 +191,7 @@ class _Ground:
 
     def _most(self, enough: int, touched: Collection[str] = ()) -> int:
         if self._shelf is None:
-            return self._fitting.most(self._clearing.snapshot())
+            return min(enough, self._fitting.most(self._clearing.snapshot()))
         best = 0
         for nodes in self._places:
             best = max(best, self._shelf.most(nodes, enough, touched))

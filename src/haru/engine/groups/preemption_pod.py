@@ -29,7 +29,8 @@ from haru.engine.groups.preemption import (
     once_room_is_made,
 )
 from haru.engine.groups.promises import own_promises
-from haru.engine.groups.units import running_pods, units_below
+from haru.engine.groups.protection import candidates
+from haru.engine.groups.units import running_pods
 from haru.engine.nodes.failure import Failure, counted_message
 from haru.engine.overlay import Overlay
 
@@ -133,7 +134,7 @@ def _candidates(
         if not failures or not all(f.resolvable or f.reason.type == "DevicesUnavailable" for f in failures):
             texts[name] = (NOT_HELPFUL,)
             continue
-        units = units_below(base, pod.priority, running_pods(base, (name,)), groups=preemptor.options.groups)
+        units = candidates(base, preemptor, running_pods(base, (name,)))
         if not units:
             texts[name] = (NO_VICTIMS,)
             continue
@@ -149,8 +150,7 @@ def _victims_elsewhere(base: Snapshot, preemptor: Preemptor, search: Search, ref
     types = {failure.reason.type for failures in refusals.values() for failure in failures}
     if types.isdisjoint(_ELSEWHERE):
         return None
-    pods = running_pods(base, base.node_names)
-    units = units_below(base, preemptor.priority, pods, groups=preemptor.options.groups)
+    units = candidates(base, preemptor, running_pods(base, base.node_names))
     return search.victims(units, refused=True) if units else None
 
 

@@ -20,6 +20,11 @@ from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nominations import evicted_pods
 from haru.engine.persistent import Patched
 from haru.engine.pods import PodInfo
+from haru.engine.reservation import Reservation
+from haru.engine.run_times import latest_end
+
+_START_SECONDS = 5.0
+"""What a pod that starts now may need until its own time begins to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +67,67 @@ def leaving(snapshot: Snapshot) -> list[PodInfo]:
     return [found[path] for path in sorted(found)]
 
 
-def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True) -> Snapshot:
-    """The snapshot as pods that are decided together must see it: `after` is set if room is made for others."""
+def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True, now: float = 0.0) -> Snapshot:
+    """The snapshot as pods that are decided together must see it: `after` is set if places are kept from them."""
     kept = [promise for promise in promises(snapshot) if _counts(snapshot, promise, pods, groups)]
     going = leaving(snapshot)
+    reservation = held_against(snapshot, pods, groups=groups, now=now)
+    if reservation is not None:
+        kept += _reserved(snapshot, reservation)
+        going = list({pod.key: pod for pod in (*going, *_awaited(snapshot, reservation))}.values())
     if not kept and not going:
         return snapshot
     without = Clearing(snapshot, [going]).settled() if going else snapshot
     return replace(snapshot, after=_kept_places(without, kept))
+
+
+def held_against(
+    snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True, now: float = 0.0
+) -> Reservation | None:
+    """The reservation, if these pods have to respect it: they are others, no more important, and may last too long."""
+    reservation = snapshot.reservation
+    if reservation is None or reservation.priority < max(pod.priority for pod in pods):
+        return None
+    if any(
+        (groups and pod.group is not None and pod.group == reservation.group) or reservation.concerns(pod.key)
+        for pod in pods
+    ):
+        return None
+    if reservation.until is not None:
+        ends = [latest_end(snapshot, pod, now) for pod in pods]
+        if all(end is not None and end + _START_SECONDS <= reservation.until for end in ends):
+            return None
+    return reservation
+
+
+def reserved_now(snapshot: Snapshot, reservation: Reservation) -> Snapshot:
+    """The snapshot as if the head had its places already, beside those that it waits for: nobody else may rely on them.
+
+    Others may evict less important work for what is not reserved, but not count on what has yet to end.
+    """
+    return replace(_kept_places(snapshot, _reserved(snapshot, reservation)), reservation=None)
+
+
+def _reserved(snapshot: Snapshot, reservation: Reservation) -> list[Promise]:
+    """The places of the head that still waits for them; those that it was promised otherwise count there."""
+    found = []
+    for place in reservation.places:
+        pod, node = snapshot.pods.get(place.pod.path), snapshot.nodes.get(place.node)
+        waits = pod is not None and pod.key == place.pod and not (pod.node or pod.terminal or pod.deleting)
+        if (
+            pod is not None
+            and waits
+            and node is not None
+            and node.present
+            and place.pod.path not in snapshot.nominations
+        ):
+            found.append(Promise(pod, place.node, place.priority, place.allocations, place.claimed))
+    return found
+
+
+def _awaited(snapshot: Snapshot, reservation: Reservation) -> list[PodInfo]:
+    known = ((key, snapshot.pods.get(key.path)) for key in sorted(reservation.waits_for))
+    return [pod for key, pod in known if pod is not None and pod.key == key and pod.node and not pod.terminal]
 
 
 def own_promises(snapshot: Snapshot, pods: Collection[PodInfo]) -> list[Promise]:

@@ -32,7 +32,7 @@ Outcome = Placed | Refused
 
 def scheduled(key: GroupKey | None, outcomes: Sequence[Outcome], version: int) -> Decision:
     """Whoever has a place is bound; the others keep their own diagnosis."""
-    members = tuple(_placed(o) if isinstance(o, Placed) else _refused(o) for o in outcomes)
+    members = tuple(placed(o) if isinstance(o, Placed) else _refused(o) for o in outcomes)
     return Decision(key, "scheduled", "", members, (), version)
 
 
@@ -61,7 +61,7 @@ def nominated(
     for outcome in outcomes:
         old = before[outcome.pod.key]
         if isinstance(outcome, Placed):
-            place = replace(_placed(outcome), status="nominated")
+            place = replace(placed(outcome), status="nominated")
             old = replace(place, reasons=old.reasons, message=old.message, plugins=old.plugins)
         members.append(old)
     return replace(refused, status="nominated", message=message, members=tuple(members), evictions=evictions)
@@ -122,7 +122,8 @@ def group_error(key: GroupKey | None, outcomes: Sequence[Outcome], pods: Sequenc
     return Decision(key, "error", text, members, (shared, *broken.reasons), version)
 
 
-def _placed(outcome: Placed) -> MemberDecision:
+def placed(outcome: Placed) -> MemberDecision:
+    """A member that has a place."""
     return MemberDecision(
         outcome.pod.key,
         "scheduled",

@@ -1,0 +1,99 @@
+"""The earliest start of work that has to wait, and the places to keep for it until then.
+
+All running work that may end is thought away, latest end first spared again as long as the work still fits: what is
+left has to end before it can start, and no choice of places would let it start earlier as far as run-time limits tell.
+It is the search that preemption makes (`Search.least`), in the order of ends instead of importance.
+Source: EASY backfilling; docs/adr/0007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from haru.engine.clearing import Clearing
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Obj
+from haru.engine.groups import result
+from haru.engine.groups.attempt import Attempt
+from haru.engine.groups.cycle import key_of, members_of, needed_of
+from haru.engine.groups.errors import UnansweredError
+from haru.engine.groups.fitting import Fitting, Preemptor, places
+from haru.engine.groups.options import Options
+from haru.engine.groups.placing import Placed
+from haru.engine.groups.preemption import Search, Victims, once_room_is_made, quorum_is_met
+from haru.engine.groups.promises import with_promises
+from haru.engine.groups.quorum import group_hold
+from haru.engine.groups.units import SparingOrder, Unit, running_pods
+from haru.engine.nominations import Nomination
+from haru.engine.pods import PodInfo
+from haru.engine.reservation import Reservation
+from haru.engine.run_times import ends_by_itself, latest_end
+
+
+class _End(NamedTuple):
+    """When a pod is gone: sooner is smaller; `unknown` ends come after all that are known, the oldest pod first."""
+
+    unknown: bool
+    time: float
+    started: str
+
+
+def reserve(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, options: Options) -> Reservation | None:
+    """The places to keep for pods that `decide` has just refused; None if no end of running work lets them start.
+
+    Also None where a search for it gives up, and for a group that runs already as far as it has to.
+    """
+    members, key = members_of(snapshot, pods), key_of(group)
+    if not members or (key is not None and options.gang_scheduling and group_hold(snapshot, key) is not None):
+        return None
+    # What is kept by now will be given up for it.
+    snapshot = replace(snapshot, reservation=None)
+    seen = with_promises(snapshot, members, groups=options.groups, now=options.now)
+    needed = needed_of(seen, key, group, options)
+    preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
+    if quorum_is_met(seen, preemptor):
+        return None
+    base = once_room_is_made(seen)
+    ends = {pod.key.path: end for pod in _waitable(base) if (end := _end(snapshot, pod, options.now)) is not None}
+    units = sorted((Unit((base.pods[path],), 0) for path in ends), key=lambda unit: _of(ends, unit), reverse=True)
+    try:
+        found = Search(base, preemptor).least(
+            SparingOrder(tuple(units)), lambda unit: _of(ends, unit), refused=False, enough=needed
+        )
+        attempt = None if found is None else _placed(base, preemptor, found)
+    except UnansweredError:
+        return None
+    if found is None or attempt is None:
+        return None
+    held = [result.placed(outcome) for outcome in attempt.outcomes if isinstance(outcome, Placed)]
+    kept = tuple(
+        Nomination(one.pod, one.node or "", preemptor.priority, one.allocations, claimed=one.claimed)
+        for one in held[:needed]
+    )
+    awaited = [unit.pods[0] for unit in found.units]
+    unknown = any(ends[pod.key.path].unknown for pod in awaited)
+    until = None if unknown else max((ends[pod.key.path].time for pod in awaited), default=options.now)
+    return Reservation(key, preemptor.priority, kept, frozenset(pod.key for pod in awaited), until)
+
+
+def _waitable(base: Snapshot) -> list[PodInfo]:
+    return [pod for pod in running_pods(base, base.node_names) if not pod.terminal]
+
+
+def _end(snapshot: Snapshot, pod: PodInfo, now: float) -> _End | None:
+    end = latest_end(snapshot, pod, now)
+    if end is None and not ends_by_itself(pod):
+        return None
+    started = str(pod.status.get("startTime") or "~")
+    return _End(end is None, end or 0.0, started)
+
+
+def _of(ends: dict[str, _End], unit: Unit) -> _End:
+    return ends[unit.pods[0].key.path]
+
+
+def _placed(base: Snapshot, preemptor: Preemptor, found: Victims) -> Attempt | None:
+    cleared = Clearing(base, [unit.pods for unit in found.units]).settled()
+    return Fitting(replace(preemptor, places=found.places)).place(cleared, found.fit)

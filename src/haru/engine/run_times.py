@@ -1,0 +1,100 @@
+"""How long work may run at most, and so when it will be gone: what backfill may count on.
+
+A limit is `activeDeadlineSeconds` of the pod or of its Job, which Kubernetes enforces, or the annotation
+`haru.dev/run-time-limit` of the pod or its PodGroup, which is a promise. The grace period of the pod comes on top.
+Source: Kubernetes' deadlines of pods and Jobs; that they bound a reservation is our own (docs/adr/0007).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from haru.cel.errors import EvaluationError
+from haru.cel.libraries.timestamps import parse_duration
+from haru.engine.decision import Obj
+from haru.engine.pods import PodInfo
+from haru.engine.snapshot import Snapshot
+from haru.kube.names import parse_time
+
+ANNOTATION = "haru.dev/run-time-limit"
+_GRACE_SECONDS = 30
+_NS = 1_000_000_000
+
+
+def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
+    """The time (seconds since the epoch) by which the pod is gone; None if nothing limits it.
+
+    A pod that has not started is taken to start now. A limit that has passed, with the pod still there, is none.
+    """
+    started = epoch(pod.status.get("startTime")) or now
+    ends = [started + limit for limit in _limits(snapshot, pod)]
+    job = _owner(snapshot, pod, "Job")
+    deadline = ((job or {}).get("spec") or {}).get("activeDeadlineSeconds")
+    if job is not None and deadline is not None:
+        ends.append((epoch((job.get("status") or {}).get("startTime")) or now) + deadline)
+    if not ends:
+        return None
+    grace = pod.spec.get("terminationGracePeriodSeconds")
+    end = min(ends) + (_GRACE_SECONDS if grace is None else grace)
+    return end if end >= now else None
+
+
+def ends_by_itself(pod: PodInfo) -> bool:
+    """Whether the pod can be expected to end some day; one that a controller keeps running is not."""
+    if pod.spec.get("restartPolicy", "Always") != "Always":
+        return True
+    return not any(owner.get("controller") for owner in pod.obj["metadata"].get("ownerReferences") or ())
+
+
+def parse_limit(text: str) -> float:
+    """Seconds of a text such as `90s` or `1h30m`. Raises ValueError, which says what to write."""
+    try:
+        seconds = parse_duration(text).ns / _NS
+    except EvaluationError:
+        seconds = -1.0
+    if seconds <= 0:
+        raise ValueError(f'Invalid value: "{text}": write a duration such as 10m or 1h30m')
+    return seconds
+
+
+def _limits(snapshot: Snapshot, pod: PodInfo) -> Iterator[float]:
+    deadline = pod.spec.get("activeDeadlineSeconds")
+    if deadline is not None:
+        yield float(deadline)
+    group = snapshot.pod_group(pod.group) if pod.group is not None else None
+    for obj in (pod.obj, group):
+        limit = _declared((obj or {}).get("metadata") or {})
+        if limit is not None:
+            yield limit
+
+
+def _declared(metadata: Mapping[str, Obj]) -> float | None:
+    text = (metadata.get("annotations") or {}).get(ANNOTATION)
+    try:
+        return parse_limit(text) if isinstance(text, str) else None
+    except ValueError:
+        # `haru lint` tells the author; a promise that nobody understands is none.
+        return None
+
+
+def _owner(snapshot: Snapshot, pod: PodInfo, kind: str) -> Obj | None:
+    for owner in pod.obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == kind:
+            found = snapshot.objects(kind).get(f"{pod.key.namespace}/{owner.get('name')}")
+            if found is not None and found["metadata"].get("uid") == owner.get("uid"):
+                return found
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> float | None:
+    try:
+        return parse_time(text).timestamp()
+    except ValueError:
+        return None
+
+
+def epoch(text: object) -> float | None:
+    """Seconds since the epoch of an RFC 3339 time; None of anything else."""
+    return _parsed(text) if isinstance(text, str) else None

@@ -1,0 +1,79 @@
+"""Devices that are held for nothing are given back: claims that a rejected unit cannot use, or a group left behind.
+
+Until it is known what became of such a claim nobody relies on it, and its devices count as taken.
+Source: PostFilter of kube-scheduler's DynamicResources plugin; docs/adr/0002.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from haru.engine.cluster import Cluster, Snapshot
+from haru.engine.decision import Decision
+from haru.engine.groups.promises import is_half_placed
+from haru.engine.pods import PodInfo
+from haru.scheduler.binding import Binder
+from haru.scheduler.idle import idle_claims, without_allocations
+from haru.scheduler.queue import Unit
+from haru.scheduler.reporting import path_of
+from haru.scheduler.units import group_object
+
+Obj = dict[str, Any]
+Decide = Callable[[Snapshot, Unit, Sequence[Obj]], Decision]
+
+
+class ClaimReturns:
+    """Gives claims back. `decide` answers what would become of a unit, `freed` hears that devices are free."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        binder: Binder,
+        decide: Decide,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        freed: Callable[[], None],
+        *,
+        workload_claims: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._binder = binder
+        self._decide = decide
+        self._spawn = spawn
+        self._freed = freed
+        self._workload_claims = workload_claims
+        self._running = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether devices are being given back at the moment."""
+        return self._running > 0
+
+    def rejected(self, unit: Unit, rejected: Sequence[Obj], placed: Sequence[Obj]) -> None:
+        """Free what rejected members hold without being able to use it."""
+        snapshot = self._cluster.snapshot()
+        group = group_object(snapshot, unit)
+        idle = idle_claims(snapshot, rejected, placed, group, workload_claims=self._workload_claims)
+        if not idle:
+            return
+        # Where a gang runs in part its missing members keep what they have, unless another place completes it.
+        half = is_half_placed(snapshot, PodInfo.of(rejected[0]))
+        if half and self._decide(without_allocations(snapshot, idle), unit, rejected).status != "scheduled":
+            return
+        for claim in idle.values():
+            self.give_back(claim)
+
+    def give_back(self, claim: Obj) -> None:
+        """Free an allocated claim that nobody uses."""
+        busy = dict(claim)
+        self._cluster.assume_claim(busy)
+        self._running += 1
+        self._spawn(self._deallocate(claim, busy))
+
+    async def _deallocate(self, claim: Obj, busy: Obj) -> None:
+        try:
+            await self._binder.deallocate(claim)
+        finally:
+            self._running -= 1
+        self._cluster.forget_claim(path_of(claim), busy)
+        self._freed()

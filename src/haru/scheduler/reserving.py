@@ -1,0 +1,130 @@
+"""The head of the queue has places kept for it, so that smaller work cannot starve it.
+
+The head is the first unit, in the order of the queue, that was tried in vain and that the end of running work would
+let start. There is one reservation at a time. It is made anew with every attempt of the head, so it follows what has
+happened since, and when the head has started, or is gone, the next unit takes its turn.
+Source: EASY backfilling; docs/adr/0007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from haru.engine.cluster import Cluster
+from haru.engine.groups import Options
+from haru.engine.groups.reserving import reserve
+from haru.engine.reservation import Reservation
+from haru.kube.names import format_time
+from haru.scheduler import hints
+from haru.scheduler.queue import Place, SchedulingQueue, Unit
+from haru.scheduler.settings import SchedulerConfig
+from haru.scheduler.units import group_object
+
+Obj = dict[str, Any]
+_LATE_SECONDS = 1.0
+_MOST_NAMED = 5
+
+
+class HeadOfQueue:
+    """Keeps places in the cluster for one unit. `tell` writes what is kept for an object, or that nothing is (None)."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        config: SchedulerConfig,
+        tell: Callable[[Obj, str | None], None],
+        may_help: Callable[[frozenset[str]], None],
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._config = config
+        self._tell = tell
+        self._may_help = may_help
+        self._holder: Unit | None = None
+        self._told: tuple[Obj, str] | None = None
+        self._cannot: set[tuple[str, str, str]] = set()
+
+    def refused(self, unit: Unit, pods: Sequence[Obj], options: Options) -> None:
+        """A unit found no place, and nobody is evicted for it: if it is the head, places are kept for it now."""
+        if not self._config.backfill or self._is_behind(unit):
+            return
+        before, holder = self._cluster.snapshot().reservation, self._holder
+        group = group_object(self._cluster.snapshot(), unit)
+        found = reserve(self._cluster.snapshot(), pods, group=group, options=options)
+        if found is None:
+            self._cannot.add(unit.key)
+            if holder is unit:
+                self._release()
+            elif holder is None:
+                self._next()
+            return
+        self._holder = unit
+        self._cluster.reserve(found)
+        self._announce(group or pods[0], found)
+        if before is not None and before != found:
+            self._may_help(hints.RESERVATION)
+        now = self._config.monotonic()
+        if found.until is not None:
+            wait = max(found.until - self._config.clock().timestamp(), 0.0)
+            self._queue.retry_at(unit, now + wait + _LATE_SECONDS)
+        if holder is not None and holder is not unit and not found.waits_for:
+            # Only what was kept for the other one was in its way.
+            self._queue.retry(unit, now)
+
+    def placed(self, unit: Unit) -> None:
+        """A unit has its places, or others make room for it."""
+        if unit is self._holder:
+            self._release()
+
+    def look(self) -> None:
+        """Whether the head still waits."""
+        holder = self._holder
+        if holder is not None and (self._queue.units.get(holder.key) is not holder or holder.place is Place.HELD):
+            self._release()
+
+    def _is_behind(self, unit: Unit) -> bool:
+        holder = self._holder
+        return holder is not None and holder is not unit and holder.rank < unit.rank
+
+    def _release(self) -> None:
+        self._holder = None
+        self._cluster.reserve(None)
+        self._cannot.clear()
+        if self._told is not None:
+            self._tell(self._told[0], None)
+            self._told = None
+        self._may_help(hints.RESERVATION)
+        self._next()
+
+    def _next(self) -> None:
+        """Have the next unit tried again that might become the head."""
+        for unit in self._queue.waiting():
+            if unit.key not in self._cannot:
+                self._queue.retry(unit, self._config.monotonic())
+                return
+
+    def _announce(self, obj: Obj, found: Reservation) -> None:
+        text = told(found)
+        if self._told is not None and self._told[0]["metadata"].get("uid") != obj["metadata"].get("uid"):
+            self._tell(self._told[0], None)
+        self._told = (obj, text)
+        self._tell(obj, text)
+
+
+def told(reservation: Reservation) -> str:
+    """What is kept, and what it waits for, in a sentence that stays the same while both do."""
+    nodes = sorted({place.node for place in reservation.places})
+    text = f"places for {len(reservation.places)} pods are kept on {_named(nodes)}"
+    if reservation.waits_for:
+        text += f"; waiting for the end of {_named(sorted(pod.path for pod in reservation.waits_for))}"
+    if reservation.until is not None and reservation.waits_for:
+        text += f", by {format_time(datetime.fromtimestamp(reservation.until, UTC))} at the latest"
+    return text
+
+
+def _named(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MOST_NAMED])
+    return listed if len(names) <= _MOST_NAMED else f"{listed} and {len(names) - _MOST_NAMED} more"
