@@ -1,0 +1,398 @@
+"""The earliest start of waiting work, the places kept for it until then, and who may go first meanwhile."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from engine_objects import (
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    device_class,
+    member_with_claim,
+    node,
+    options,
+    pod,
+    pod_group,
+    resource_slice,
+)
+from plain_preemption import Situation, member_objects
+from preemption_situations import situation, wanted
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import Decision
+from haru.engine.groups import Options, decide
+from haru.engine.groups.reserving import reserve
+from haru.engine.pods import PodInfo
+from haru.engine.reservation import Reservation
+from haru.engine.run_times import ANNOTATION, epoch, latest_end, parse_limit
+
+START = "2026-01-01T00:00:00Z"
+NOW = epoch(START) or 0.0
+
+
+def at_now(**more: Any) -> Options:
+    return options(now=NOW, **more)
+
+
+def running(name: str, where: str, cpu: str = "4", ends: int | None = None, **spec: Any) -> Obj:
+    """A pod that ends so many seconds from now, grace included; without it, nobody knows when."""
+    limit = {} if ends is None else {"activeDeadlineSeconds": ends, "terminationGracePeriodSeconds": 0}
+    made = pod(name, cpu=cpu, node=where, **limit, **{"restartPolicy": "Never", **spec})
+    made["status"]["startTime"] = START
+    return made
+
+
+def service(obj: Obj) -> Obj:
+    """The same, kept running by a controller."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    metadata = {**obj["metadata"], "ownerReferences": [owner]}
+    return {**obj, "metadata": metadata, "spec": {**obj["spec"], "restartPolicy": "Always"}}
+
+
+def head(cluster: Cluster, *names: str, group: str = "") -> Reservation | None:
+    """Keep places for these pods, which must have been refused."""
+    snapshot = cluster.snapshot()
+    pods = [snapshot.pods[f"default/{name}"].obj for name in names]
+    named = snapshot.pod_groups[f"default/{group}"] if group else None
+    assert decide(snapshot, pods, group=named, options=at_now()).status == "unschedulable"
+    found = reserve(snapshot, pods, group=named, options=at_now())
+    cluster.reserve(found)
+    return found
+
+
+def ask(cluster: Cluster, *names: str, group: str = "", **more: Any) -> Decision:
+    snapshot = cluster.snapshot()
+    pods = [snapshot.pods[f"default/{name}"].obj for name in names]
+    named = snapshot.pod_groups[f"default/{group}"] if group else None
+    return decide(snapshot, pods, group=named, options=at_now(**more))
+
+
+def waits_for(found: Reservation | None) -> set[str]:
+    return {key.name for key in found.waits_for} if found is not None else set()
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def test_the_earliest_start_follows_from_run_time_limits() -> None:
+    cluster = Cluster.of(
+        [
+            *(node(name) for name in ("a", "b", "c")),
+            running("soon", "a", "8", ends=60),
+            running("later", "b", "8", ends=300),
+            running("last", "c", "8", ends=900),
+            pod_group("g", 2),
+            pod("g0", cpu="6", group="g"),
+            pod("g1", cpu="6", group="g"),
+        ]
+    )
+    found = head(cluster, "g0", "g1", group="g")
+    assert found is not None
+    assert (waits_for(found), found.until) == ({"soon", "later"}, NOW + 300)
+    assert sorted(place.node for place in found.places) == ["a", "b"]
+
+
+def test_a_grace_period_comes_on_top() -> None:
+    work = running("soon", "a", "8", ends=60)
+    del work["spec"]["terminationGracePeriodSeconds"]
+    found = head(Cluster.of([node("a"), work, pod("big", cpu="8")]), "big")
+    assert found is not None
+    assert found.until == NOW + 90
+
+
+def test_work_without_a_limit_is_waited_for_if_nothing_else_helps_the_oldest_first() -> None:
+    old = running("old", "a", "8")
+    old["status"]["startTime"] = "2025-01-01T00:00:00Z"
+    objects = [node("a"), node("b"), old, running("new", "b", "8"), pod("big", cpu="8")]
+    found = head(Cluster.of(objects), "big")
+    assert found is not None
+    assert (waits_for(found), found.until) == ({"old"}, None)
+
+
+def test_known_ends_are_preferred_to_unknown_ones() -> None:
+    objects = [node("a"), node("b"), running("open", "a", "8"), running("long", "b", "8", ends=9000)]
+    found = head(Cluster.of([*objects, pod("big", cpu="8")]), "big")
+    assert found is not None
+    assert (waits_for(found), found.until) == ({"long"}, NOW + 9000)
+
+
+def test_nobody_waits_for_what_a_controller_keeps_running() -> None:
+    objects = [node("a"), service(running("web", "a", "8")), pod("big", cpu="8")]
+    assert head(Cluster.of(objects), "big") is None
+
+
+def test_a_deadline_ends_a_service_too() -> None:
+    objects = [node("a"), service(running("web", "a", "8", ends=60)), pod("big", cpu="8")]
+    found = head(Cluster.of(objects), "big")
+    assert found is not None
+    assert found.until == NOW + 60
+
+
+def test_nothing_is_kept_for_what_never_fits_or_runs_already() -> None:
+    assert head(Cluster.of([node("a"), running("x", "a", ends=5), pod("huge", cpu="9")]), "huge") is None
+    members = [running("g0", "a", "6", ends=5), pod("g1", cpu="6", group="g")]
+    members[0]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    assert head(Cluster.of([node("a"), pod_group("g", 1), *members]), "g1", group="g") is None
+
+
+def test_devices_are_kept_too() -> None:
+    user = running("user", "a", "1", ends=60)
+    objects = [
+        device_class(),
+        node("a"),
+        resource_slice("a", 2),
+        user,
+        allocated(claim("held"), allocation("a", "gpu-0"), user),
+        *member_with_claim("both", "", count=2),
+        *member_with_claim("one", "", count=1),
+    ]
+    cluster = Cluster.of(objects)
+    found = head(cluster, "both")
+    assert found is not None
+    (given,) = found.places[0].allocations
+    assert [result["device"] for result in given.allocation["devices"]["results"]] == ["gpu-0", "gpu-1"]
+    assert ask(cluster, "one").status == "unschedulable"
+    cluster.reserve(None)
+    assert ask(cluster, "one").status == "scheduled"
+
+
+def test_the_deadline_of_a_job_counts_from_its_start() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+    work = running("train-0", "a", "8", terminationGracePeriodSeconds=10)
+    work["metadata"]["ownerReferences"] = [owner]
+    meta = {"name": "train", "namespace": "default", "uid": "u"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"activeDeadlineSeconds": 100}}
+    started = {**job, "status": {"startTime": "2025-12-31T23:59:30Z"}}
+    for made, until in ((job, NOW + 110), (started, NOW + 80)):
+        found = head(Cluster.of([node("a"), work, made, pod("big", cpu="8")]), "big")
+        assert found is not None
+        assert found.until == until
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("1h30m", 5400), ("0s", None), ("soon", None), ("-5m", None)]
+)
+def test_a_promised_limit_is_a_duration(text: str, seconds: float | None) -> None:
+    made = running("p", "a", terminationGracePeriodSeconds=0)
+    made["metadata"]["annotations"] = {ANNOTATION: text}
+    snapshot = Cluster.of([made]).snapshot()
+    end = latest_end(snapshot, snapshot.pods["default/p"], NOW)
+    assert end == (None if seconds is None else NOW + seconds)
+    if seconds is None:
+        with pytest.raises(ValueError, match="write a duration such as 10m"):
+            parse_limit(text)
+
+
+def test_a_group_may_promise_for_its_members_and_a_limit_that_has_passed_is_none() -> None:
+    group = pod_group("g", 1)
+    group["metadata"]["annotations"] = {ANNOTATION: "1m"}
+    made = running("p", "a", terminationGracePeriodSeconds=0)
+    made["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    snapshot = Cluster.of([group, made]).snapshot()
+    info = snapshot.pods["default/p"]
+    assert latest_end(snapshot, info, NOW + 30) == NOW + 60
+    assert latest_end(snapshot, info, NOW + 61) is None
+
+
+# -- who may go first ------------------------------------------------------------------------------------------------
+
+
+def waiting(*objects: Obj) -> Cluster:
+    """Two nodes of 8 cpu, one of them in use for 100 s; the head wants 6 on both."""
+    cluster = Cluster.of(
+        [
+            node("a"),
+            node("b"),
+            running("now", "a", "8", ends=100),
+            pod_group("g", 2),
+            pod("g0", cpu="6", group="g"),
+            pod("g1", cpu="6", group="g"),
+            *objects,
+        ]
+    )
+    assert head(cluster, "g0", "g1", group="g") is not None
+    return cluster
+
+
+def short(name: str, cpu: str, seconds: int, **spec: Any) -> Obj:
+    return pod(name, cpu=cpu, activeDeadlineSeconds=seconds, terminationGracePeriodSeconds=0, **spec)
+
+
+@pytest.mark.parametrize(
+    ("pod_", "status"),
+    [
+        (pod("beside", cpu="2"), "scheduled"),
+        (pod("endless", cpu="3"), "unschedulable"),
+        (short("quick", "3", 95), "scheduled"),
+        (short("slow", "3", 96), "unschedulable"),
+        (pod("urgent", cpu="3", priority=1), "scheduled"),
+        (short("lesser", "3", 96, priority=-1), "unschedulable"),
+    ],
+    ids=lambda value: value["metadata"]["name"] if isinstance(value, dict) else value,
+)
+def test_smaller_work_goes_first_only_where_it_does_not_delay_the_head(pod_: Obj, status: str) -> None:
+    """6 of 8 cpu are kept on the node that is free; the head starts in 100 s at the latest."""
+    cluster = waiting(pod_)
+    decision = ask(cluster, pod_["metadata"]["name"])
+    assert decision.status == status
+    if status == "scheduled":
+        assert decision.members[0].node == "b"
+
+
+def test_a_group_goes_first_only_if_all_its_members_end_in_time() -> None:
+    group = pod_group("h", 2)
+    cluster = waiting(group, short("h0", "4", 10, group="h"), short("h1", "4", 10, group="h"))
+    assert ask(cluster, "h0", "h1", group="h").status == "scheduled"
+    cluster = waiting(group, short("h0", "4", 10, group="h"), short("h1", "4", 200, group="h"))
+    assert ask(cluster, "h0", "h1", group="h").status == "unschedulable"
+
+
+def test_nobody_goes_first_into_kept_places_while_the_start_is_unknown() -> None:
+    cluster = Cluster.of([node("a"), node("b"), running("open", "a", "8"), short("quick", "3", 1)])
+    for obj in (pod_group("g", 2), pod("g0", cpu="6", group="g"), pod("g1", cpu="6", group="g")):
+        cluster.apply(obj)
+    assert head(cluster, "g0", "g1", group="g") is not None
+    assert ask(cluster, "quick").status == "unschedulable"
+
+
+def test_who_may_evict_does_not_count_on_what_has_yet_to_end() -> None:
+    """`other` could have node `a` after `now`, were it not the head's; on `c` it evicts who is less important."""
+    more = [node("c", cpu="4"), running("low", "c", "4", priority=-5), pod("other", cpu="4")]
+    decision = ask(waiting(*more), "other", preempt_for_pods=True)
+    assert decision.status == "nominated"
+    assert [(e.pod.name, m.node) for e, m in zip(decision.evictions, decision.members, strict=True)] == [("low", "c")]
+    decision = ask(waiting(pod("other", cpu="4")), "other", preempt_for_pods=True)
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+
+
+def test_the_head_itself_takes_its_places_as_soon_as_they_are_free() -> None:
+    cluster = waiting()
+    cluster.remove(running("now", "a", "8", ends=100))
+    assert ask(cluster, "g0", "g1", group="g").status == "scheduled"
+
+
+# -- the definition, and what it is for --------------------------------------------------------------------------------
+
+
+def timed(one: Situation, seed: int) -> tuple[list[Obj], dict[str, float | None]]:
+    """The situation with an end for some pods, None for those nobody knows of; the rest is kept running for ever."""
+    draw = random.Random(seed)
+    ends: dict[str, float | None] = {}
+    objects = []
+    for obj in one.objects():
+        name = obj["metadata"]["name"]
+        if obj["kind"] == "Pod" and obj["spec"].get("nodeName"):
+            obj["status"]["startTime"] = START
+            fate = draw.choice(["known", "known", "known", "unknown", "never"])
+            if fate == "known":
+                seconds = draw.choice([10, 20, 20, 30, 40])
+                obj["spec"] |= {"activeDeadlineSeconds": seconds, "terminationGracePeriodSeconds": 0}
+                ends[name] = NOW + seconds
+            elif fate == "unknown":
+                ends[name] = None
+            obj = service(obj) if fate == "never" else obj
+        objects.append(obj)
+    return objects, ends
+
+
+def earliest(one: Situation, ends: dict[str, float | None]) -> tuple[bool, float | None]:
+    """Whether the group starts some day, and when, by looking at every moment at which something ends."""
+    if one.most(one.going) >= one.minimum:
+        return True, NOW
+    known = sorted({end for end in ends.values() if end is not None})
+    for moment in known:
+        gone = frozenset(name for name, end in ends.items() if end is not None and end <= moment)
+        if one.most(gone | one.going) >= one.minimum:
+            return True, moment
+    return one.most(frozenset(ends) | one.going) >= one.minimum, None
+
+
+def check(one: Situation, seed: int) -> bool:
+    objects, ends = timed(one, seed)
+    cluster = Cluster.of(objects)
+    snapshot = cluster.snapshot()
+    members = [o for o in objects if o["kind"] == "Pod" and o["metadata"]["name"].startswith("m")]
+    group = snapshot.pod_groups["default/g"]
+    if decide(snapshot, members, group=group, options=at_now()).status == "scheduled":
+        return False
+    found = reserve(snapshot, members, group=group, options=at_now())
+    starts, moment = earliest(one, ends)
+    assert (found is not None) == starts
+    if found is None:
+        return False
+    assert found.until == moment
+    awaited = waits_for(found)
+    assert all(ends[name] is None or moment is None or (ends[name] or 0) <= moment for name in awaited)
+    assert one.most(frozenset(awaited) | one.going) >= one.minimum == len(found.places)
+    if moment is not None:
+        check_that_nothing_delays_it(cluster, found, members, group, seed)
+    return True
+
+
+def check_that_nothing_delays_it(
+    cluster: Cluster, found: Reservation, members: list[Obj], group: Obj, seed: int
+) -> None:
+    """Whoever goes first, at the moment that was foreseen the head starts."""
+    draw = random.Random(seed)
+    cluster.reserve(found)
+    for number in range(4):
+        seconds = draw.choice([None, 4, 14, 24, 34])
+        limit = {} if seconds is None else {"activeDeadlineSeconds": seconds, "terminationGracePeriodSeconds": 0}
+        made = [pod_group(f"h{number}", 1), *member_objects(f"h{number}", f"h{number}-", [wanted(draw)], 0)]
+        for obj in made:
+            if obj["kind"] == "Pod":
+                obj["spec"] |= limit
+            cluster.apply(obj)
+        pods = [o for o in made if o["kind"] == "Pod"]
+        decision = decide(cluster.snapshot(), pods, group=made[0], options=at_now(seed=draw.randint(0, 99)))
+        for member in decision.placed:
+            cluster.assume_pod(member.pod, member.node or "")
+            for given in member.allocations:
+                held = cluster.snapshot().claims[given.path]
+                status = {"allocation": given.allocation, "reservedFor": [given.reserve_for]}
+                cluster.apply({**held, "status": status})
+    snapshot = cluster.snapshot()
+    for info in list(snapshot.pods.values()):
+        end = latest_end(snapshot, info, NOW)
+        if info.node and (info.deleting or (end is not None and end <= (found.until or 0))):
+            remove(cluster, info)
+    cluster.reserve(None)
+    then = options(now=found.until)
+    assert decide(cluster.snapshot(), members, group=group, options=then).status == "scheduled"
+
+
+def remove(cluster: Cluster, info: PodInfo) -> None:
+    cluster.remove(info.obj)
+    for held in list(cluster.snapshot().claims.values()):
+        entries = (held.get("status") or {}).get("reservedFor") or ()
+        rest = [entry for entry in entries if entry["name"] != info.key.name]
+        groups = [e["name"] for e in rest if e["resource"] == "podgroups"]
+        rest = [e for e in rest if e["name"] not in groups or in_use(cluster, e["name"], held)]
+        if len(rest) != len(entries):
+            status = {**held["status"], "reservedFor": rest} if rest else {}
+            cluster.apply({**held, "status": status})
+
+
+def in_use(cluster: Cluster, group: str, held: Obj) -> bool:
+    """Whether a pod of the group that has a place uses the claim."""
+    name = held["metadata"]["name"]
+    pods = [p for p in cluster.snapshot().pods.values() if p.group is not None and p.group.name == group and p.node]
+    return any(entry.claim_name == name for p in pods for entry in p.claims)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_start_is_the_earliest_and_nothing_that_goes_first_delays_it(block: int) -> None:
+    kept = sum(check(replace(situation(seed), priority=8), seed) for seed in range(100 * block, 100 * block + 100))
+    assert kept > 20
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("block", range(20))
+def test_the_start_is_the_earliest_in_many_situations(block: int) -> None:
+    for seed in range(1000 * (block + 1), 1000 * (block + 2)):
+        check(situation(seed), seed)
