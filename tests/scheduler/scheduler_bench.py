@@ -16,9 +16,11 @@ from haru.client.events import EventRecorder
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, by_kind
+from haru.kube.names import format_time
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.configuration import Configuration
 from haru.scheduler.loop import Scheduler
+from haru.scheduler.settings import COMPATIBLE, Fairness
 from haru.storage import SqliteStore
 
 Obj = dict[str, Any]
@@ -46,6 +48,7 @@ class Bench:
         self.names = names or ("default-scheduler",)
         self.gates = FeatureGates.accelerator_defaults()
         self.configuration: Configuration | None = None
+        self.fairness = COMPATIBLE
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -72,7 +75,12 @@ class Bench:
     async def start_scheduler(self) -> None:
         monotonic = asyncio.get_running_loop().time
         config = scheduler_config(
-            self.gates, self.names, configuration=self.configuration, clock=virtual_time.now, monotonic=monotonic
+            self.gates,
+            self.names,
+            configuration=self.configuration,
+            fairness=self.fairness,
+            clock=virtual_time.now,
+            monotonic=monotonic,
         )
         recorder = EventRecorder(self.api, self.names[0], now=virtual_time.now, monotonic=monotonic)
         self.scheduler = Scheduler(ApiClient.in_process(self.faulty, "admin"), config, recorder)
@@ -133,6 +141,13 @@ class Bench:
     async def delete(self, name: str) -> None:
         await self.api.delete(PODS, name, NS, grace_period_seconds=0)
 
+    async def started(self, *names: str) -> None:
+        """As the kubelet would say of pods that are bound."""
+        await self.eventually_bound(*names)
+        for name in names:
+            status = {"phase": "Running", "startTime": format_time(virtual_time.now())}
+            await self.api.patch(PODS, name, {"status": status}, NS, "merge", "status")
+
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def node_of(self, name: str) -> str:
@@ -159,12 +174,18 @@ class Bench:
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(text))
 
 
-def play(work: Callable[[Bench], Awaitable[None]], *names: str, configuration: Configuration | None = None) -> None:
+def play(
+    work: Callable[[Bench], Awaitable[None]],
+    *names: str,
+    configuration: Configuration | None = None,
+    fairness: Fairness = COMPATIBLE,
+) -> None:
     """Runs a scenario on a new bench, in virtual time."""
 
     async def run() -> None:
         bench = Bench(*names)
         bench.configuration = configuration
+        bench.fairness = fairness
         await bench.start()
         try:
             await work(bench)

@@ -58,6 +58,12 @@ def unnominated_patch(pod: Obj) -> Obj | None:
 RESERVED = "haru.dev/Reserved"
 
 
+def is_reserved(obj: Obj) -> bool:
+    """Whether the pod or group says that places are kept for it."""
+    found = condition((obj.get("status") or {}).get("conditions"), RESERVED)
+    return found is not None and found.get("status") == "True"
+
+
 def reserved_patch(obj: Obj, text: str | None, now: str) -> Obj | None:
     """A patch of the status of a pod or group for which places are kept (`text` says which), or no longer (None)."""
     current = condition((obj.get("status") or {}).get("conditions"), RESERVED)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from haru.engine.cluster import Cluster
 from haru.engine.decision import GroupKey
 from haru.engine.pods import PodInfo
+from haru.engine.run_times import epoch
 from haru.scheduler import hints
 from haru.scheduler.admission import Admission
 from haru.scheduler.idle import abandoned_claims
@@ -107,10 +108,18 @@ class Intake:
         path, key = path_of(new), self.unit_key(new)
         known = self._queue.units.get(key)
         is_new = old is None or known is None or path not in known.pods
-        unit = self._queue.put(key, path, priority_of(new), self._config.monotonic())
+        unit = self._queue.put(key, path, priority_of(new), self._since(new))
         if is_new or (old is not None and hints.scheduling_fields(old) != hints.scheduling_fields(new)):
             self._admission.weigh(unit, path)
         self._follower.wake()
+
+    def _since(self, pod: Obj) -> float:
+        """When the pod came to wait: now, or, if a scheduler before this one may have seen it, when it was created."""
+        now = self._config.monotonic()
+        created = epoch(pod["metadata"].get("creationTimestamp"))
+        if created is None or self._is_ready():
+            return now
+        return now - max(self._config.clock().timestamp() - created, 0.0)
 
     def claim_changed(self, old: Obj | None, new: Obj | None) -> None:
         """A claim that appeared may release who waits for it; one that was freed may help anybody."""

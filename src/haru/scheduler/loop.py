@@ -149,6 +149,7 @@ class Scheduler:
         for path in list(self.cluster.snapshot().pod_groups):
             self.settle_group(GroupKey(*path.split("/", 1)))
         self._room.catch_up()
+        self._head.catch_up(self._options)
         self._clear_leftovers()
 
     def _clear_leftovers(self) -> None:

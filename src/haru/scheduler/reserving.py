@@ -18,6 +18,7 @@ from haru.engine.groups.reserving import reserve
 from haru.engine.reservation import Reservation
 from haru.kube.names import format_time
 from haru.scheduler import hints
+from haru.scheduler.conditions import is_reserved
 from haru.scheduler.queue import Place, SchedulingQueue, Unit
 from haru.scheduler.settings import SchedulerConfig
 from haru.scheduler.units import group_object
@@ -73,6 +74,21 @@ class HeadOfQueue:
         if holder is not None and holder is not unit and not found.waits_for:
             # Only what was kept for the other one was in its way.
             self._queue.retry(unit, now)
+
+    def catch_up(self, options: Callable[[Sequence[Obj]], Options]) -> None:
+        """Go on keeping places for whom a scheduler before this one has done so."""
+        snapshot = self._cluster.snapshot()
+        pods = [pod.obj for pod in snapshot.pods.values() if pod.group is None or not self._config.groups]
+        for obj in [*snapshot.pod_groups.values(), *pods]:
+            if not is_reserved(obj):
+                continue
+            kind = "group" if obj["kind"] == "PodGroup" else "pod"
+            unit = self._queue.units.get((kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
+            members = [snapshot.pods[path].obj for path in unit.pods if path in snapshot.pods] if unit else []
+            if unit is not None and members and unit.place is not Place.HELD:
+                self.refused(unit, members, options(members))
+            if unit is None or unit is not self._holder:
+                self._tell(obj, None)
 
     def placed(self, unit: Unit) -> None:
         """A unit has its places, or others make room for it."""
