@@ -70,6 +70,42 @@ async def test_metadata_of_a_group_changes_whatever_became_of_its_class(api: Cal
     assert changed.json["spec"] == created["spec"]
 
 
+@pytest.mark.parametrize(("count", "status"), [(0, 422), (1, 201), (8, 201), (9, 422)])
+async def test_a_workload_has_one_to_eight_templates(api: Caller, count: int, status: int) -> None:
+    templates = [{**TEMPLATE, "name": f"t{number}"} for number in range(count)]
+    answer = await api("POST", WORKLOADS, {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": templates}})
+    assert answer.status == status, answer.body
+    assert status == 201 or "spec.podGroupTemplates" in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        ({}, "schedulingPolicy"),
+        ({"basic": {}, "gang": {"minCount": 1}}, "schedulingPolicy"),
+        ({"gang": {"minCount": 0}}, "schedulingPolicy.gang.minCount"),
+        ({"gang": {"minCount": -1}}, "schedulingPolicy.gang.minCount"),
+        ({"gang": {}}, "schedulingPolicy.gang.minCount"),
+    ],
+)
+async def test_a_policy_is_one_of_two(api: Caller, policy: Any, field: str) -> None:
+    """In a PodGroup and in the template that it may be made from."""
+    group = await api("POST", GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}})
+    templates = {"podGroupTemplates": [{"name": "t", "schedulingPolicy": policy}]}
+    workload = await api("POST", WORKLOADS, {"metadata": {"name": "w"}, "spec": templates})
+    assert (group.status, workload.status) == (422, 422)
+    assert f"spec.{field}" in group.json["message"]
+    assert f"spec.podGroupTemplates[0].{field}" in workload.json["message"]
+
+
+@pytest.mark.parametrize("topology", [[{"key": "no label/key!"}], [{"key": ""}], [{"key": "a"}, {"key": "b"}]])
+async def test_a_topology_is_one_label(api: Caller, topology: Any) -> None:
+    spec = {"schedulingPolicy": GANG, "schedulingConstraints": {"topology": topology}}
+    answer = await api("POST", GROUPS, {"metadata": {"name": "g"}, "spec": spec})
+    assert answer.status == 422
+    assert "spec.schedulingConstraints.topology" in answer.json["message"]
+
+
 async def test_what_a_group_gets(api: Caller) -> None:
     created = await api.create(GROUPS, {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": GANG}})
     assert await api.get(f"{GROUPS}/g") == created
@@ -150,6 +186,27 @@ async def test_the_group_of_a_pod_is_dropped_while_the_gate_is_off_and_kept_wher
     changed = await off("PUT", f"{PODS}/later", {**later, "metadata": {**later["metadata"], "labels": {"a": "b"}}})
     assert changed.status == 200, changed.body
     assert changed.json["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+
+
+@pytest.mark.parametrize(
+    ("gate", "fields"),
+    [
+        ("TopologyAwareWorkloadScheduling", ["schedulingConstraints"]),
+        ("DRAWorkloadResourceClaims", ["resourceClaims"]),
+        ("WorkloadAwarePreemption", ["disruptionMode", "priorityClassName", "priority"]),
+    ],
+)
+async def test_fields_of_a_group_whose_gate_is_off_are_not_stored(gate: str, fields: list[str]) -> None:
+    """Dropped before they are judged, as 1.36 does with the fields of features that are off."""
+    server = ApiServer(
+        make_config(SqliteStore(":memory:"), Clock(), gates=FeatureGates.accelerator_defaults({gate: False}))
+    )
+    await server.start()
+    api = Caller(server, Clock())
+    await furnish(api)
+    stored = (await api.create(GROUPS, {"metadata": {"name": "g"}, "spec": FULL}))["spec"]
+    await server.stop()
+    assert set(FULL) - set(stored) == set(fields)
 
 
 async def test_the_group_of_a_pod_never_changes(api: Caller) -> None:

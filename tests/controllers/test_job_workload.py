@@ -179,6 +179,7 @@ async def test_a_group_stays_while_a_pod_may_run(cluster):
     group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
     await cluster.create(POD_GROUPS, group)
     await cluster.create(PODS, pod_body("p", nodeName="n1", schedulingGroup={"podGroupName": "g"}))
+    await cluster.set_status(PODS, "p", {"phase": "Running"})
     await cluster.start("podgroup-protection-controller")
     await cluster.client.delete(POD_GROUPS, "g", "ns")
 

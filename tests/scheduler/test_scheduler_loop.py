@@ -101,9 +101,13 @@ def test_two_names_and_no_other() -> None:
         for name in ("one", "two"):
             await bench.pod(f"m-{name}", group="mixed", schedulerName=name)
         await asyncio.sleep(2)
-        told = await bench.condition(PODS, "m-one", "PodScheduled")
-        assert told["reason"] == "SchedulerError"
-        assert told["message"].startswith("all pods in a single pod group should have the same .spec.schedulerName set")
+        for name in ("m-one", "m-two"):
+            told = await bench.condition(PODS, name, "PodScheduled")
+            assert (told["reason"], told["message"]) == (
+                "SchedulerError",
+                'all pods in a single pod group should have the same .spec.schedulerName set, got: "one" and "two"',
+            )
+            assert not await bench.node_of(name)
 
     play(scenario, "one", "two")
 
