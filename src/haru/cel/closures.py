@@ -6,6 +6,7 @@ Each takes the closures of its operands (`Code` or `Run`) and answers one that t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import ge, gt, le, lt
 from typing import Any, NamedTuple
 
 from haru.cel.ast import Call, Literal, Node
@@ -23,16 +24,27 @@ ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "_>_": arithmetic.greater,
     "_>=_": arithmetic.greater_equal,
 }
+_DIRECT: dict[str, Callable[[Any, Any], bool]] = {"_<_": lt, "_<=_": le, "_>_": gt, "_>=_": ge}
+"""The same for two values of one class."""
 _ORDERED = frozenset(("int", "uint", "double", "string", "bytes"))
 _COMPARABLE = frozenset(("int", "uint", "string", "bytes", "bool", "timestamp", "duration"))
 
 
 class Code(NamedTuple):
-    """A compiled node. A constant's `value` is known."""
+    """A compiled node. A constant's `value` is known; a chain of `&&` or `||` also has its `terms`."""
 
     run: Run
     constant: bool = False
     value: Any = None
+    terms: Terms | None = None
+
+
+class Terms(NamedTuple):
+    """What a chain of one logical operator joins, each with its node."""
+
+    conjunction: bool
+    codes: list[Code]
+    nodes: list[Node]
 
 
 def constant(value: Value) -> Code:
@@ -250,16 +262,11 @@ def compare(function: str, codes: list[Code], types: Sequence[Any]) -> Run:
 
 
 def _compare_number(function: str, left: Run, number: Value) -> Run:
-    order = ORDER[function]
-    plain = {"_<_": "__gt__", "_<=_": "__ge__", "_>_": "__lt__", "_>=_": "__le__"}[function]
-    # `number < value` for `value > number`: a method bound to the constant saves looking at both classes.
-    reversed_compare: Callable[[Any], Any] = getattr(number, plain)
+    order, direct, kind = ORDER[function], _DIRECT[function], number.__class__
 
     def run(frame: Frame) -> bool:
         value = left(frame)
-        if value.__class__ is number.__class__:
-            return bool(reversed_compare(value))
-        return order(value, number)
+        return direct(value, number) if value.__class__ is kind else order(value, number)
 
     return run
 

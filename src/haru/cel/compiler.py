@@ -15,6 +15,7 @@ from haru.cel.closures import (
     ORDER,
     UNSET,
     Code,
+    Terms,
     all_of,
     alternative,
     any_of,
@@ -189,10 +190,11 @@ class Compiler:
     def call(self, node: Call) -> Code:
         """Code for a call or operator."""
         function = node.function
-        if function == "_&&_":
-            return Code(all_of([self.compile(term).run for term in flatten(node, function)]))
-        if function == "_||_":
-            return Code(any_of([self.compile(term).run for term in flatten(node, function)]))
+        if function in ("_&&_", "_||_"):
+            nodes = flatten(node, function)
+            codes = [self.compile(term) for term in nodes]
+            join = all_of if function == "_&&_" else any_of
+            return Code(join([code.run for code in codes]), terms=Terms(function == "_&&_", codes, nodes))
         if function == "_?_:_":
             return Code(choose(*(self.compile(arg).run for arg in node.args)))
         if function == "@not_strictly_false":

@@ -271,7 +271,12 @@ class DeviceSelector:
         result = self._program.evaluate(value)
         if result is True or result is False:
             return result
-        raise EvaluationError(_not_bool(result))
+        raise EvaluationError(not_bool(result))
+
+    @property
+    def program(self) -> Program | None:
+        """What runs where no costs have to be counted."""
+        return self._program
 
     def on(self, value: Obj) -> Callable[[], bool]:
         """`matches` for a device as a CEL value (see `device_value`) that is written over between calls."""
@@ -283,7 +288,7 @@ class DeviceSelector:
             result = run()
             if result is True or result is False:
                 return result
-            raise EvaluationError(_not_bool(result))
+            raise EvaluationError(not_bool(result))
 
         return matches
 
@@ -296,7 +301,7 @@ class DeviceSelector:
             self._metered = MeteredProgram(self.root, self.environment, ("device",))
         result, error, cost = self._metered.measure(COST_LIMIT, value)
         if error is None and result.__class__ is not bool:
-            error = EvaluationError(_not_bool(result))
+            error = EvaluationError(not_bool(result))
         return Outcome(None if error is not None else result, error, cost)
 
 
@@ -311,7 +316,8 @@ def explain_mismatch(selector: DeviceSelector, device: DeviceView) -> list[AtomR
     return explain(selector.expression, selector.environment, ("device",), device.value(selector.list_attributes))
 
 
-def _not_bool(value: Value) -> str:
+def not_bool(value: Value) -> str:
+    """What is wrong with a selector's value that is no boolean."""
     name = type_name(value)
     if isinstance(value, str):
         reason = "unsupported native conversion from string to 'bool'"

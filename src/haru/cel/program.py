@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from haru.cel.ast import Call, Literal, Node
 from haru.cel.checker import check, resolve_names
-from haru.cel.closures import constant
+from haru.cel.closures import Code, constant
 from haru.cel.compiler import Compiler
 from haru.cel.environment import Environment
 from haru.cel.errors import CompileError, CostLimitError, EvaluationError, Issue, Source, compile_error
@@ -16,6 +16,8 @@ from haru.cel.libraries.timestamps import parse_duration, parse_timestamp
 from haru.cel.metering import CONVERSIONS, CostExceeded, Meter, MeteringCompiler
 from haru.cel.operations import Frame, Run
 from haru.cel.parser import MAX_TREE_DEPTH, parse
+
+TOO_DEEP = "expression is nested too deeply to evaluate"
 
 
 def parse_and_check(expression: str, environment: Environment) -> Node:
@@ -90,31 +92,36 @@ def instantiation_error(root: Node, environment: Environment) -> str:
 class Program:
     """A compiled expression without cost accounting. Variables are given in the order of `variables`."""
 
-    __slots__ = ("_run", "_spare", "root", "variables")
+    __slots__ = ("_run", "_spare", "code", "root", "variables")
 
     def __init__(self, root: Node, environment: Environment, variables: Sequence[str]) -> None:
         compiler = Compiler(environment, variables)
         self.root = root
         self.variables = tuple(variables)
-        self._run: Run = compiler.compile(root).run
+        self.code: Code = compiler.compile(root)
+        self._run: Run = self.code.run
         self._spare: Frame = [None] * (compiler.size - len(variables) - 1)
 
     def evaluate(self, *values: Any) -> Any:
         """The expression's value. Raises EvaluationError."""
         try:
-            return self._run([None, *values, *self._spare])
+            return self._run(self.frame(*values))
         except RecursionError:
-            raise EvaluationError("expression is nested too deeply to evaluate") from None
+            raise EvaluationError(TOO_DEEP) from None
+
+    def frame(self, *values: Any) -> Frame:
+        """What the code, or a term of it, is run on."""
+        return [None, *values, *self._spare]
 
     def on(self, *values: Any) -> Callable[[], Any]:
         """`evaluate` for values that are written over between calls."""
-        code, frame = self._run, [None, *values, *self._spare]
+        code, frame = self._run, self.frame(*values)
 
         def run() -> Any:
             try:
                 return code(frame)
             except RecursionError:
-                raise EvaluationError("expression is nested too deeply to evaluate") from None
+                raise EvaluationError(TOO_DEEP) from None
 
         return run
 
@@ -147,4 +154,4 @@ class MeteredProgram:
         except EvaluationError as error:
             return Measurement(None, error, meter.cost)
         except RecursionError:
-            return Measurement(None, EvaluationError("expression is nested too deeply to evaluate"), meter.cost)
+            return Measurement(None, EvaluationError(TOO_DEEP), meter.cost)

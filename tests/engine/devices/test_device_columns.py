@@ -63,10 +63,8 @@ def alone(raw: Obj, expression: str) -> bool | str:
         return f"CEL runtime error: {error}"
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(DEVICES, min_size=1, max_size=30), st.sampled_from(EXPRESSIONS))
-def test_a_column_says_what_each_device_says(raw: list[Obj], expression: str) -> None:
-    forget()
+def agree(raw: list[Obj], expression: str) -> None:
+    """The column of these devices says what each of them says."""
     named = [{"name": f"d{number}", **entry} for number, entry in enumerate(raw)]
     (view,) = DeviceSnapshot.of([slice_("s", named)]).views(NodeView("node-1", {}))
     found = [
@@ -79,6 +77,58 @@ def test_a_column_says_what_each_device_says(raw: list[Obj], expression: str) ->
     assert [f if not odd else isinstance(f, str) for f, odd in zip(found, unusable, strict=True)] == [
         w if not odd else True for w, odd in zip(wanted, unusable, strict=True)
     ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(DEVICES, min_size=1, max_size=30), st.sampled_from(EXPRESSIONS))
+def test_a_column_says_what_each_device_says(raw: list[Obj], expression: str) -> None:
+    forget()
+    agree(raw, expression)
+
+
+TERMS = (
+    f"{A}.a == 'x'",
+    f"{A}.b >= 1",
+    f"{A}.b in [0, 1]",
+    f"{A}.a",  # mostly no boolean
+    f"{A}.a == {A}.b",
+    f"device.capacity['{DRIVER}'].mem.compareTo(quantity('2Gi')) > 0",
+    f"device.driver == '{DRIVER}'",
+    "device.attributes['other.example.com'].c == 1",
+    "device.allowMultipleAllocations",
+    "true",
+    "1 / 0 == 1",
+)
+CHAINS = st.recursive(
+    st.sampled_from(TERMS),
+    lambda part: st.builds(
+        lambda terms, operator: f"({f' {operator} '.join(terms)})",
+        st.lists(part, min_size=2, max_size=3),
+        st.sampled_from(("&&", "||")),
+    ),
+    max_leaves=6,
+)
+SOUND = st.builds(
+    lambda attributes, full, memory: {
+        "attributes": spelled(attributes, full),
+        **({"capacity": {"mem": {"value": memory}}} if memory else {}),
+    },
+    st.dictionaries(
+        st.sampled_from(("a", "b", "other.example.com/c")),
+        st.sampled_from(({"string": "x"}, {"string": "y"}, {"int": 0}, {"int": 1}, {"bool": True}, {"bool": False})),
+        max_size=3,
+    ),
+    st.booleans(),
+    st.sampled_from(("", "1Gi", "4Gi")),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(SOUND, min_size=1, max_size=8), min_size=1, max_size=3), CHAINS)
+def test_terms_joined_say_what_the_whole_says(lists: list[list[Obj]], expression: str) -> None:
+    forget()
+    for raw in lists:  # what is known of the first devices serves for the others
+        agree(raw, expression)
 
 
 def plain(item: Device) -> tuple[object, ...]:

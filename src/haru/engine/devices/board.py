@@ -111,9 +111,19 @@ class Board(Site):
         """The values of a device that count for constraints on an attribute."""
         return attribute_values(self.devices[position].shape, attribute, self.features.ListTypeAttributes)
 
+    @cached_property
+    def sharing(self) -> bool:
+        """Whether some device can be given out several times at once."""
+        return self.features.ConsumableCapacity and any(view.table.shareable for view in self.views)
+
+    @cached_property
+    def counting(self) -> bool:
+        """Whether there are counters."""
+        return any(view.totals for view in self.views)
+
     def shareable(self, position: int) -> bool:
         """Whether the device can be given out several times at once."""
-        return self.features.ConsumableCapacity and self.devices[position].shape.shareable
+        return self.sharing and self.devices[position].shape.shareable
 
     def usable(self, position: int, ask: Ask) -> bool:
         """Whether nothing that stays as it is keeps the device from the ask: gates, taints."""

@@ -14,6 +14,7 @@ if the walk reaches it, so nothing is said about it or about what follows it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -64,6 +65,8 @@ class Bounds:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._values: dict[tuple[int, str], Values | None] = {}
+        self._plain = not (board.sharing or board.counting)
+        """Whether a device is free unless it is taken."""
         self._taken: dict[int, dict[str, int]] = {}
         self._rest, barriers = _rests(board)
         self._costs = [
@@ -112,6 +115,8 @@ class Bounds:
 
     def _exclusive(self, plans: Request) -> bool:
         """Whether no device that a request takes can be taken by another one."""
+        if self._plain:
+            return not any(p.ask.admin for p in plans)
         return not any(p.ask.admin or any(map(self._board.shareable, p.candidates)) for p in plans)
 
     def _rivals_agree(self, ledger: Ledger, wanted: list[tuple[int, list[int]]]) -> bool:
@@ -152,7 +157,14 @@ class Bounds:
         """The devices that a plan could still take, each for itself."""
         if plan.takes_all:
             return [p for p in plan.candidates[done:] if not ledger.in_use(claim, plan, p)]
-        return [p for p in plan.candidates if p >= start and self._free(ledger, claim, plan, p)]
+        candidates = plan.candidates
+        if start:
+            candidates = candidates[bisect_left(candidates, start) :]
+        if self._plain and not plan.ask.admin:
+            owners, allocated = ledger.owners, self._board.allocated
+            free = [p for p in candidates if not owners.get(p) and p not in allocated]
+            return [p for p in free if ledger.constrained(claim, plan, p) is not None] if plan.constraints else free
+        return [p for p in candidates if self._free(ledger, claim, plan, p)]
 
     def _free(self, ledger: Ledger, claim: int, plan: Plan, position: int) -> bool:
         return (
@@ -193,6 +205,8 @@ class Bounds:
 
     def _least_taken(self, ledger: Ledger, free: list[int], need: int) -> dict[str, int] | None:
         """What `need` of these devices take at least of each counter name; None if counters cannot give that many."""
+        if self._plain:
+            return {}
         board = self._board
         groups: dict[int, list[int]] = {}
         plain = 0

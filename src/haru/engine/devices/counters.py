@@ -28,8 +28,7 @@ class Counters(NamedTuple):
     @classmethod
     def of(cls, sets: tuple[CounterSet, ...], devices: Sequence[Device]) -> Counters:
         """The counters of these sets, and what each device takes of them."""
-        counters = [((counter_set.name, name), value) for counter_set in sets for name, value in counter_set.counters]
-        names, totals = zip(*counters, strict=True) if counters else ((), ())
+        names, totals = names_and_totals(sets)
         numbers = _numbers(sets)
         known: dict[int, Charge] = {id(()): ()}  # interned, as devices are
         charge_of = _Charges(numbers)
@@ -45,6 +44,12 @@ class Counters(NamedTuple):
                 known[id(device.consumes)] = charge
             charges.append(charge)
         return cls(sets, names, totals, tuple(charges), fault)
+
+
+def names_and_totals(sets: Sequence[CounterSet]) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
+    """The counters of these sets by number, and how much there is of each."""
+    counters = [((counter_set.name, name), value) for counter_set in sets for name, value in counter_set.counters]
+    return (tuple([name for name, _ in counters]), tuple([value for _, value in counters]))
 
 
 def _numbers(sets: Sequence[CounterSet]) -> dict[str, dict[str, int]]:

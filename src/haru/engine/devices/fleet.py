@@ -123,6 +123,8 @@ class Fleet:
     def _reset(self) -> None:
         self.peers.clear()
         self._numbers: dict[Hashable, int] = {}
+        self._alone: dict[Hashable, PoolView | None] = {}
+        """The one view of a form; None once there were several."""
         self.inventories = 0
         """How many different pools there are, whatever their devices are called."""
         self._place: list[Peers] = [_NOWHERE] * len(self.nodes)
@@ -168,14 +170,38 @@ class Fleet:
         known = (view.table, view.counter_names, view.totals)
         number = self._numbers.get(known)
         if number is None:
-            content = tuple([(d.shape, d.consumes, d.taints, d.binding) for d in view.devices])
-            number = self._numbers.setdefault((content, view.counter_names, view.totals), self._next)
+            form = (len(view.devices), view.counter_names, view.totals)
+            if form not in self._alone:
+                # The first of its form: what it consists of matters when there is another.
+                self._alone[form] = view
+                number = self._new_number()
+            else:
+                number = self._number_of_content(view, form)
             self._numbers[known] = number
-            if number == self._next:
-                # No number means two things, not even one after the other: answers are kept by them.
-                self._next += 1
-                self.inventories += 1
         return number
+
+    def _number_of_content(self, view: PoolView, form: Hashable) -> int:
+        alone = self._alone[form]
+        if alone is not None:
+            self._numbers[_content(alone)] = self._numbers[(alone.table, alone.counter_names, alone.totals)]
+            self._alone[form] = None
+        content = _content(view)
+        number = self._numbers.get(content)
+        if number is None:
+            number = self._numbers[content] = self._new_number()
+        return number
+
+    def _new_number(self) -> int:
+        """No number means two things, not even one after the other: answers are kept by them."""
+        self._next += 1
+        self.inventories += 1
+        return self._next - 1
+
+
+def _content(view: PoolView) -> Hashable:
+    """What there is of a view beside names."""
+    content = tuple([(d.shape, d.consumes, d.taints, d.binding) for d in view.devices])
+    return (content, view.counter_names, view.totals)
 
 
 def _difference(now: Mapping[str, Pool], before: Mapping[str, Pool]) -> set[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import islice, repeat
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import orjson
@@ -34,6 +35,7 @@ T = TypeVar("T")
 Raw = Mapping[str, Any]
 Attributes = tuple[tuple[str, Attribute], ...]
 _MAX_TEXTS = 8192
+_tuple = tuple.__new__
 _BINDING = ("bindingConditions", "bindingFailureConditions", "bindsToNode")
 
 
@@ -49,8 +51,11 @@ class _Values(dict[Any, tuple[str, Attribute]]):
         """Whether no value may fail any expression."""
 
     def __missing__(self, value: Any) -> tuple[str, Attribute]:
-        attribute = parts.attribute({self._kind: value})
-        self.plain = self.plain and attribute.kind in PLAIN_KINDS
+        if value is not None and self._kind in PLAIN_KINDS:
+            attribute = _tuple(Attribute, (self._kind, value))  # past the constructor, which takes twice as long
+        else:
+            attribute = parts.attribute({self._kind: value})
+            self.plain = self.plain and attribute.kind in PLAIN_KINDS
         pair = self[value] = (self._name, attribute)
         return pair
 
@@ -114,7 +119,7 @@ class Interner:
     def __init__(self) -> None:
         self._known = _Known()
         self._values: dict[tuple[str, str], _Values] = {}
-        self._shapes: dict[tuple[str, Attributes, int, bool], Shape] = {}
+        self._shapes: dict[tuple[str, tuple[int, ...], int, bool], Shape] = {}
         self._consumptions: dict[tuple[str, int], tuple[Consumption, ...]] = {}
         self._capacities = _Parts(self._known, _capacity)
         self._amounts = _Parts(self._known, _counters)
@@ -182,11 +187,13 @@ class Interner:
         attributes, plain = self._attributes([entry.get("attributes") or {} for entry in raw])
         capacities = self._capacities.of([entry.get("capacity") for entry in raw])
         shapes, found = self._shapes, []
+        alike: dict[int, Shape] = {}
         for own, capacity, many in zip(attributes, capacities, shareable, strict=False):
-            key = (driver, own, id(capacity), many)
+            key = (driver, tuple(map(id, own)), id(capacity), many)
             shape = shapes.get(key)
             if shape is None:
-                shape = shapes[key] = Shape(driver, own, capacity, many, plain)
+                shape = shapes[key] = Shape(driver, own, capacity, many, plain, alike.get(id(capacity)))
+                alike[id(capacity)] = shape
             found.append(shape)
         return found
 
@@ -211,7 +218,7 @@ class Interner:
         """The same for devices that have these attributes all."""
         if not names:
             return [()] * len(given), True
-        columns = [self._column(name, [entry[name] for entry in given]) for name in sorted(names)]
+        columns = [self._column(name, list(map(itemgetter(name), given))) for name in sorted(names)]
         return list(zip(*[values for values, _ in columns], strict=True)), all(plain for _, plain in columns)
 
     def _column(self, name: str, given: Sequence[Raw | None]) -> tuple[list[tuple[str, Attribute]], bool]:
@@ -219,8 +226,8 @@ class Interner:
         try:
             (kind,) = given[0]  # type: ignore[misc]
             values = self._values_of(name, kind)
-            if max(map(len, given)) == 1:  # type: ignore[arg-type]
-                return [values[value[kind]] for value in given], values.plain  # type: ignore[index]
+            if set(map(len, given)) == {1}:  # type: ignore[arg-type]
+                return list(map(values.__getitem__, map(itemgetter(kind), given))), values.plain  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError):
             pass
         # Not all of them have just one value of one kind; or it is a list.
@@ -277,11 +284,13 @@ class Interner:
         self.value(item.pool)
         for device in item.devices:
             shape = device.shape
-            for name, attribute in shape.attributes:
+            for pair in shape.attributes:
+                name, attribute = pair
                 if attribute.kind in SCALAR_KINDS:
-                    self._values_of(name, attribute.kind).setdefault(attribute.value, (name, attribute))
+                    self._values_of(name, attribute.kind).setdefault(attribute.value, pair)
             capacity = self.value(shape.capacity)
-            self._shapes.setdefault((shape.driver, shape.attributes, id(capacity), shape.shareable), shape)
+            own = tuple(map(id, shape.attributes))
+            self._shapes.setdefault((shape.driver, own, id(capacity), shape.shareable), shape)
             self._known.values.setdefault(device.name, device.name)
             for held in (device.consumes, device.taints):
                 self.value(held)

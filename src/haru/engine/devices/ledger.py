@@ -34,6 +34,7 @@ class Ledger:
 
     def __init__(self, board: Board) -> None:
         self.board = board
+        self._sharing = board.sharing
         self.picks: list[list[Pick]] = [[] for _ in board.claims]
         self.owners: dict[int, tuple[int, ...]] = {}
         self.used: dict[int, tuple[int, ...]] = dict(board.consumed)
@@ -44,14 +45,13 @@ class Ledger:
 
     def in_use(self, claim: int, plan: Plan, position: int) -> bool:
         """Whether the device cannot be had because it is taken, as far as this plan has to mind."""
-        owners = self.owners.get(position, ())
         if plan.ask.admin:
-            return claim in owners
-        return bool(owners) or position in self.board.allocated
+            return claim in self.owners.get(position, ())
+        return bool(self.owners.get(position)) or position in self.board.allocated
 
     def share_fits(self, plan: Plan, position: int) -> bool:
         """Whether a shareable device has room for another share; for other devices the question does not arise."""
-        if not self.board.shareable(position):
+        if not self._sharing or not self.board.devices[position].shape.shareable:
             return True
         return fits(self.board.devices[position].shape, plan.ask.wanted, self.used.get(position))
 

@@ -104,18 +104,19 @@ class Shape:
         capacity: tuple[tuple[str, Capacity], ...],
         shareable: bool,
         plain: bool = False,
+        like: Shape | None = None,
     ) -> None:
-        """`plain` says that no attribute is faulty, where that is known already."""
+        """`plain` says that no attribute is faulty, where that is known already; `like` has the same capacity."""
         self.driver = driver
         self.attributes = attributes
         self.capacity = capacity
         self.shareable = shareable
         self.by_name = dict(attributes)
-        self.amounts = dict(capacity)
-        self.policies = False
-        for _, amount in capacity:
-            if amount.policy:
-                self.policies = True
+        if like is None:
+            self.amounts = dict(capacity)
+            self.policies = any(amount.policy for _, amount in capacity)
+        else:
+            self.amounts, self.policies = like.amounts, like.policies
         self.faulty = () if plain else tuple([pair for pair in attributes if pair[1][0] not in PLAIN_KINDS])
 
     def attribute(self, name: str) -> Attribute | None:

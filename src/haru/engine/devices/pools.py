@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from typing import Literal
 
 from haru.engine.devices.counters import Charge as Charge
-from haru.engine.devices.counters import Counters
+from haru.engine.devices.counters import Counters, names_and_totals
 from haru.engine.devices.model import CounterSet, Device, DeviceId, NodeView, PoolKey, Slice
 from haru.engine.devices.placement import relevant
 from haru.engine.devices.state import PoolUse
@@ -111,6 +111,8 @@ class PoolView:
 
 def _counters_of(table: Table, sets: tuple[CounterSet, ...]) -> Counters:
     """The counters of a pool with these devices. Sets that are equal are mostly the same."""
+    if not table.devices or not (sets or table.consuming):
+        return Counters(sets, *names_and_totals(sets), ((),) * len(table.devices), "")
     key = tuple(map(id, sets))
     found: Counters | None = table.counters.get(key)
     if found is None:

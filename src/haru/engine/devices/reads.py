@@ -81,6 +81,11 @@ def names_read(expression: str, lists: bool, consumable: bool) -> Names | None:
         ).root
     except CompileError:
         return None
+    return names_below(root)
+
+
+def names_below(root: Node) -> Names | None:
+    """The names that a part of an expression reads; None when it may see everything."""
     found: dict[str, set[tuple[str, str]]] = {"attributes": set(), "capacity": set()}
     try:
         _visit(root, found)

@@ -9,7 +9,7 @@ Source: KEP-4381; errors are worded as kube-scheduler 1.36 does.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from haru.cel.device import CompileError, DeviceSelector, DeviceView, EvaluationError, compile_device_selector
 from haru.engine.devices.decode import expressions
@@ -18,6 +18,7 @@ from haru.engine.devices.pools import PoolView
 from haru.engine.devices.reads import Spelled, names_read
 from haru.engine.devices.slate import Key, Slate
 from haru.engine.devices.table import Table
+from haru.engine.devices.terms import Column, Part, Sheet, parts_of
 
 T = TypeVar("T")
 
@@ -81,27 +82,42 @@ class Judge:
 
     def verdicts(self, table: Table) -> list[Verdict]:
         """Whether each device of a table is selected."""
-        self.learn(table)
-        return list(map(self._known.__getitem__ if table.uniform else self.verdict, table.shape_of))
+        if not table.uniform:
+            return list(map(self.verdict, table.shape_of))
+        found = self._column(table.shapes)
+        if len(table.shapes) == len(table.shape_of):
+            return found
+        return list(map(dict(zip(table.shapes, found, strict=True)).__getitem__, table.shape_of))
 
     def learn(self, table: Table) -> None:
         """Judge all shapes of a table at once, where the devices are of one sort."""
         known = self._known
         left = [shape for shape in table.shapes if shape not in known] if known else table.shapes
-        if not table.uniform:
+        if not table.uniform or not left:
             return
         if len(known) + len(left) > _MAX_RESULTS:
             known.clear()
             left = table.shapes
-        if not self._steps:
-            known.update(dict.fromkeys(left, True))
+        known.update(zip(left, self._column(left), strict=True))
+
+    def _column(self, shapes: Sequence[Shape]) -> list[Verdict]:
+        """The verdicts on shapes of one sort (see `Table.uniform`)."""
+        result: list[Verdict] | None = None
+        if not shapes:
+            return []
         for of_class, number, reader in self._steps:
-            results = reader.column(left)
-            known.update(zip(left, results, strict=True))  # type: ignore[arg-type]
-            for shape, result in zip(left, results, strict=True) if not _BOOLEANS.issuperset(results) else ():
-                if isinstance(result, str):
-                    known[shape] = SelectionError(of_class, number, result)
-            left = [shape for shape, result in zip(left, results, strict=True) if result is True]
+            column = reader.column(shapes)
+            if column is True:
+                continue
+            own: list[Verdict]
+            if isinstance(column, list):
+                texts = set(column) - _BOOLEANS
+                errors = {text: SelectionError(of_class, number, text) for text in texts if isinstance(text, str)}
+                own = [errors.get(value, value) for value in column] if errors else column  # type: ignore[arg-type,assignment]
+            else:
+                own = [SelectionError(of_class, number, column) if isinstance(column, str) else column] * len(shapes)
+            result = own if result is None else [b if a is True else a for a, b in zip(result, own, strict=True)]
+        return [True] * len(shapes) if result is None else result
 
     def _judge(self, shape: Shape) -> Verdict:
         for of_class, number, reader in self._steps:
@@ -117,7 +133,7 @@ Sort = tuple[Spelled, Spelled, dict[Hashable, bool | str], Slate | None]
 class Reader:
     """One expression, and what it says of what it reads of a device."""
 
-    __slots__ = ("_consumable", "_expression", "_lists", "_names", "_sorts")
+    __slots__ = ("_consumable", "_expression", "_lists", "_names", "_parts", "_sorts")
 
     def __init__(self, expression: str | None, lists: bool, consumable: bool) -> None:
         self._expression = expression
@@ -125,6 +141,7 @@ class Reader:
         self._consumable = consumable
         self._names = None if expression is None else names_read(expression, lists, consumable)
         self._sorts: dict[Hashable, Sort] = {}
+        self._parts: dict[tuple[str, bool], Part] = {}
 
     def verdict(self, shape: Shape) -> bool | str:
         """True, false, or the text of an error."""
@@ -144,22 +161,22 @@ class Reader:
             found = known[key]
         return found
 
-    def column(self, shapes: Sequence[Shape]) -> list[bool | str]:
-        """The verdicts on shapes of one sort (see `Table.uniform`)."""
-        if self._names is None or not shapes:
+    def column(self, shapes: Sequence[Shape]) -> Column:
+        """The verdicts on shapes of one sort (see `Table.uniform`), or the one on all of them."""
+        sheet = Sheet(shapes)
+        part = None if self._names is None else self._part(sheet)
+        return [self.verdict(shape) for shape in shapes] if part is None else part.column(sheet)
+
+    def _part(self, sheet: Sheet) -> Part | None:
+        """What judges shapes like these at once; None if they have to be judged one by one."""
+        sort = (sheet.driver, sheet.shareable)
+        part = self._parts.get(sort)
+        if part is None:
             selector = self.compile()
-            return [self._evaluate(shape, selector) for shape in shapes]
-        attributes, amounts, known, slate = self._sort_of(shapes[0])
-        assert slate is not None
-        by_name, by_amount = [shape.by_name for shape in shapes], [shape.amounts for shape in shapes]
-        columns = [_column(by_name, *spellings) for spellings in attributes]
-        columns += [[c and c.text for c in _column(by_amount, *spellings)] for spellings in amounts]
-        if not columns:
-            return [self.verdict(shapes[0])] * len(shapes)
-        keys = list(zip(*columns, strict=True))
-        different = dict.fromkeys(keys)
-        self._judge(slate, [key for key in different if key not in known] if known else [*different], known)
-        return list(map(known.__getitem__, keys))
+            part = None if isinstance(selector, str) else parts_of(selector, sheet)
+            if part is not None:
+                self._parts[sort] = part
+        return part
 
     def _judge(self, slate: Slate, keys: Sequence[Key], known: dict[Hashable, bool | str]) -> None:
         selector = self.compile()
@@ -218,12 +235,6 @@ def _present(table: Mapping[str, T], names: Spelled) -> tuple[tuple[str, T], ...
     """The entries of a table that names stand for."""
     chosen = [name if name in table else full for name, full in names]
     return tuple([(name, table[name]) for name in chosen if name in table])
-
-
-def _column(tables: Sequence[Mapping[str, Any]], name: str, full: str) -> list[Any]:
-    """What each table has under a name in either spelling."""
-    found = [table.get(name) for table in tables]
-    return [table.get(name) or table.get(full) for table in tables] if None in found and name != full else found
 
 
 _judges: dict[Selection, Judge] = {}

@@ -7,11 +7,16 @@ all of them: which device is where, and which devices an ask may have as far as 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
 from haru.engine.cached import cached_property
 from haru.engine.devices.model import Device, Shape
+
+_NAME, _SHAPE, _CONSUMES, _TAINTS, _BINDING, _PLACEMENT = map(
+    attrgetter, ("name", "shape", "consumes", "taints", "binding", "placement")
+)
 
 
 class Table:
@@ -19,22 +24,24 @@ class Table:
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self.devices = devices
-        self.shape_of = [device.shape for device in devices]
+        self.shape_of = list(map(_SHAPE, devices))
         """The shape of each device."""
         self.shapes: Sequence[Shape] = list(dict.fromkeys(self.shape_of))
         """The different shapes."""
-        bindings = {device.binding for device in devices}
+        bindings = set(map(_BINDING, devices))
         self.conditional = any(binding is not None and binding.conditions for binding in bindings)
         """Whether some device has binding conditions."""
-        self.consuming = any(device.consumes for device in devices)
+        self.consuming = any(map(_CONSUMES, devices))
         """Whether some device consumes counters."""
-        self.placed = any(device.placement is not None for device in devices)
+        self.placed = not set(map(_PLACEMENT, devices)) <= {None}
         """Whether some device says for itself where it can be used."""
         faulty = any(shape.faulty for shape in self.shapes)
         sorts = {(shape.driver, shape.shareable) for shape in self.shapes}
         self.uniform = not faulty and len(sorts) == 1
         """Whether the devices are of one sort: only plain attributes and capacities tell them apart."""
-        taints = any(device.taints for device in devices)
+        self.shareable = any(many for _, many in sorts)
+        """Whether some device can be given out several times at once."""
+        taints = any(map(_TAINTS, devices))
         shared = any(shape.shareable or shape.policies for shape in self.shapes)
         self.plain = not (taints or shared or self.conditional or self.consuming or bindings - {None})
         """Whether there is nothing about the devices but attributes and capacities that are taken whole."""
@@ -46,7 +53,7 @@ class Table:
     @cached_property
     def places(self) -> dict[str, int]:
         """Where each device is, by name."""
-        return {device.name: index for index, device in enumerate(self.devices)}
+        return dict(zip(map(_NAME, self.devices), range(len(self.devices)), strict=True))
 
     @cached_property
     def largest(self) -> dict[str, int]:
