@@ -52,6 +52,25 @@ def test_conditions_and_events_of_a_rejected_and_of_a_bound_pod() -> None:
     play(scenario)
 
 
+def test_a_place_is_taken_before_its_binding_is_answered() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=1)
+        bench.faulty.kinds, bench.faulty.rate = ("lose",), 1.0
+        bench.faulty.only = lambda method, path: path.endswith("/binding")
+        await bench.pod("first")
+        await bench.pod("second")
+        await asyncio.sleep(1)
+        assert not await bench.node_of("first")
+        told = await bench.condition(PODS, "second", "PodScheduled")
+        assert told["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        bench.faulty.rate = 0.0
+        await bench.eventually_bound("first")
+        await asyncio.sleep(15)
+        assert not await bench.node_of("second")
+
+    play(scenario)
+
+
 def test_a_group_that_was_scheduled_stays_so() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(cpu=2)
