@@ -145,34 +145,34 @@ def test_a_gang_with_members_of_another_scheduler_says_why_it_waits() -> None:
     play(scenario)
 
 
-async def half_bound(bench: Bench) -> list[str]:
-    """A gang of three of which the scheduler was killed after one binding; its cpu is all there is."""
-    await bench.node("n1", cpu=3, gpus=3)
-    await bench.gang("g", 3)
+async def half_bound(bench: Bench, names: str = "abc", done: int = 1) -> list[str]:
+    """A gang of which the scheduler was killed after one binding, or two; its cpu is all there is."""
+    await bench.node("n1", cpu=len(names), gpus=len(names))
+    await bench.gang("g", len(names))
     sent = 0
 
     def only_one(method: str, path: str) -> bool:
         nonlocal sent
         sent += path.endswith("/binding")
-        return path.endswith("/binding") and sent > 1
+        return path.endswith("/binding") and sent > done
 
     bench.faulty.rate, bench.faulty.only = 1.0, only_one
     bench.faulty._rng.choice = lambda kinds: "lose"  # type: ignore[method-assign]
-    for name in ("a", "b", "c"):
+    for name in names:
         await bench.claim(name)
         await bench.pod(name, group="g", claim=name)
     await asyncio.sleep(2)
     await bench.kill()
     bench.faulty.rate = 0.0
-    waiting = [name for name in ("a", "b", "c") if not await bench.node_of(name)]
-    assert len(waiting) == 2
+    waiting = [name for name in names if not await bench.node_of(name)]
+    assert len(waiting) == len(names) - done
     return waiting
 
 
-@pytest.mark.parametrize("urgent", [False, True])
-def test_the_next_scheduler_completes_a_half_bound_gang_before_all_others(urgent: bool) -> None:
+@pytest.mark.parametrize(("names", "done", "urgent"), [("abc", 1, False), ("abc", 1, True), ("abcd", 2, False)])
+def test_the_next_scheduler_completes_a_half_bound_gang_before_all_others(names: str, done: int, urgent: bool) -> None:
     async def scenario(bench: Bench) -> None:
-        waiting = await half_bound(bench)
+        waiting = await half_bound(bench, names, done)
         for name in waiting:
             assert (await bench.api.get(PODS, name, NS))["status"]["nominatedNodeName"] == "n1"
             assert await bench.allocation(name)
