@@ -57,7 +57,8 @@ def attempt_on(
 ) -> Attempt:
     """Place as many members as possible on the nodes; at least `needed` if there is a way."""
     greedy = greedily(snapshot, members, group, options, nodes)
-    if len(members) == 1 or greedy.broken or greedy.fit == len(members) or not nodes:
+    if len(members) == 1 or greedy.broken or greedy.fit in (0, len(members)) or not nodes:
+        # Where nobody finds a place who comes first, there is no first one, and so nobody at all.
         return greedy
     short = greedy.fit < needed
     questions = options.placement_budget if short else options.extras_budget

@@ -34,6 +34,7 @@ class Shelf(Packing):
         super().__init__(overlay, options, Budget(options.placement_budget), classes, nodes)
         self._before = self._now = overlay
         self._alike = len(classes) == 1
+        self.classes = classes
         self._states: dict[tuple[str, tuple[int, ...]], tuple[Vector, ...]] = {}
         self._lasting: dict[str, int] = {}
         self._clearing: Clearing | None = None
@@ -69,6 +70,22 @@ class Shelf(Packing):
         if found < enough and self._uncertain:
             raise UnansweredError(gave_up(self._options.step_budget, enough))
         return found
+
+    def count(self, name: str) -> int:
+        """How many members fit on one node, if they are all alike, as the clearing is now.
+
+        Raises AllocationError, and OutOfBudgetError where a no would not be proven.
+        """
+        assert self._clearing is not None
+        if (name, self._clearing.gone_on(name)) not in self._states:
+            budget = Budget(self._options.placement_budget)
+            self._now = Overlay(self._clearing.snapshot())
+            self.look_at(self._now, budget)
+            self.combinations(name)
+            if budget.missed:
+                raise OutOfBudgetError
+        vectors = self.combinations(name)
+        return vectors[0][0] if vectors else 0
 
     def useful(self, nodes: Sequence[str]) -> tuple[str, ...]:
         """The nodes that take any member, as the clearing is now."""

@@ -123,7 +123,7 @@ class Fitting:
         greedy = greedily(snapshot, members, group, options, nodes)
         if greedy.broken:
             raise UnansweredError(_why(greedy))
-        if len(members) == 1 or greedy.fit >= enough or not nodes:
+        if len(members) == 1 or greedy.fit >= enough or not (greedy.fit and nodes):
             return greedy.fit
         questions = options.placement_budget
         found = search(snapshot, members, group, enough, options, nodes, questions)

@@ -73,13 +73,12 @@ class Packing:
             (claim for claims in asked for claim in claims), options.features, mapped=self._counts_devices
         )
         self._wants_devices = any(asked)
-        self._least = min(map(_least_devices, asked), default=0)
+        self._least = min(map(least_devices, asked), default=0)
         self._known: dict[Hashable, tuple[Vector, ...]] = {}
 
     def confined(self) -> bool:
         """Whether nodes can be judged apart: no device that members want is seen by two of them."""
-        views = [_view(self._overlay.node(name)) for name in self._nodes]
-        return self._lens.confined(self._overlay.snapshot.devices, views)
+        return self._lens.confined(self._overlay.snapshot, (_view(self._overlay.node(name)) for name in self._nodes))
 
     def look_at(self, overlay: Overlay, budget: Budget) -> None:
         """Go on with another state of the same nodes: what was found out about equal nodes still holds."""
@@ -284,7 +283,7 @@ def _undominated(sums: Sequence[PackedSum]) -> list[PackedSum]:
     return kept
 
 
-def _least_devices(claims: Sequence[Claim]) -> int:
+def least_devices(claims: Sequence[Claim]) -> int:
     """How many devices claims need at least, those with admin access not counted."""
     return sum(min(_needed(ask) for ask in request.asks) for claim in claims for request in claim.requests)
 

@@ -16,15 +16,20 @@ from haru.engine.clearing import Clearing
 from haru.engine.cluster import Snapshot
 from haru.engine.consumers import freed
 from haru.engine.decision import Decision, Reason
+from haru.engine.devices import AllocationError
 from haru.engine.groups import result
+from haru.engine.groups.budget import OutOfBudgetError
 from haru.engine.groups.counting import Shelf, shelf_for
 from haru.engine.groups.errors import UnansweredError
 from haru.engine.groups.fitting import Fitting, Preemptor
+from haru.engine.groups.peeling import Peeling
 from haru.engine.groups.promises import leaving, own_promises
 from haru.engine.groups.protection import candidates
 from haru.engine.groups.quorum import min_count
 from haru.engine.groups.sparing import spare, spare_one_by_one
-from haru.engine.groups.units import SparingOrder, Unit, running_pods, sparing_order, units_below
+from haru.engine.groups.stands import Stands
+from haru.engine.groups.tally import Tally, tally_for
+from haru.engine.groups.units import SparingOrder, Unit, sparing_order, units_below
 from haru.engine.persistent import Patched
 
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -59,7 +64,7 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
             kept = nominated(base, refused, preemptor, Victims((), preemptor.needed, preemptor.places))
             if kept is not None:
                 return kept
-        units = candidates(base, preemptor, running_pods(base, base.node_names))
+        units = candidates(base, preemptor)
         if not units and not counts_on_going(snapshot, preemptor):
             return result.with_note(refused, NO_VICTIMS)
         victims = Search(base, preemptor).victims(units, refused=base is snapshot)
@@ -112,6 +117,7 @@ class Search:
         self._preemptor = preemptor
         members, group, options = preemptor.members, preemptor.group, preemptor.options
         self._shelf = shelf_for(base, members, group, options, base.node_names)
+        self._tally = tally_for(base, options, self._shelf.classes) if self._shelf is not None else None
 
     def victims(
         self, units: Sequence[Unit], *, refused: bool, places: Sequence[Sequence[str]] | None = None
@@ -136,6 +142,13 @@ class Search:
         `level` is the same for neighbours that are alike in what the order is about.
         """
         preemptor = self._preemptor if places is None else replace(self._preemptor, places=places)
+        try:
+            if self._shelf is not None and self._tally is not None:
+                return self._peeled(order, preemptor, self._shelf, self._tally, places, enough)
+        except OutOfBudgetError:
+            pass  # Step by step it may be decided all the same.
+        except AllocationError as error:
+            raise UnansweredError(Reason("SelectorError", str(error))) from error
         ground = _Ground(self._base, preemptor, order.units, self._shelf, enough)
         if ground.fit < preemptor.needed:
             return None
@@ -144,9 +157,27 @@ class Search:
             victims = spare_one_by_one(numbers, ground)
         else:
             victims = spare(numbers, ground, lambda number: level(order.units[number]), refused=refused)
-        going = sorted((order.units[number] for number in victims), key=lambda unit: unit.rank)
-        violations = sum(number < order.guarded for number in victims)
-        return Victims(tuple(going), ground.fit, places or ground.places(), violations)
+        return _victims(order, victims, ground.fit, places or ground.places())
+
+    def _peeled(
+        self,
+        order: SparingOrder,
+        preemptor: Preemptor,
+        shelf: Shelf,
+        tally: Tally,
+        places: Sequence[Sequence[str]] | None,
+        enough: int | None,
+    ) -> Victims | None:
+        """The same for members that are all alike, where nodes can be counted apart."""
+        stands = Stands.of(self._base, partitionable=preemptor.options.features.PartitionableDevices)
+        peeling = Peeling(self._base, order.units, preemptor.places, stands, tally, shelf)
+        found = peeling.victims(len(preemptor.members) if enough is None else enough, preemptor.needed)
+        return _victims(order, *found, places or peeling.useful()) if found is not None else None
+
+
+def _victims(order: SparingOrder, numbers: Sequence[int], fit: int, places: Sequence[Sequence[str]]) -> Victims:
+    going = sorted((order.units[number] for number in numbers), key=lambda unit: unit.rank)
+    return Victims(tuple(going), fit, places, sum(number < order.guarded for number in numbers))
 
 
 class _Ground:

@@ -30,7 +30,6 @@ from haru.engine.groups.preemption import (
 )
 from haru.engine.groups.promises import own_promises
 from haru.engine.groups.protection import candidates
-from haru.engine.groups.units import running_pods
 from haru.engine.nodes.failure import Failure, counted_message
 from haru.engine.overlay import Overlay
 
@@ -134,7 +133,7 @@ def _candidates(
         if not failures or not all(f.resolvable or f.reason.type == "DevicesUnavailable" for f in failures):
             texts[name] = (NOT_HELPFUL,)
             continue
-        units = candidates(base, preemptor, running_pods(base, (name,)))
+        units = candidates(base, preemptor, name)
         if not units:
             texts[name] = (NO_VICTIMS,)
             continue
@@ -150,7 +149,7 @@ def _victims_elsewhere(base: Snapshot, preemptor: Preemptor, search: Search, ref
     types = {failure.reason.type for failures in refusals.values() for failure in failures}
     if types.isdisjoint(_ELSEWHERE):
         return None
-    units = candidates(base, preemptor, running_pods(base, base.node_names))
+    units = candidates(base, preemptor)
     return search.victims(units, refused=True) if units else None
 
 

@@ -7,20 +7,19 @@ Source: our own; 1.36 has neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from haru.engine.cluster import Snapshot
 from haru.engine.groups.fitting import Preemptor
-from haru.engine.groups.units import Unit, running_pods, units_below
-from haru.engine.pods import PodInfo
+from haru.engine.groups.unitbook import UnitBook
+from haru.engine.groups.units import Unit
 from haru.engine.run_times import epoch
 
 DELAYED = "preemption waits: the preemption delay has not passed."
 
 
-def candidates(snapshot: Snapshot, preemptor: Preemptor, pods: Iterable[PodInfo]) -> list[Unit]:
-    """The units among these pods that the preemptor may evict now."""
-    units = units_below(snapshot, preemptor.priority, pods, groups=preemptor.options.groups)
+def candidates(snapshot: Snapshot, preemptor: Preemptor, node: str | None = None) -> list[Unit]:
+    """The units that the preemptor may evict now: all of them, or those that have pods on a node."""
+    book = UnitBook.of(snapshot, groups=preemptor.options.groups)
+    units = book.below(preemptor.priority) if node is None else book.below_on(preemptor.priority, node)
     if not preemptor.options.minimum_run_time:
         return units
     return [unit for unit in units if _protected_until(unit, preemptor) is None]
@@ -30,8 +29,7 @@ def protection_ends(snapshot: Snapshot, preemptor: Preemptor) -> float | None:
     """When the first unit that the preemptor might evict loses its protection; None if none is protected."""
     if not preemptor.options.minimum_run_time:
         return None
-    pods = running_pods(snapshot, snapshot.node_names)
-    units = units_below(snapshot, preemptor.priority, pods, groups=preemptor.options.groups)
+    units = UnitBook.of(snapshot, groups=preemptor.options.groups).below(preemptor.priority)
     ends = (_protected_until(unit, preemptor) for unit in units)
     return min((end for end in ends if end is not None), default=None)
 

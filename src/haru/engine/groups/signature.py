@@ -7,14 +7,16 @@ the devices in question are seen by one node only.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 
+from haru.engine.cluster import Snapshot
 from haru.engine.devices import AllocatedState, Claim, DeviceSnapshot, Features, NodeView
 from haru.engine.devices.claims import Ask
 from haru.engine.devices.mapped import mappings_of
 from haru.engine.devices.placement import matches_node
-from haru.engine.devices.pools import PoolView
+from haru.engine.devices.pools import Pool, PoolView
 from haru.engine.devices.selection import Selection
+from haru.engine.persistent import differing
 
 
 class DeviceLens:
@@ -34,16 +36,13 @@ class DeviceLens:
         """Whether any ask is interested in any device of the view (or fails on one)."""
         return any(verdict is not False for s in self._selections for verdict in s.column(view))
 
-    def confined(self, devices: DeviceSnapshot, nodes: Sequence[NodeView]) -> bool:
+    def confined(self, snapshot: Snapshot, nodes: Iterable[NodeView]) -> bool:
         """Whether every device of interest is seen by one node only, so that nodes can be judged apart."""
-        wide = [pool for pool in devices.pools.values() if len({s.placement.node_name for s in pool.slices}) > 1]
-        wide += [devices.pools[key] for key in devices.everywhere]
-        for pool in wide:
-            for node in nodes:
-                view = pool.view(node, self._features.PartitionableDevices)
-                if view is not None and self.selects(view):
-                    return False
-        return True
+        wide = snapshot.notes.entry("wide pools", None, _WidePools).of(snapshot.devices)
+        views = (
+            pool.view(node, self._features.PartitionableDevices) for node in (nodes if wide else ()) for pool in wide
+        )
+        return not any(view is not None and self.selects(view) for view in views)
 
     def signature(self, devices: DeviceSnapshot, allocated: AllocatedState, node: NodeView) -> Hashable:
         """Equal for nodes that answer alike."""
@@ -76,6 +75,24 @@ class DeviceLens:
             inner = (device.shape.shareable, device.shape.capacity, device.taints, device.binding)
             devices.append((verdicts, compared, here, device.name in use.devices, consumed, charge, inner))
         return view.key.driver, tuple(devices), view.counters_left(use)
+
+
+class _WidePools:
+    """The pools that several nodes may see."""
+
+    def __init__(self) -> None:
+        self._pools: Mapping[str, Pool] = {}
+        self._names: set[str] = set()
+
+    def of(self, devices: DeviceSnapshot) -> list[Pool]:
+        """Those of an inventory."""
+        changed, self._pools = differing(devices.pools, self._pools), devices.pools
+        self._names -= changed
+        for name in changed:
+            pool = devices.pools.get(name)
+            if pool is not None and len({item.placement.node_name for item in pool.slices}) > 1:
+                self._names.add(name)
+        return [devices.pools[name] for name in sorted(self._names | devices.everywhere)]
 
 
 def _asks(claims: Iterable[Claim]) -> list[Ask]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from operator import attrgetter
 
+from haru.engine.cached import cached_property
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Eviction, GroupKey, Obj
 from haru.engine.pods import PodInfo
 from haru.kube.selectors import LabelSelector, label_selector_from
+
+Rank = tuple[int, bool, int, str, str]
 
 _NOT_STARTED = "~"
 """Later than any time."""
@@ -34,7 +37,7 @@ class Unit:
         return min(str(pod.status.get("startTime") or _NOT_STARTED) for pod in self.pods)
 
     @cached_property
-    def rank(self) -> tuple[int, bool, int, str, str]:
+    def rank(self) -> Rank:
         """Smaller is more important: priority, whole group before single pod, size of a group, start; then the name."""
         size = len(self.pods) if self.group is not None else 0
         return -self.priority, self.group is None, -size, self.started, self.pods[0].key.path
@@ -53,9 +56,12 @@ class SparingOrder:
     guarded: int = 0
 
 
-def units_below(snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, groups: bool = True) -> list[Unit]:
+def units_below(
+    snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, groups: bool = True, whole: bool = True
+) -> list[Unit]:
     """The units of a lower priority that these pods are in; `groups`: whether pods belong to PodGroups at all.
 
+    Without `whole` those are left out that are a PodGroup.
     Pods that were placed a moment ago and are not known to be on their node yet are left alone, and so is a group that
     goes as a whole and has such pods: what stayed of it would be a part. (Unless it is going already.)
     """
@@ -67,7 +73,7 @@ def units_below(snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, g
             if key not in known:
                 known[key] = _disruption(snapshot, key)
                 mode = known[key]
-                if mode is not None and mode[1] and mode[0] < priority:
+                if whole and mode is not None and mode[1] and mode[0] < priority:
                     found.append(_whole(snapshot, key, mode[0]))
             mode = known[key]
         own = pod.priority if mode is None else mode[0]
@@ -111,6 +117,8 @@ def running_pods(snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[PodInfo]:
 def sparing_order(snapshot: Snapshot, units: Iterable[Unit]) -> SparingOrder:
     """Units that violate a disruption budget first, then the others, each by importance."""
     budgets = _budgets(snapshot)
+    if not budgets:
+        return SparingOrder(tuple(sorted(units, key=attrgetter("rank"))))
     guarded: list[Unit] = []
     free: list[Unit] = []
     for unit in sorted(units, key=lambda unit: unit.rank):
