@@ -1,0 +1,43 @@
+"""The tests that docs/reference/promises.md names are there, and every row names one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reference" / "promises.md"
+TOPICS = ["Workloads, PodGroups and Jobs", "Gangs", "Topology", "Preemption", "Ordinary pods"]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of all rows but the heads of tables."""
+    lines = [
+        line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| ---", "| situation"))
+    ]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_every_test_that_holds_a_promise_exists() -> None:
+    named = re.findall(r"`([a-z_/]+\.py)::(\w+)`", PAGE.read_text())
+    assert len(named) > 150
+    for file, name in named:
+        text = (ROOT / "tests" / file).read_text()
+        assert re.search(rf"^(async )?def {name}\(", text, re.M), f"tests/{file} has no {name}"
+
+
+def test_every_row_says_what_is_expected_and_names_tests_and_nothing_else() -> None:
+    tests = re.compile(r"`[a-z_/]+\.py::test_\w+`(, `[a-z_/]+\.py::test_\w+`)*")
+    wrong = [row for row in rows(PAGE.read_text()) if len(row) != 3 or not row[1] or not tests.fullmatch(row[2])]
+    assert wrong == []
+
+
+def test_no_situation_is_told_twice() -> None:
+    for section in PAGE.read_text().split("\n## ")[1:]:
+        situations = [row[0] for row in rows(section)]
+        assert len(set(situations)) == len(situations) >= 10
+
+
+def test_every_topic_has_its_rows() -> None:
+    sections = PAGE.read_text().split("\n## ")[1:]
+    assert [section.partition("\n")[0] for section in sections] == TOPICS
