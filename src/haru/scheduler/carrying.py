@@ -9,7 +9,8 @@ the pod or its node is gone. Source: docs/adr/0002.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -74,14 +75,14 @@ class Carrier:
         self._silence = silence
         self._workload_claims = workload_claims
         self._uncertain: set[PodKey] = set()
-        self._under_way: set[PodKey] = set()
+        self._under_way: dict[PodKey, int] = {}
+        self._lowest = math.inf
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def assume(self, errand: Errand) -> None:
         """Counts the members as placed and their claims as allocated from now on."""
         snapshot = self._cluster.snapshot()
-        if len(self._under_way) > _MANY:
-            self.under_way()
+        group = snapshot.pod_group(errand.group) if errand.group is not None else None
         nominated = set()
         for member in errand.members:
             info = snapshot.pods.get(member.pod.path)
@@ -89,8 +90,13 @@ class Carrier:
                 nominated.add(member.pod)
             self._cluster.assume_pod(member.pod, member.node or "", member.claimed)
             self._uncertain.add(member.pod)
-            self._under_way.add(member.pod)
+            if info is not None:
+                priority = info.priority if group is None else int((group.get("spec") or {}).get("priority") or 0)
+                self._under_way[member.pod] = priority
+                self._lowest = min(self._lowest, priority)
             self._silence(member.pod.path)
+        if len(self._under_way) > _MANY + 2 * len(errand.members):
+            self._forget_arrived()
         errand.nominated_before = frozenset(nominated)
         new = claims_to_create(errand.members)
         for path, write in claim_writes(errand.members).items():
@@ -103,10 +109,15 @@ class Carrier:
                 errand.claims[path] = reserved_claim(claim, write, None)
                 self._cluster.assume_claim(errand.claims[path])
 
-    def under_way(self) -> Collection[PodKey]:
-        """The members that have a place which the watch has not shown yet."""
-        self._under_way = {pod for pod in self._under_way if self._cluster.is_assumed(pod)}
-        return self._under_way
+    def is_binding_below(self, priority: int) -> bool:
+        """Whether a less important pod (by its group, if it has one) has a place that the watch has not shown yet."""
+        if priority > self._lowest:
+            self._forget_arrived()
+        return priority > self._lowest
+
+    def _forget_arrived(self) -> None:
+        self._under_way = {pod: known for pod, known in self._under_way.items() if self._cluster.is_assumed(pod)}
+        self._lowest = min(self._under_way.values(), default=math.inf)
 
     async def carry_out(self, errand: Errand) -> None:
         """Ends when every member is bound or has been given back."""

@@ -313,7 +313,7 @@ class Scheduler:
         if unit.is_group and decision.status != "scheduled":
             plugins |= hints.wanted_by(pods.values(), spread=self._config.spreads_by_force)
         preemptor = group_object(self.cluster.snapshot(), unit) or next(iter(pods.values()))
-        if self._room.may_come(preemptor, self._carrier.under_way(), groups=self._config.groups):
+        if self._carrier.is_binding_below(priority_of(preemptor)):
             plugins |= hints.PREEMPTION
         return plugins
 

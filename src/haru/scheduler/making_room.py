@@ -8,14 +8,13 @@ Source: KEP-268, KEP-5278 (nominated nodes), KEP-5710; docs/adr/0004.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
 from haru.engine.cluster import Cluster
 from haru.engine.decision import Decision, PodKey
 from haru.engine.groups.promises import displaced
-from haru.engine.groups.units import is_below
 from haru.engine.nominations import Nomination, nominations_of
 from haru.scheduler.evicting import EvictionOrder, Evictor, order_for, orders_left_over
 from haru.scheduler.metrics import SchedulerMetrics
@@ -67,13 +66,6 @@ class RoomMaker:
             members = frozenset(nomination.pod for nomination in kept)
             order = order_for(preemptor, decision.evictions, name, lambda: self._stand(members) >= needed)
             self._spawn(self._evict(order, members))
-
-    def may_come(self, preemptor: Obj, under_way: Iterable[PodKey], *, groups: bool) -> bool:
-        """Whether some pod that is being bound, and so is nobody's victim, is less important than the preemptor."""
-        snapshot = self._cluster.snapshot()
-        priority = int((preemptor.get("spec") or {}).get("priority") or 0)
-        pods = (snapshot.pods.get(pod.path) for pod in under_way)
-        return any(pod is not None and is_below(snapshot, priority, pod, groups=groups) for pod in pods)
 
     def catch_up(self) -> None:
         """Go on with what a scheduler before this one has begun."""

@@ -42,6 +42,11 @@ class Unit:
         size = len(self.pods) if self.group is not None else 0
         return -self.priority, self.group is None, -size, self.started, self.pods[0].key.path
 
+    @cached_property
+    def spots(self) -> tuple[tuple[str, str, PodInfo], ...]:
+        """Its pods with the nodes that they are on and their paths."""
+        return tuple([(pod.node, pod.key.path, pod) for pod in self.pods])
+
     def evictions(self) -> Iterator[Eviction]:
         """The evictions that make the unit go."""
         for pod in self.pods:
@@ -80,12 +85,6 @@ def units_below(
         if own < priority and not (mode is not None and mode[1]) and _may_go(pod):
             found.append(Unit((pod,), own))
     return [unit for unit in found if unit.pods]
-
-
-def is_below(snapshot: Snapshot, priority: int, pod: PodInfo, *, groups: bool = True) -> bool:
-    """Whether a pod is less important than this, by its PodGroup if it has one."""
-    mode = _disruption(snapshot, pod.group) if groups and pod.group is not None else None
-    return (pod.priority if mode is None else mode[0]) < priority
 
 
 def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
