@@ -55,6 +55,18 @@ def test_backoff_doubles_to_its_limit_and_a_success_forgets_it() -> None:
     assert (unit.attempts, unit.errors) == (0, 0)
 
 
+def test_a_unit_may_be_tried_any_number_of_times() -> None:
+    queue = SchedulingQueue()
+    unit = queue.put(("pod", "ns", "p"), "ns/p", 0, 0.0)
+    unit.attempts = unit.errors = 5000
+    queue.release(unit, 0.0)
+    assert queue.pop(0.0) is unit
+    queue.reject(unit, {"NodeResourcesFit"}, 0.0)
+    assert unit.ready_at == 10.0
+    queue.fail(unit, 0.0)
+    assert unit.ready_at == 10.0
+
+
 def test_only_events_that_concern_the_rejecting_plugins_wake() -> None:
     queue = queue_with((A, 0))
     unit = queue.pop(1.0)

@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 from gang_history import BUCKETS, History
 from gang_resources import CARD, SLICE_CPU, cards_of, plugin_cards
@@ -38,6 +39,7 @@ from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, by_kind
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.loop import Scheduler
+from haru.scheduler.settings import Fairness
 from haru.storage import SqliteStore
 
 Obj = dict[str, Any]
@@ -152,7 +154,12 @@ class World:
         """A new one with an empty memory, which talks to the API over a bad line."""
         client = ApiClient.in_process(self.faulty, "admin", rng=random.Random(self.seed))
         config = scheduler_config(
-            self.gates, ["default-scheduler"], seed=self.seed, clock=virtual_time.now, monotonic=_monotonic
+            self.gates,
+            ["default-scheduler"],
+            seed=self.seed,
+            fairness=Fairness(backfill=self.seed % 2 == 1),
+            clock=virtual_time.now,
+            monotonic=_monotonic,
         )
         self._scheduler = Scheduler(client, config, EventRecorder(self.admin, "scheduler", now=virtual_time.now))
         self._tasks["scheduler"] = asyncio.create_task(self._scheduler.run())
@@ -431,6 +438,12 @@ def gang_pod(name: str, group: str, claims: Sequence[Obj], urgent: bool, cards: 
         container["resources"]["claims"] = [{"name": c["name"]} for c in claims]
     if urgent:
         spec["priorityClassName"] = "high"
+    # Some say how long they run; the promise is not always kept, because nobody ends them.
+    match crc32(name.encode()) % 4:
+        case 0:
+            spec |= {"restartPolicy": "Never", "activeDeadlineSeconds": 30 + crc32(name.encode()) % 300}
+        case 1:
+            spec["restartPolicy"] = "Never"
     return {"metadata": {"name": name}, "spec": spec}
 
 

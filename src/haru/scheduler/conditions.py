@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from haru.engine.reservation import CONDITION
+
 Obj = dict[str, Any]
 
 
@@ -55,24 +57,15 @@ def unnominated_patch(pod: Obj) -> Obj | None:
     return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"nominatedNodeName": None}}
 
 
-RESERVED = "haru.dev/Reserved"
-
-
-def is_reserved(obj: Obj) -> bool:
-    """Whether the pod or group says that places are kept for it."""
-    found = condition((obj.get("status") or {}).get("conditions"), RESERVED)
-    return found is not None and found.get("status") == "True"
-
-
 def reserved_patch(obj: Obj, text: str | None, now: str) -> Obj | None:
     """A patch of the status of a pod or group for which places are kept (`text` says which), or no longer (None)."""
-    current = condition((obj.get("status") or {}).get("conditions"), RESERVED)
+    current = condition((obj.get("status") or {}).get("conditions"), CONDITION)
     status, reason, message = ("False", "Released", "") if text is None else ("True", "HeadOfQueue", text)
     if current is None and text is None:
         return None
     if current and (current.get("status"), current.get("message", "")) == (status, message):
         return None
-    entry: Obj = {"type": RESERVED, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
+    entry: Obj = {"type": CONDITION, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
     if current and current.get("status") == status:
         entry["lastTransitionTime"] = current.get("lastTransitionTime", now)
     return {"metadata": {"uid": obj["metadata"]["uid"]}, "status": {"conditions": [entry]}}

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from haru.engine.extended import special_owner
-
 Obj = dict[str, Any]
 
 NODE_PLUGINS = frozenset(
@@ -48,10 +46,14 @@ POD_GONE = frozenset(
 )
 POD_PLACED = frozenset({"InterPodAffinity", "PodTopologySpread"})
 PREEMPTION = frozenset({"DefaultPreemption"})
+# Who waits for victims to leave hears of that, but not of whoever comes.
+ROOM = POD_GONE - POD_PLACED
 QUORUM = frozenset({"GangScheduling"})
 DEVICES = frozenset({"DynamicResources", "GangScheduling"})
 # A class may stand behind an extended resource that nodes were found to lack.
 CLASSES = DEVICES | {"NodeResourcesFit"}
+# A claim that somebody else is to allocate first.
+IN_FLIGHT = frozenset({"haru.dev/ClaimInFlight"})
 # What is kept for the head of the queue stands in the way.
 RESERVATION = frozenset({"haru.dev/Reservation"})
 VOLUMES = frozenset({"VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits"})
@@ -154,15 +156,22 @@ def _sizes(pod: Obj) -> list[Any]:
 
 
 def claim_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
-    """The plugins that a claim's change may satisfy: it appeared, was freed, or has room for another consumer."""
-    if old is None and new is not None and special_owner(new) and not (new.get("status") or {}).get("allocation"):
-        return frozenset()  # made for a pod that is decided already
-    if old is None or new is None:
-        return DEVICES
-    before, after = old.get("status") or {}, new.get("status") or {}
-    if before == after and not new["metadata"].get("deletionTimestamp"):
+    """The plugins that a claim's change may satisfy: it was freed, lost a consumer, was allocated for all its users.
+
+    Who waits for a claim to appear is held until then, and is told by `Admission`.
+    """
+    if old is None:
         return frozenset()
-    return DEVICES
+    before, after = old.get("status") or {}, (new or {}).get("status") or {}
+    if new is None:
+        return DEVICES if before.get("allocation") else frozenset()
+    gone = {entry.get("uid") for entry in before.get("reservedFor") or ()}
+    gone -= {entry.get("uid") for entry in after.get("reservedFor") or ()}
+    if not before.get("allocation") and after.get("allocation"):
+        return IN_FLIGHT
+    if gone or any(before.get(name) != after.get(name) for name in ("allocation", "devices")):
+        return DEVICES
+    return frozenset()
 
 
 def wanted_by(pods: Iterable[Obj], *, spread: bool = False) -> frozenset[str]:

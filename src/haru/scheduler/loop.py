@@ -298,13 +298,15 @@ class Scheduler:
             self._report_group(key, "False", "Unschedulable", decision.message)
         self._room.make(decision, pods, group, needed)
         plugins = {plugin for member in decision.members for plugin in member.plugins}
-        self.queue.reject(unit, plugins | hints.POD_GONE, self._config.monotonic())
+        self.queue.reject(unit, plugins | hints.ROOM, self._config.monotonic())
 
     def _rejecting(
         self, unit: Unit, decision: Decision, left: Sequence[MemberDecision], pods: Mapping[str, Obj]
     ) -> set[str]:
         """The plugins whose events may change the answer."""
         plugins = {plugin for member in left for plugin in member.plugins}
+        if any(reason.type == "ClaimInFlight" for member in left for reason in member.reasons):
+            plugins |= hints.IN_FLIGHT
         snapshot = self.cluster.snapshot()
         if snapshot.reservation is not None:
             members = [snapshot.pods[member.pod.path] for member in left if member.pod.path in snapshot.pods]

@@ -18,6 +18,7 @@ INITIAL_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 10.0
 FLUSH_AFTER_SECONDS = 300.0
 _STALE_ENTRIES = 1000
+_MOST_DOUBLINGS = 64
 
 
 class Place(Enum):
@@ -253,7 +254,8 @@ class SchedulingQueue:
         return False
 
     def _backoff_for(self, attempts: int) -> float:
-        return min(self._initial * 2.0 ** max(attempts - 1, 0), self._max)
+        # A unit may wait for weeks: the power is bounded, too.
+        return min(self._initial * 2.0 ** min(max(attempts - 1, 0), _MOST_DOUBLINGS), self._max)
 
     def _wake(self, unit: Unit, now: float) -> None:
         if unit.ready_at > now:

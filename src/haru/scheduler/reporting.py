@@ -16,12 +16,12 @@ from typing import Any
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine.decision import PodKey
+from haru.engine.reservation import CONDITION
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.names import format_time
 from haru.scheduler.binding import PODS, is_transient
 from haru.scheduler.conditions import (
-    RESERVED,
     group_scheduled_patch,
     pod_scheduled_patch,
     reserved_patch,
@@ -124,7 +124,7 @@ class Reporter:
         def build(current: Obj) -> Obj | None:
             return reserved_patch(current, text, format_time(self._clock()))
 
-        self._put(kind, obj, build, lasting=False, about=RESERVED)
+        self._put(kind, obj, build, lasting=False, about=CONDITION)
 
     def silence(self, pod_path: str) -> None:
         """Whatever was to be told of a pod is out of date: it is being bound now."""

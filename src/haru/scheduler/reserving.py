@@ -15,10 +15,9 @@ from typing import Any
 from haru.engine.cluster import Cluster
 from haru.engine.groups import Options
 from haru.engine.groups.reserving import reserve
-from haru.engine.reservation import Reservation
+from haru.engine.reservation import Reservation, is_reserved
 from haru.kube.names import format_time
 from haru.scheduler import hints
-from haru.scheduler.conditions import is_reserved
 from haru.scheduler.queue import Place, SchedulingQueue, Unit
 from haru.scheduler.settings import SchedulerConfig
 from haru.scheduler.units import group_object

@@ -74,7 +74,7 @@ async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[d
         else:
             kinds[name] = kind
     if run_times:
-        status, _, _ = await client.raw("GET", "/apis/batch/v1/jobs?limit=1")
+        status, _, _ = await client.raw("GET", "/apis/batch/v1/jobs", query=[("limit", "1")])
         if status == 200:
             kinds["Job"] = known_kind("batch/v1", "Job")
         else:
