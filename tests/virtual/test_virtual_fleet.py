@@ -171,6 +171,27 @@ async def test_pods_end_as_annotated(annotations: dict[str, str], phase: str, re
     assert (get_condition(pod, "Ready") or {})["status"] == "False"
 
 
+async def test_a_deadline_ends_a_pod_whatever_its_restart_policy() -> None:
+    stage = Stage()
+    annotations = {"simulated.haru.dev/run-seconds": "100"}
+    async with stage.running():
+        await stage.pod("p", annotations=annotations, restartPolicy="Always", activeDeadlineSeconds=30)
+        started = (await stage.phase("p", "Running"))["status"]
+    stage.clock.now += timedelta(seconds=29)
+    async with stage.running():
+        await asyncio.sleep(0.1)
+        assert (stage.stored("p") or {})["status"] == started
+    stage.clock.now += timedelta(seconds=2)
+    async with stage.running():
+        status = (await stage.phase("p", "Failed"))["status"]
+    assert (status["reason"], status["message"]) == (
+        "DeadlineExceeded",
+        "Pod was active on the node longer than the specified deadline",
+    )
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    assert "DeadlineExceeded" in stage.reasons("p")
+
+
 async def test_a_restart_runs_nothing_twice() -> None:
     stage = Stage()
     async with stage.running():

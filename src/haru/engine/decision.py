@@ -92,6 +92,7 @@ ReasonType = Literal[
     "Allocated",
     "Unused",
     "NominatedNode",
+    "Reserved",
 ]
 
 REASON_TYPES: tuple[str, ...] = get_args(ReasonType)

@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haru.engine.decision import GroupKey, PodKey
+from haru.engine.decision import GroupKey, Obj, PodKey
 from haru.engine.nominations import Nomination
+
+CONDITION = "haru.dev/Reserved"
+"""On the PodGroup or the pod that places are kept for."""
+
+
+def is_reserved(obj: Obj) -> bool:
+    """Whether the pod or group says that places are kept for it."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == CONDITION and c.get("status") == "True" for c in conditions)
 
 
 @dataclass(frozen=True, slots=True)

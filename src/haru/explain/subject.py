@@ -54,7 +54,10 @@ def explain(
     `related` are pods that matter but are not in the snapshot; `now` (RFC 3339) tells how long it has been waiting.
     Raises ValueError for a kind that cannot be explained.
     """
-    told = _explained(snapshot, kind, obj, related, options)
+    settings = hypothetical_options(options)
+    if now:
+        settings = replace(settings, now=parse_time(now).timestamp())
+    told = _explained(snapshot, kind, obj, related, settings)
     created = obj["metadata"].get("creationTimestamp")
     if not now or not created or told.verdict == "Runs":
         return told
@@ -62,9 +65,8 @@ def explain(
 
 
 def _explained(
-    snapshot: Snapshot, kind: SubjectKind, obj: Obj, related: Sequence[Obj], options: Options | None
+    snapshot: Snapshot, kind: SubjectKind, obj: Obj, related: Sequence[Obj], settings: Options
 ) -> Explanation:
-    settings = hypothetical_options(options)
     for extra in related:
         if extra["kind"] == "Pod" and claim_path(extra) not in snapshot.pods:
             snapshot = hypothesis.with_pods(snapshot, [PodInfo.of(extra)])

@@ -13,6 +13,7 @@ from haru.explain.explanation import Explanation, Verdict
 from haru.explain.held import held, smaller_gang
 from haru.explain.judge import distinct, judge
 from haru.explain.remedies import remedies
+from haru.explain.reserved import kept_from
 from haru.explain.study import study
 from haru.explain.told import first_line
 from haru.explain.work import Work
@@ -36,6 +37,8 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, options: Option
         return _held(kind, obj, snapshot, work, hold, options)
     judgement = judge(snapshot, work, options)
     found = study(snapshot, work, options)
+    if judgement.verdict == "Starting" and (kept := kept_from(snapshot, work, options)) is not None:
+        return titled(kind, obj, "FitsLater", (kept,), pods=found.pods, requests=found.requests)
     if judgement.verdict == "Starting":
         return titled(kind, obj, "Starting", judgement.reasons, pods=found.pods, requests=found.requests)
     ways_out = remedies(snapshot, work, options, found, judgement.fit)

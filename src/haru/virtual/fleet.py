@@ -285,6 +285,19 @@ class Fleet:
             self._admitted.add(uid_of(pod))
             await self._recall_claims(pod, node)
         now = self._clock()
+        deadline = podlib.deadline_of(pod)
+        if deadline is None:
+            return await self._until_its_end(pod, node, now)
+        if deadline > now:
+            due = await self._until_its_end(pod, node, now)
+            left = (deadline - now).total_seconds()
+            return left if due is None else min(due, left)
+        self._ended(pod)
+        self._recorder.event(pod, "Normal", "DeadlineExceeded", podlib.OVERDUE)
+        await self._write(pod, podlib.overdue_status(pod, format_time(now)))
+        return None
+
+    async def _until_its_end(self, pod: Obj, node: VirtualNode, now: datetime) -> float | None:
         resume = podlib.resume_time(pod)
         if resume is not None:
             return await self._restart(pod, node) if resume <= now else (resume - now).total_seconds()

@@ -4,7 +4,7 @@ Pure. The pod's annotations say how it ends: `simulated.haru.dev/run-seconds: "3
 `simulated.haru.dev/fail` fails after so many seconds, or, if it is a text (`Reason` or `Reason: message`), at once or
 after run-seconds; `simulated.haru.dev/exit-code` says with which code (1). Without them the pod runs until it is
 deleted. A failure is final under restartPolicy Never; otherwise the containers are restarted: at once, then after 10 s,
-20 s, ... 300 s, and fail again.
+20 s, ... 300 s, and fail again. `activeDeadlineSeconds` ends it in any case.
 Source of the statuses: kubelet, as behaviour.
 """
 
@@ -27,7 +27,9 @@ RUN_SECONDS: Final = "simulated.haru.dev/run-seconds"
 FAIL: Final = "simulated.haru.dev/fail"
 EXIT_CODE: Final = "simulated.haru.dev/exit-code"
 TERMINAL: Final = ("Succeeded", "Failed")
+OVERDUE: Final = "Pod was active on the node longer than the specified deadline"
 _KILLED: Final = 143
+_KILLED_AT_ONCE: Final = 137
 _MAX_EXIT_CODE: Final = 255
 
 
@@ -54,6 +56,19 @@ def ending_of(pod: Obj) -> Ending | None:
         return Ending(_seconds(FAIL, fail), "Failed", code, "Error")
     reason, _, message = fail.partition(":")
     return Ending(seconds or 0.0, "Failed", code, reason.strip() or "Error", message.strip() or fail.strip())
+
+
+def deadline_of(pod: Obj) -> datetime | None:
+    """When `activeDeadlineSeconds` ends the pod; None if it has none or has not started."""
+    seconds = (pod.get("spec") or {}).get("activeDeadlineSeconds")
+    started = (pod.get("status") or {}).get("startTime")
+    return parse_time(started) + timedelta(seconds=seconds) if seconds is not None and started else None
+
+
+def overdue_status(pod: Obj, now: str) -> Obj:
+    """The status of a pod that was ended at its deadline, whatever its restartPolicy."""
+    status = ended_status(pod, now, Ending(0, "Failed", _KILLED_AT_ONCE, "Error"))
+    return {**status, "reason": "DeadlineExceeded", "message": OVERDUE}
 
 
 def _exit_code(text: str) -> int:
