@@ -36,6 +36,7 @@ Raw = Mapping[str, Any]
 Attributes = tuple[tuple[str, Attribute], ...]
 _MAX_TEXTS = 8192
 _tuple = tuple.__new__
+"""Makes named tuples past their constructors, which take twice as long."""
 _BINDING = ("bindingConditions", "bindingFailureConditions", "bindsToNode")
 
 
@@ -52,7 +53,7 @@ class _Values(dict[Any, tuple[str, Attribute]]):
 
     def __missing__(self, value: Any) -> tuple[str, Attribute]:
         if value is not None and self._kind in PLAIN_KINDS:
-            attribute = _tuple(Attribute, (self._kind, value))  # past the constructor, which takes twice as long
+            attribute = _tuple(Attribute, (self._kind, value))
         else:
             attribute = parts.attribute({self._kind: value})
             self.plain = self.plain and attribute.kind in PLAIN_KINDS
@@ -92,6 +93,8 @@ class _Parts(dict[bytes, T]):
     def of(self, given: Sequence[Any]) -> list[T]:
         """What each of these parts means."""
         try:
+            if given and given[0] == given[-1] and given.count(given[0]) == len(given):
+                return [self[orjson.dumps(given[0])]] * len(given)
             return list(map(self.__getitem__, map(orjson.dumps, given)))
         except orjson.JSONEncodeError:  # no JSON: somebody made the object up
             return [self._make(self._known, raw) for raw in given]
@@ -249,7 +252,7 @@ class Interner:
             key = (entry.get("counterSet") or "", id(own))
             one = known.get(key)
             if one is None:
-                one = known[key] = (Consumption(key[0], own),)
+                one = known[key] = (_tuple(Consumption, (key[0], own)),)
             made.append(one)
         if len(made) == len(given) and all(given):
             return made

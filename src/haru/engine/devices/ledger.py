@@ -58,7 +58,10 @@ class Ledger:
     def counters_fit(self, position: int) -> bool:
         """Whether what the device consumes is left in its counters."""
         left = self.left[self.board.view_of[position]]
-        return all(left[counter] >= amount for counter, amount in self.board.charge(position))
+        for counter, amount in self.board.charge(position):  # noqa: SIM110 - innermost: a generator takes twice as long
+            if left[counter] < amount:
+                return False
+        return True
 
     def pick(self, claim: int, plan: Plan, position: int) -> Undo | None:
         """Take a device for a plan, if counters and constraints allow it; AllocationError where it had to be."""

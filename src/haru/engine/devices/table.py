@@ -17,6 +17,7 @@ from haru.engine.devices.model import Device, Shape
 _NAME, _SHAPE, _CONSUMES, _TAINTS, _BINDING, _PLACEMENT = map(
     attrgetter, ("name", "shape", "consumes", "taints", "binding", "placement")
 )
+_FAULTY, _POLICIES, _SORT = attrgetter("faulty"), attrgetter("policies"), attrgetter("driver", "shareable")
 
 
 class Table:
@@ -35,14 +36,14 @@ class Table:
         """Whether some device consumes counters."""
         self.placed = not set(map(_PLACEMENT, devices)) <= {None}
         """Whether some device says for itself where it can be used."""
-        faulty = any(shape.faulty for shape in self.shapes)
-        sorts = {(shape.driver, shape.shareable) for shape in self.shapes}
+        faulty = any(map(_FAULTY, self.shapes))
+        sorts = set(map(_SORT, self.shapes))
         self.uniform = not faulty and len(sorts) == 1
         """Whether the devices are of one sort: only plain attributes and capacities tell them apart."""
         self.shareable = any(many for _, many in sorts)
         """Whether some device can be given out several times at once."""
         taints = any(map(_TAINTS, devices))
-        shared = any(shape.shareable or shape.policies for shape in self.shapes)
+        shared = self.shareable or any(map(_POLICIES, self.shapes))
         self.plain = not (taints or shared or self.conditional or self.consuming or bindings - {None})
         """Whether there is nothing about the devices but attributes and capacities that are taken whole."""
         self.counters: dict[Hashable, Any] = {}

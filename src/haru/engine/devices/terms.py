@@ -112,14 +112,16 @@ class Term:
         for key, entry in entries.items():
             if entry is None:
                 held.pop(name, None)
+            elif is_amount:
+                held[name] = parse_quantity(entry.text)
             else:
-                held[name] = parse_quantity(entry.text) if is_amount else entry.value
+                held[name] = entry[1]
             try:
-                value = run(frame)
+                value = known[key] = run(frame)
+                if value is not True and value is not False:
+                    known[key] = self._misfit(value)
             except (EvaluationError, RecursionError) as error:
                 known[key] = _failed(error)
-            else:
-                known[key] = value if value is True or value is False else self._misfit(value)
 
     def _judge(self, rows: Mapping[Any, Sequence[Any]]) -> None:
         """Evaluate for each combination of what is read."""
