@@ -8,7 +8,7 @@ Source: KEP-5710 (reprieve), docs/adr/0004; how it is counted is our own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from haru.engine.clearing import Clearing
 from haru.engine.cluster import Snapshot
@@ -19,7 +19,7 @@ from haru.engine.groups.units import Unit
 
 
 class _Place:
-    """A node as it is with some units gone. `domain` is the number of the set of nodes that it is in."""
+    """A node without the pods that are away. `domain` is the number of the set of nodes that it is in."""
 
     __slots__ = ("count", "domain", "free", "stand", "taken")
 
@@ -58,7 +58,7 @@ class Peeling:
         self._gone = bytearray(len(units))
         self._clearing: Clearing | None = None
         self._looked: dict[str, int] = {}  # what nodes take with everybody in place that have to be looked at
-        self._standing = list(map(self._sum, places))
+        self._standing = [sum(self._counts(nodes)) for nodes in places]
         self._totals = list(self._standing)
         self._wanted = 0
         self._suitable = 0  # sets of nodes on which as many as are wanted fit
@@ -87,8 +87,14 @@ class Peeling:
         return victims, fit
 
     def useful(self) -> list[tuple[str, ...]]:
-        """Of each set of nodes those that take any member, as things are now."""
-        return [tuple([name for name in nodes if self._count(name)]) for nodes in self._sets]
+        """Of each set of nodes on which enough members fit those that take any, as things are now."""
+        found = []
+        for nodes, total in zip(self._sets, self._totals, strict=True):
+            if total >= self._wanted:
+                pairs = zip(nodes, self._counts(nodes), strict=True)
+                now = ((name, self._places[name].count if name in self._places else count) for name, count in pairs)
+                found.append(tuple([name for name, count in now if count]))
+        return found
 
     def _peel(self, wanted: int) -> int:
         """Let units go from the end of the order until so many fit; the number of the last to go."""
@@ -113,63 +119,62 @@ class Peeling:
 
     def _move(self, number: int, *, gone: bool) -> None:
         """Count the nodes of a unit again that has just gone or come back."""
-        for pod in self._units[number].pods:
-            domain = self._domains.get(pod.node)
-            if domain is None:
-                continue
-            place = self._places.get(pod.node) or self._visited(pod.node, domain)
-            stand = place.stand
-            if not stand.plain or self._tally.sorts(stand) is None:
-                count = self._look(pod.node)
-            else:
-                usage, free = pod.usage, place.free
-                sign = 1 if gone else -1
-                for index, (name, _) in enumerate(self._tally.requests):
-                    free[index] += sign * usage.get(name, 0)
-                free[-1] += sign
-                freed = stand.frees.get(pod.key.path, 0)
-                place.taken = place.taken & ~freed if gone else place.taken | freed
-                if not (gone or place.count):
+        places, tally, sign = self._places, self._tally, 1 if gone else -1
+        for node, path, pod in self._units[number].spots:
+            place = places.get(node)
+            if place is None:
+                domain = self._domains.get(node)
+                if domain is None:
                     continue
-                count = self._tally.count(stand, place.taken, free)
+                place = places[node] = self._visited(node, domain)
+            freed = place.stand.frees.get(path, 0)
+            tally.add(place.free, pod, sign)
+            if gone:
+                place.taken &= ~freed
+            else:
+                place.taken |= freed
+                if not place.count:
+                    continue
+            count = self._count(node, place)
             if count != place.count:
-                self._add(domain, count - place.count)
+                self._add(place.domain, count - place.count)
                 place.count = count
+
+    def _visited(self, name: str, domain: int) -> _Place:
+        stand = self._stands.stand(name)
+        return _Place(stand, self._tally.free_of(stand.info), self._now(name), domain)
+
+    def _count(self, node: str, place: _Place) -> int:
+        """How many members a node takes now."""
+        stand, tally = place.stand, self._tally
+        if stand.plain:
+            if tally.lacks_devices(stand, place.taken):
+                return 0
+            if tally.is_plain(stand):
+                return tally.count(stand, place.taken, place.free)
+        return self._look(node)
 
     def _add(self, domain: int, more: int) -> None:
         before = self._totals[domain]
         self._totals[domain] = before + more
         self._suitable += (before + more >= self._wanted) - (before >= self._wanted)
 
-    def _visited(self, name: str, domain: int) -> _Place:
-        stand = self._stands.stand(name)
-        place = self._places[name] = _Place(stand, self._tally.free_of(stand.info), self._now(name), domain)
-        return place
-
     def _now(self, name: str) -> int:
         """How many members a node takes with everybody in place."""
         stand = self._stands.stand(name)
-        if stand.plain and self._tally.sorts(stand) is not None:
-            return self._tally.now(stand)
+        count = self._tally.now(stand)
+        if count is not None:
+            return count
         if name not in self._looked:
             self._looked[name] = self._look(name)
         return self._looked[name]
 
-    def _sum(self, names: Sequence[str]) -> int:
-        """The same for some nodes together; of most of them it is known."""
+    def _counts(self, names: Sequence[str]) -> Iterator[int]:
+        """The same for some nodes; of most of them it is known."""
         known, stands = self._tally.standing, self._stands.known
-        total = 0
         for name in names:
             counted = known.get(name)
-            if counted is not None and counted[0] is stands.get(name):
-                total += counted[1]
-            else:
-                total += self._now(name)
-        return total
-
-    def _count(self, name: str) -> int:
-        place = self._places.get(name)
-        return self._now(name) if place is None else place.count
+            yield counted[1] if counted is not None and counted[0] is stands.get(name) else self._now(name)
 
     def _look(self, name: str) -> int:
         """How many members a node takes that has to be looked at itself."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from haru.engine.clearing import Clearing
 from haru.engine.cluster import Snapshot
@@ -116,6 +117,7 @@ class Search:
         self._base = base
         self._preemptor = preemptor
         members, group, options = preemptor.members, preemptor.group, preemptor.options
+        self._stands = Stands.of(base, partitionable=options.features.PartitionableDevices)
         self._shelf = shelf_for(base, members, group, options, base.node_names)
         self._tally = tally_for(base, options, self._shelf.classes) if self._shelf is not None else None
 
@@ -141,14 +143,14 @@ class Search:
 
         `level` is the same for neighbours that are alike in what the order is about.
         """
-        preemptor = self._preemptor if places is None else replace(self._preemptor, places=places)
         try:
             if self._shelf is not None and self._tally is not None:
-                return self._peeled(order, preemptor, self._shelf, self._tally, places, enough)
+                return self._peeled(order, self._shelf, self._tally, places, enough)
         except OutOfBudgetError:
             pass  # Step by step it may be decided all the same.
         except AllocationError as error:
             raise UnansweredError(Reason("SelectorError", str(error))) from error
+        preemptor = self._preemptor if places is None else replace(self._preemptor, places=places)
         ground = _Ground(self._base, preemptor, order.units, self._shelf, enough)
         if ground.fit < preemptor.needed:
             return None
@@ -162,22 +164,22 @@ class Search:
     def _peeled(
         self,
         order: SparingOrder,
-        preemptor: Preemptor,
         shelf: Shelf,
         tally: Tally,
         places: Sequence[Sequence[str]] | None,
         enough: int | None,
     ) -> Victims | None:
         """The same for members that are all alike, where nodes can be counted apart."""
-        stands = Stands.of(self._base, partitionable=preemptor.options.features.PartitionableDevices)
-        peeling = Peeling(self._base, order.units, preemptor.places, stands, tally, shelf)
+        preemptor = self._preemptor
+        peeling = Peeling(self._base, order.units, places or preemptor.places, self._stands, tally, shelf)
         found = peeling.victims(len(preemptor.members) if enough is None else enough, preemptor.needed)
         return _victims(order, *found, places or peeling.useful()) if found is not None else None
 
 
 def _victims(order: SparingOrder, numbers: Sequence[int], fit: int, places: Sequence[Sequence[str]]) -> Victims:
-    going = sorted((order.units[number] for number in numbers), key=lambda unit: unit.rank)
-    return Victims(tuple(going), fit, places, sum(number < order.guarded for number in numbers))
+    going = sorted([order.units[number] for number in numbers], key=attrgetter("rank"))
+    violations = sum(number < order.guarded for number in numbers) if order.guarded else 0
+    return Victims(tuple(going), fit, places, violations)
 
 
 class _Ground:

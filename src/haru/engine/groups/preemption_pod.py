@@ -117,10 +117,11 @@ def _best(
             break
     if not found:
         return None
-    least = min(candidate.cost() for candidate in found)
-    cheapest = [candidate for candidate in found if candidate.cost() == least]
-    latest = max(candidate.started() for candidate in cheapest)
-    return next(candidate for candidate in cheapest if candidate.started() == latest)
+    costs = [candidate.cost() for candidate in found]
+    least = min(costs)
+    cheapest = [candidate for candidate, cost in zip(found, costs, strict=True) if cost == least]
+    # Of those that started at one time the first.
+    return max(cheapest, key=_Candidate.started)
 
 
 def _candidates(

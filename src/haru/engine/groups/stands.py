@@ -21,15 +21,20 @@ _TOPIC = "stands"
 
 
 class Stand:
-    """One state of a node. `taken` has a bit for each device of `views`, `frees` those that go with each pod."""
+    """One state of a node. `devices` has a bit for each device of `views`, `taken` those that are taken.
 
-    __slots__ = ("frees", "info", "lasting", "plain", "taken", "views")
+    `frees` are those that are free once a pod is gone; `shared` says that some device can be had more than once.
+    """
+
+    __slots__ = ("devices", "frees", "info", "lasting", "plain", "shared", "taken", "views")
 
     def __init__(self, info: NodeInfo) -> None:
         self.info = info
         self.views: tuple[PoolView, ...] = ()
         """The node's own pools; devices that others see as well are not among them."""
+        self.devices = 0
         self.taken = 0
+        self.shared = False
         self.frees: dict[str, int] = {}
         self.plain = True
         self.lasting = True
@@ -101,6 +106,8 @@ class Stands:
                 for holder in holders:
                     held[holder] = held.get(holder, 0) | bit
             offset += len(view.devices)
+            stand.shared |= any(shape.shareable for shape in view.table.shapes)
+        stand.devices = (1 << offset) - 1
         for claim, bits in held.items():
             self._on.setdefault(claim, set()).add(name)
             self._hold(stand, claim, bits)

@@ -10,38 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from haru.engine.cluster import Snapshot
-from haru.engine.devices import AllocatedState, Claim, DoesNotFit, GaveUp, NodeView, allocate
-from haru.engine.devices.placement import matches_node
-from haru.engine.devices.pools import PoolView
-from haru.engine.devices.selection import Selection, SelectionError
+from haru.engine.devices import AllocatedState, DoesNotFit, GaveUp, NodeView, allocate
 from haru.engine.groups.board import Decoder
 from haru.engine.groups.budget import OutOfBudgetError
 from haru.engine.groups.demand import counts_devices
 from haru.engine.groups.options import Options
 from haru.engine.groups.packing import MemberClass, least_devices
+from haru.engine.groups.sorts import Sorter
 from haru.engine.groups.stands import Stand
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.overlay import Overlay
+from haru.engine.pods import PodInfo
 
 _TOPIC = "tallies"
 _MANY = 1 << 30
 _PODS = "pods"
-
-
-class Sorts(NamedTuple):
-    """The devices of a node by sort: `masks` have a bit for each device.
-
-    `kind` is equal for nodes with as many of each, `wanted` are those that members may have; `shared` says that some
-    can be had more than once.
-    """
-
-    kind: int
-    masks: tuple[int, ...]
-    wanted: int
-    shared: bool
 
 
 @dataclass(slots=True)
@@ -63,8 +48,6 @@ class _Kept:
         """Begin anew, with other device classes."""
         self.classes = classes
         self.open: dict[str, tuple[object, bool]] = {}
-        self.sorts: dict[str, tuple[tuple[PoolView, ...], object, Sorts | None]] = {}
-        self.kinds: dict[Hashable, int] = {}
         self.served: dict[Hashable, _Served] = {}
         self.standing: dict[int, dict[str, tuple[Stand, int]]] = {}
 
@@ -86,8 +69,7 @@ class Tally:
         self._decoder = Decoder(Overlay(base), options)
         self._claims = self._decoder.claims(demand.pending)
         self._least = least_devices(self._claims)
-        self._selections = list(dict.fromkeys(_selections(self._claims)))
-        self._compared = list(dict.fromkeys(c.attribute for claim in self._claims for c in claim.constraints))
+        self._sorter = Sorter.of(base, self._claims, lists=options.features.ListTypeAttributes)
         key = (pod.shape, demand.asked, options.profile, options.features, options.step_budget)
         self._kept = base.notes.entry(_TOPIC, (key, options.declared_features), _Kept)
         if self._kept.classes is not base.devices.classes:
@@ -96,10 +78,27 @@ class Tally:
 
     def free_of(self, info: NodeInfo) -> list[int]:
         """What is free of each resource that members ask for, and last the places for pods."""
-        room = info.allocatable.get(_PODS) if self._counts_pods else None
-        places = _MANY if room is None else room - len(info.pods)
-        free = [info.allocatable.get(name, 0) - info.requested.get(name, 0) for name, _ in self.requests]
-        return [*free, places]
+        allocatable, requested = info.spec.allocatable, info.requested
+        free = [allocatable.get(name, 0) - requested.get(name, 0) for name, _ in self.requests]
+        room = allocatable.get(_PODS) if self._counts_pods else None
+        free.append(_MANY if room is None else room - len(info.pods))
+        return free
+
+    def add(self, free: list[int], pod: PodInfo, sign: int) -> None:
+        """Count what a pod leaves behind (1) or takes again (-1) as free, or not."""
+        usage, index = pod.usage, 0
+        for name, _ in self.requests:
+            free[index] += sign * usage.get(name, 0)
+            index += 1
+        free[index] += sign
+
+    def is_plain(self, stand: Stand) -> bool:
+        """Whether arithmetic says how many members the node takes; else it has to be looked at itself."""
+        return stand.plain and (not self._claims or self._sorter.sorts(stand) is not None)
+
+    def lacks_devices(self, stand: Stand, taken: int) -> bool:
+        """Whether fewer devices are free than any member needs, whatever they are."""
+        return (stand.devices & ~taken).bit_count() < self._least and not stand.shared
 
     def is_open(self, info: NodeInfo) -> bool:
         """Whether the node takes members if nothing else is on it."""
@@ -108,19 +107,20 @@ class Tally:
             known = self._kept.open[info.name] = info.spec, not self._plan.check(info.rebuilt(()))
         return known[1]
 
-    def sorts(self, stand: Stand) -> Sorts | None:
-        """The node's devices by sort; None if a selector cannot be evaluated on one of them."""
-        known = self._kept.sorts.get(stand.info.name)
-        if known is None or known[0] != stand.views or known[1] is not stand.info.labels:
-            known = self._kept.sorts[stand.info.name] = stand.views, stand.info.labels, self._sorted(stand)
-        return known[2]
-
-    def now(self, stand: Stand) -> int:
-        """How many members a plain node takes as it is. Raises AllocationError, OutOfBudgetError."""
+    def now(self, stand: Stand) -> int | None:
+        """How many members a node takes as it is; None if it has to be looked at itself. Raises as `count` does."""
         name = stand.info.name
         known = self.standing.get(name)
         if known is None or known[0] is not stand:
-            known = self.standing[name] = stand, self.count(stand, stand.taken, self.free_of(stand.info))
+            if not stand.plain:
+                return None
+            if self.lacks_devices(stand, stand.taken):
+                count = 0
+            elif self.is_plain(stand):
+                count = self.count(stand, stand.taken, self.free_of(stand.info))
+            else:
+                return None
+            known = self.standing[name] = stand, count
         return known[1]
 
     def count(self, stand: Stand, taken: int, free: Sequence[int]) -> int:
@@ -128,14 +128,18 @@ class Tally:
 
         Raises AllocationError, and OutOfBudgetError if its devices were searched for as long as they may be.
         """
-        most = min(self._limit, free[-1])
-        for (_, amount), left in zip(self.requests, free, strict=False):
-            most = min(most, left // amount)
+        most, index = self._limit, 0
+        for _, amount in self.requests:
+            if free[index] < amount * most:
+                most = free[index] // amount
+            index += 1
+        if free[index] < most:
+            most = free[index]
         if most <= 0:
             return 0
         if not self._claims:
             return most if self.is_open(stand.info) else 0
-        sorts = self.sorts(stand)
+        sorts = self._sorter.sorts(stand)
         assert sorts is not None
         if self._least and not sorts.shared:
             most = min(most, (sorts.wanted & ~taken).bit_count() // self._least)
@@ -178,37 +182,6 @@ class Tally:
             raise OutOfBudgetError from error
         return not isinstance(answer, DoesNotFit)
 
-    def _sorted(self, stand: Stand) -> Sorts | None:
-        """Devices are of one sort if members, counters and constraints cannot tell them apart."""
-        node = NodeView(stand.info.name, stand.info.labels)
-        numbers: dict[Hashable, int] = {}
-        masks: dict[Hashable, int] = {}
-        bit, wanted, shared = 1, 0, False
-        lists = self._options.features.ListTypeAttributes
-        for place, view in enumerate(stand.views):
-            columns = [selection.column(view) for selection in self._selections]
-            for index, device in enumerate(view.devices):
-                verdicts = tuple([column[index] for column in columns])
-                if any(isinstance(verdict, SelectionError) for verdict in verdicts):
-                    return None
-                shape = device.shape
-                compared: tuple[Hashable, ...] = ()
-                if any(verdicts):
-                    values = [(name, shape.attribute(name)) for name in self._compared]
-                    # Of single values only their equality counts; lists may overlap.
-                    compared = tuple(values if lists else [numbers.setdefault(v, len(numbers)) for v in values])
-                here = device.placement is None or matches_node(device.placement, node)
-                charge = view.charges[index] if view.totals else ()
-                inner = (shape.shareable, shape.capacity, device.taints, device.binding)
-                sort = (place, view.key.driver, verdicts, compared, here, charge, inner, bool(device.consumes))
-                masks[sort] = masks.get(sort, 0) | bit
-                wanted |= bit if any(verdicts) else 0
-                shared |= shape.shareable
-                bit <<= 1
-        content = tuple([(sort, mask.bit_count()) for sort, mask in masks.items()])
-        key = (content, tuple([view.totals for view in stand.views]))
-        return Sorts(self._kept.kinds.setdefault(key, len(self._kept.kinds)), tuple(masks.values()), wanted, shared)
-
 
 def tally_for(base: Snapshot, options: Options, classes: Sequence[MemberClass]) -> Tally | None:
     """The tally of members that are all alike; None where room and devices are not all that matters on a node."""
@@ -221,7 +194,3 @@ def tally_for(base: Snapshot, options: Options, classes: Sequence[MemberClass]) 
     if any(demand.fixed or demand.extended is not None for _, _, demand in chosen.members):
         return None
     return None if counts_devices(base, options) else Tally(base, options, chosen)
-
-
-def _selections(claims: Sequence[Claim]) -> list[Selection]:
-    return [ask.selection for claim in claims for request in claim.requests for ask in request.asks]

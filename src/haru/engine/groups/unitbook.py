@@ -56,23 +56,26 @@ class UnitBook:
             self._begin(base)
             return
         nodes = differing(base.nodes, before.nodes)
-        keys: set[GroupKey] = set()
-        if self._groups:
-            for path in differing(base.pod_groups, before.pod_groups):
-                namespace, _, name = path.rpartition("/")
-                key = GroupKey(namespace, name)
-                keys.add(key)
-                for snapshot in (before, base):
-                    nodes |= _nodes_of(snapshot, key)
-            for name in nodes:
-                keys |= self._whole_on.get(name, set())
-                keys.update(pod.group for pod in _pods_on(base, (name,)) if pod.group is not None)
+        keys = self._changed_groups(base, before, nodes) if self._groups else set()
         self._drop([unit for name in nodes for unit in self._single.pop(name, ())])
         self._drop([self._forget(key) for key in keys if key in self._whole])
         added = units_below(base, _EVERYBODY, _pods_on(base, nodes), groups=self._groups, whole=False)
         for key in keys:
             added += self._wholes(base, key)
         self._add(added)
+
+    def _changed_groups(self, base: Snapshot, before: Snapshot, nodes: set[str]) -> set[GroupKey]:
+        """The groups that may be other units than before; `nodes` gets those on which they make a difference."""
+        regrouped = {_key(path) for path in differing(base.pod_groups, before.pod_groups)}
+        for key in regrouped:
+            nodes |= _nodes_of(before, key) | _nodes_of(base, key)
+        keys = regrouped | {_key(path) for path in differing(base.groups, before.groups)}
+        for name in nodes:
+            there, was = base.nodes.get(name), before.nodes.get(name)
+            if (there is not None and there.present) != (was is not None and was.present):
+                keys |= self._whole_on.get(name, set())
+                keys.update(pod.group for pod in _pods_on(base, (name,)) if pod.group is not None)
+        return keys
 
     def _begin(self, base: Snapshot) -> None:
         found = units_below(base, _EVERYBODY, running_pods(base, base.node_names), groups=self._groups)
@@ -114,6 +117,11 @@ class UnitBook:
         pods = (base.pods[path] for path in base.group_state(key).scheduled)
         there = [pod for pod in pods if (node := base.nodes.get(pod.node)) is not None and node.present]
         return [unit for unit in units_below(base, _EVERYBODY, there[:1]) if unit.group is not None]
+
+
+def _key(path: str) -> GroupKey:
+    namespace, _, name = path.rpartition("/")
+    return GroupKey(namespace, name)
 
 
 def _nodes_of(snapshot: Snapshot, key: GroupKey) -> set[str]:

@@ -1,0 +1,93 @@
+"""The devices of a node by sort: those of one sort are the same to some claims, to constraints and to counters.
+
+How many members are served depends on how many devices of each sort are free, and not on which.
+Source: our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from haru.engine.cluster import Snapshot
+from haru.engine.devices import Claim, NodeView
+from haru.engine.devices.placement import matches_node
+from haru.engine.devices.pools import PoolView
+from haru.engine.devices.selection import Selection, SelectionError
+from haru.engine.groups.stands import Stand
+
+_TOPIC = "sorts of devices"
+
+
+class Sorts(NamedTuple):
+    """The devices of a node by sort: `masks` have a bit for each device.
+
+    `kind` is equal for nodes with as many of each, `wanted` are those that members may have; `shared` says that some
+    can be had more than once.
+    """
+
+    kind: int
+    masks: tuple[int, ...]
+    wanted: int
+    shared: bool
+
+
+class Sorter:
+    """Sorts devices as claims of some form can tell them apart, and remembers it. `lists`: attributes may be lists."""
+
+    def __init__(self, selections: Sequence[Selection], compared: Sequence[str], lists: bool) -> None:
+        self._selections = selections
+        self._compared = compared
+        self._lists = lists
+        self._known: dict[str, tuple[tuple[PoolView, ...], object, Sorts | None]] = {}
+        self._kinds: dict[Hashable, int] = {}
+
+    @staticmethod
+    def of(base: Snapshot, claims: Sequence[Claim], *, lists: bool) -> Sorter:
+        """The one for claims that select and compare the same."""
+        selections = tuple(dict.fromkeys(_selections(claims)))
+        compared = tuple(dict.fromkeys(c.attribute for claim in claims for c in claim.constraints))
+        key = (selections, compared, lists)
+        return base.notes.entry(_TOPIC, key, lambda: Sorter(*key))
+
+    def sorts(self, stand: Stand) -> Sorts | None:
+        """The node's devices by sort; None if a selector cannot be evaluated on one of them."""
+        info = stand.info
+        known = self._known.get(info.name)
+        if known is None or known[0] != stand.views or known[1] is not info.labels:
+            known = self._known[info.name] = stand.views, info.labels, self._sorted(stand)
+        return known[2]
+
+    def _sorted(self, stand: Stand) -> Sorts | None:
+        """Devices are of one sort if members, counters and constraints cannot tell them apart."""
+        node = NodeView(stand.info.name, stand.info.labels)
+        numbers: dict[Hashable, int] = {}
+        masks: dict[Hashable, int] = {}
+        bit, wanted, shared = 1, 0, False
+        for place, view in enumerate(stand.views):
+            columns = [selection.column(view) for selection in self._selections]
+            for index, device in enumerate(view.devices):
+                verdicts = tuple([column[index] for column in columns])
+                if any(isinstance(verdict, SelectionError) for verdict in verdicts):
+                    return None
+                shape = device.shape
+                compared: tuple[Hashable, ...] = ()
+                if any(verdicts):
+                    values = [(name, shape.attribute(name)) for name in self._compared]
+                    # Of single values only their equality counts; lists may overlap.
+                    compared = tuple(values if self._lists else [numbers.setdefault(v, len(numbers)) for v in values])
+                here = device.placement is None or matches_node(device.placement, node)
+                charge = view.charges[index] if view.totals else ()
+                inner = (shape.shareable, shape.capacity, device.taints, device.binding)
+                sort = (place, view.key.driver, verdicts, compared, here, charge, inner, bool(device.consumes))
+                masks[sort] = masks.get(sort, 0) | bit
+                wanted |= bit if any(verdicts) else 0
+                shared |= shape.shareable
+                bit <<= 1
+        content = tuple([(sort, mask.bit_count()) for sort, mask in masks.items()])
+        key = (content, tuple([view.totals for view in stand.views]))
+        return Sorts(self._kinds.setdefault(key, len(self._kinds)), tuple(masks.values()), wanted, shared)
+
+
+def _selections(claims: Sequence[Claim]) -> list[Selection]:
+    return [ask.selection for claim in claims for request in claim.requests for ask in request.asks]
