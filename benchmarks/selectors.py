@@ -22,7 +22,7 @@ from benchmarks.tables import markdown, plain
 GROUPS = 512
 COMPILE_BAR = 0.002
 GROUP_BAR = 1.5e-6
-ROUNDS = 25
+ROUNDS = 101
 _INDEX = f"device.attributes['{GPU}'].index >= 0"
 
 EXPRESSIONS = {

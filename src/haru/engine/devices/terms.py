@@ -99,17 +99,21 @@ class Term:
         if len(known) > _MAX_KNOWN:
             known.clear()
             self._kept.clear()
-        different = dict(zip(keys, entries, strict=True))
-        new = {key: entry for key, entry in different.items() if key not in known} if known else different
-        self._kept.extend(new.values())
-        (self._judge_single if len(columns) == 1 else self._judge)(new)
-        return known[keys[0]] if len(different) == 1 else list(map(known.__getitem__, keys))
+        before = len(known)
+        try:
+            (self._judge_single if len(columns) == 1 else self._judge)(keys, entries)
+        finally:
+            if len(known) > before:
+                self._kept.append(entries)
+        return known[keys[0]] if len(keys) == 1 else list(map(known.__getitem__, keys))
 
-    def _judge_single(self, entries: Mapping[Any, Any]) -> None:
+    def _judge_single(self, keys: Sequence[Any], entries: Sequence[Any]) -> None:
         """Evaluate for each value of the one entry that is read."""
         run, frame, known = self._run, self._frame, self._known
         ((held, name, is_amount),) = self._cells
-        for key, entry in entries.items():
+        for key, entry in zip(keys, entries, strict=True):
+            if key in known:
+                continue
             if entry is None:
                 held.pop(name, None)
             elif is_amount:
@@ -123,10 +127,12 @@ class Term:
             except (EvaluationError, RecursionError) as error:
                 known[key] = _failed(error)
 
-    def _judge(self, rows: Mapping[Any, Sequence[Any]]) -> None:
+    def _judge(self, keys: Sequence[Any], rows: Sequence[Sequence[Any]]) -> None:
         """Evaluate for each combination of what is read."""
         run, frame, known, cells = self._run, self._frame, self._known, self._cells
-        for key, row in rows.items():
+        for key, row in zip(keys, rows, strict=True):
+            if key in known:
+                continue
             for (held, name, is_amount), entry in zip(cells, row, strict=True):
                 if entry is None:
                     held.pop(name, None)
