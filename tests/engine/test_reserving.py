@@ -27,6 +27,7 @@ from haru.engine.cluster import Cluster
 from haru.engine.decision import Decision
 from haru.engine.groups import Options, decide
 from haru.engine.groups.reserving import reserve
+from haru.engine.nominations import nominations_of
 from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
 from haru.engine.run_times import ANNOTATION, epoch, latest_end, parse_limit
@@ -131,6 +132,27 @@ def test_a_deadline_ends_a_service_too() -> None:
     found = head(Cluster.of(objects), "big")
     assert found is not None
     assert found.until == NOW + 60
+
+
+def test_who_is_about_to_start_gets_a_moment_for_it() -> None:
+    """It is on its way to its node: its time does not run yet."""
+    cluster = Cluster.of([node("a"), short("soon", "8", 20), pod("big", cpu="8")])
+    cluster.assume_pod(cluster.snapshot().pods["default/soon"].key, "a")
+    found = head(cluster, "big")
+    assert found is not None
+    assert (waits_for(found), found.until) == ({"soon"}, NOW + 25)
+
+
+def test_nobody_knows_when_work_ends_that_waits_for_its_own_room() -> None:
+    """`first` starts when `low` has gone, and runs for a minute from then on."""
+    low = running("low", "a", "8", priority=-1)
+    cluster = Cluster.of([node("a"), service(low), short("first", "8", 60, priority=5), pod("big", cpu="8")])
+    decision = ask(cluster, "first", preempt_for_pods=True)
+    assert [eviction.pod.name for eviction in decision.evictions] == ["low"]
+    cluster.nominate(nominations_of(decision, 5))
+    found = head(cluster, "big")
+    assert found is not None
+    assert (waits_for(found), found.until) == ({"first"}, None)
 
 
 def test_nothing_is_kept_for_what_never_fits_or_runs_already() -> None:

@@ -19,15 +19,17 @@ from haru.kube.names import parse_time
 
 ANNOTATION = "haru.dev/run-time-limit"
 _GRACE_SECONDS = 30
+_START_SECONDS = 5.0
+"""What a pod that has its place may need until its own time begins to run."""
 _NS = 1_000_000_000
 
 
 def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
     """The time (seconds since the epoch) by which the pod is gone; None if nothing limits it.
 
-    A pod that has not started is taken to start now. A limit that has passed, with the pod still there, is none.
+    A pod that has not started is taken to start in a moment. A limit that has passed, with the pod still there, is none.
     """
-    started = epoch(pod.status.get("startTime")) or now
+    started = epoch(pod.status.get("startTime")) or now + _START_SECONDS
     ends = [started + limit for limit in _limits(snapshot, pod)]
     job = _owner(snapshot, pod, "Job")
     deadline = ((job or {}).get("spec") or {}).get("activeDeadlineSeconds")

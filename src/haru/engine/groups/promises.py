@@ -23,10 +23,6 @@ from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
 from haru.engine.run_times import latest_end
 
-_START_SECONDS = 5.0
-"""What a pod that starts now may need until its own time begins to run."""
-
-
 @dataclass(frozen=True, slots=True)
 class Promise:
     """A place that a pending pod was promised, and from whom it is kept: those of at most this priority.
@@ -95,7 +91,7 @@ def held_against(
         return None
     if reservation.until is not None:
         ends = [latest_end(snapshot, pod, now) for pod in pods]
-        if all(end is not None and end + _START_SECONDS <= reservation.until for end in ends):
+        if all(end is not None and end <= reservation.until for end in ends):
             return None
     return reservation
 

@@ -86,6 +86,9 @@ def _end(snapshot: Snapshot, pod: PodInfo, now: float) -> _End | None:
     end = latest_end(snapshot, pod, now)
     if end is None and not ends_by_itself(pod):
         return None
+    if not snapshot.pods[pod.key.path].node:
+        # It was promised its place, and starts once there is room: nobody knows when.
+        end = None
     started = str(pod.status.get("startTime") or "~")
     return _End(end is None, end or 0.0, started)
 
