@@ -27,7 +27,7 @@ _NS = 1_000_000_000
 def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
     """The time (seconds since the epoch) by which the pod is gone; None if nothing limits it.
 
-    A pod that has not started is taken to start in a moment. A limit that has passed, with the pod still there, is none.
+    A pod that has not started is taken to start in a moment. A limit that has passed, with the pod there, is none.
     """
     started = epoch(pod.status.get("startTime")) or now + _START_SECONDS
     ends = [started + limit for limit in _limits(snapshot, pod)]

@@ -23,6 +23,7 @@ from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
 from haru.engine.run_times import latest_end
 
+
 @dataclass(frozen=True, slots=True)
 class Promise:
     """A place that a pending pod was promised, and from whom it is kept: those of at most this priority.
