@@ -60,15 +60,15 @@ def _compile() -> None:
 
 
 @contextlib.contextmanager
-def running(profiles: str) -> Iterator[Running]:
-    """`haru up` with these nodes and a data directory of its own, until the block is left."""
+def running(profiles: str, *flags: str) -> Iterator[Running]:
+    """`haru up` with these nodes, more flags and a data directory of its own, until the block is left."""
     with tempfile.TemporaryDirectory(prefix="haru-bench-") as directory:
         data = Path(directory) / "data"
         _compile()
         command = [sys.executable, "-m", "haru", "up", "--listen", "127.0.0.1:0", "--profile", profiles]
         started = time.perf_counter()
         process = subprocess.Popen(
-            [*command, "--data-dir", str(data)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*command, "--data-dir", str(data), *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         try:
             assert process.stdout is not None
