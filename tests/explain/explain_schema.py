@@ -152,7 +152,7 @@ EXPLANATION = record(
         "remedies": many(REMEDY),
         "holds": many(HELD),
     },
-    {"ageSeconds": NUMBER, "node": TEXT, "since": TEXT},
+    {"ageSeconds": NUMBER, "node": TEXT, "since": TEXT, "startsAfter": record({"pods": TEXTS}, {"until": TEXT})},
 )
 
 

@@ -178,6 +178,17 @@ class HeldClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class Later:
+    """The running pods that have to end first, by path, so that the work starts earliest, and by when they have.
+
+    `until` (RFC 3339) is empty where some of them have no run-time limit.
+    """
+
+    pods: tuple[str, ...]
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why an object is as it is, and what would help. `age_seconds` is how long it has waited, if that was asked."""
 
@@ -195,3 +206,4 @@ class Explanation:
     since: str = ""
     holds: tuple[HeldClaim, ...] = ()
     age_seconds: int | None = None
+    later: Later | None = None

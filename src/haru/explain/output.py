@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from haru.engine.decision import Obj
-from haru.explain.explanation import Explanation, Funnel, FunnelStage, HeldClaim, Holder, NodeGroup, Remedy
+from haru.explain.explanation import Explanation, Funnel, FunnelStage, HeldClaim, Holder, Later, NodeGroup, Remedy
 
 
 def to_json(explanation: Explanation) -> Obj:
@@ -20,6 +20,7 @@ def to_json(explanation: Explanation) -> Obj:
         **({} if explanation.age_seconds is None else {"ageSeconds": explanation.age_seconds}),
         **({"node": explanation.node} if explanation.node else {}),
         **({"since": explanation.since} if explanation.since else {}),
+        **({} if explanation.later is None else {"startsAfter": _later(explanation.later)}),
         "reasons": [reason.to_json() for reason in explanation.reasons],
         "pods": [{"count": asked.pods, "resources": dict(asked.resources)} for asked in explanation.pods],
         "requests": [_request(funnel) for funnel in explanation.requests],
@@ -27,6 +28,10 @@ def to_json(explanation: Explanation) -> Obj:
         "remedies": [_remedy(remedy) for remedy in explanation.remedies],
         "holds": [_held(claim) for claim in explanation.holds],
     }
+
+
+def _later(later: Later) -> Obj:
+    return {"pods": list(later.pods), **({"until": later.until} if later.until else {})}
 
 
 def _nodes(group: NodeGroup) -> Obj:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from haru.explain.explanation import Explanation, Funnel, HeldClaim, NodeGroup, Remedy
+from haru.explain.explanation import Explanation, Funnel, HeldClaim, Later, NodeGroup, Remedy
 from haru.explain.study import dropped_text
 from haru.explain.wording import asked_text, counted, pods_text, sum_text
 
@@ -12,6 +12,7 @@ _MOST_REASONS = 3
 _MOST_NODES = 4
 _MOST_REQUESTS = 4
 _MOST_DEVICES = 8
+_MOST_AWAITED = 3
 # Reasons that the lines on devices and nodes tell with more numbers.
 _TOLD_BELOW = frozenset({"DevicesUnavailable", "Quorum"})
 # Reasons whose words the first line replaces by plainer ones.
@@ -42,6 +43,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield f"{head}: {explanation.summary}" if explanation.summary else head
     yield from _labelled("because", _reasons(explanation))
     yield from _labelled("waits", [] if explanation.age_seconds is None else [f"for {_age(explanation.age_seconds)}"])
+    yield from _labelled("later", _later(explanation.later))
     yield from _labelled("holds", [line for held in explanation.holds for line in _held(held)])
     yield from _labelled("asks", _asks(explanation))
     yield from _labelled(
@@ -53,6 +55,18 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     else:
         yield from _labelled("nodes", _nodes(explanation.nodes))
     yield from _labelled("helps", [line for remedy in explanation.remedies for line in _remedy(remedy)])
+
+
+def _later(later: Later | None) -> list[str]:
+    """When it starts, where that can be said; what has to end without a limit is told with the remedies."""
+    if later is None or not later.until:
+        return []
+    named = ", ".join(later.pods[:_MOST_AWAITED])
+    more = len(later.pods) - _MOST_AWAITED
+    awaited = f"{named} and {more} more" if more > 0 else named
+    return [
+        f"it starts by {later.until} at the latest, when {awaited} {'has' if len(later.pods) == 1 else 'have'} ended"
+    ]
 
 
 def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:

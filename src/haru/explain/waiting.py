@@ -12,6 +12,7 @@ from haru.engine.groups import Options
 from haru.explain.explanation import Explanation, Verdict
 from haru.explain.held import held, smaller_gang
 from haru.explain.judge import distinct, judge
+from haru.explain.later import later
 from haru.explain.remedies import remedies
 from haru.explain.reserved import kept_from
 from haru.explain.study import study
@@ -58,6 +59,7 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, options: Option
         requests=found.requests,
         nodes=found.nodes,
         remedies=ways_out,
+        later=later(snapshot, work, options) if expected == "FitsLater" else None,
     )
 
 

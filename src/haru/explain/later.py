@@ -1,0 +1,25 @@
+"""Which running work has to end before waiting work starts, and when that is, as far as run-time limits tell.
+
+It is the search by which the scheduler keeps places for the head of its queue (docs/adr/0007).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from haru.engine.cluster import Snapshot
+from haru.engine.groups import Options
+from haru.engine.groups.reserving import reserve
+from haru.explain.explanation import Later
+from haru.explain.work import Work
+from haru.kube.names import format_time
+
+
+def later(snapshot: Snapshot, work: Work, options: Options) -> Later | None:
+    """What refused work waits for; None where the end of running work does not help it."""
+    pods = [pod.obj for pod in work.pending(snapshot)]
+    found = reserve(snapshot, pods, group=work.pod_group(snapshot), options=options)
+    if found is None or not found.waits_for:
+        return None
+    until = "" if found.until is None else format_time(datetime.fromtimestamp(found.until, UTC))
+    return Later(tuple(sorted(pod.path for pod in found.waits_for)), until)
