@@ -255,3 +255,20 @@ def test_a_preemptor_waits_for_its_delay() -> None:
         assert await is_going(bench, "old")
 
     play(scenario, fairness=Fairness(preemption_delay=60))
+
+
+def test_the_head_is_not_tried_over_and_over_while_a_pod_takes_its_time_to_leave() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node()
+        await small(bench, "old")
+        await bench.started("old")
+        await bench.api.delete(PODS, "old", NS)
+        await small(bench, "head")
+        await asyncio.sleep(15)
+        attempts = bench.metric("scheduler_schedule_attempts_total")
+        await asyncio.sleep(200)
+        assert bench.metric("scheduler_schedule_attempts_total") == attempts
+        await bench.delete("old")
+        await bench.eventually_bound("head")
+
+    play(scenario, fairness=BACKFILL)

@@ -67,7 +67,7 @@ class HeadOfQueue:
         if before is not None and before != found:
             self._may_help(hints.RESERVATION)
         now = self._config.monotonic()
-        if found.until is not None:
+        if found.until is not None and found.waits_for:
             wait = max(found.until - self._config.clock().timestamp(), 0.0)
             self._queue.retry_at(unit, now + wait + _LATE_SECONDS)
         if holder is not None and holder is not unit and not found.waits_for:
