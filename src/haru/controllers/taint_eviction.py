@@ -1,44 +1,21 @@
 """taint-eviction-controller: deletes pods from nodes whose NoExecute taints they do not (or no longer) tolerate.
 
-A toleration with `tolerationSeconds` counts from when the taint was added; the shortest one decides.
 Source: Kubernetes `taint-eviction-controller` (KEP-3902).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.objects import NODES, PODS, Obj, by_node, is_terminal, node_of
 from haru.controllers.pod_disruption import mark_disrupted
+from haru.engine.nodes.eviction import eviction_time, no_execute_taints
 from haru.kube.kinds import Kind
-from haru.kube.meta import is_being_deleted, name_of, toleration_matches
-from haru.kube.names import parse_time
+from haru.kube.meta import is_being_deleted, name_of
 
 _MESSAGE = "Taint manager: deleting due to NoExecute taint"
-
-
-def no_execute_taints(node: Mapping[str, Any]) -> list[Obj]:
-    """The node's taints that drive pods away."""
-    return [t for t in (node.get("spec") or {}).get("taints") or () if t.get("effect") == "NoExecute"]
-
-
-def eviction_time(pod: Mapping[str, Any], taints: Sequence[Obj], now: datetime) -> datetime | None:
-    """When the pod must go; None: it tolerates all the taints for ever."""
-    due: list[datetime] = []
-    tolerations = (pod.get("spec") or {}).get("tolerations") or ()
-    for taint in taints:
-        matching = [toleration for toleration in tolerations if toleration_matches(toleration, taint)]
-        if not matching:
-            return now
-        seconds = [t["tolerationSeconds"] for t in matching if t.get("tolerationSeconds") is not None]
-        if seconds:
-            added = parse_time(taint["timeAdded"]) if taint.get("timeAdded") else now
-            due.append(added + timedelta(seconds=max(0, min(seconds))))
-    return min(due, default=None)
 
 
 class TaintEvictionController(Controller):
