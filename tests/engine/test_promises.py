@@ -335,3 +335,42 @@ def test_partitions_fit_beside_both_states() -> None:
     assert ask(cluster, "late").status == "unschedulable"
     cluster.remove(extra)
     assert ask(cluster, "late").placed[0].node == "a"
+
+
+def test_a_share_beside_one_that_goes_must_fit_beside_what_is_promised() -> None:
+    """A card of 4: `low` has a share of what takes 3 of it. When `low` is gone, a part that takes 2 was promised."""
+    parts: list[Obj] = [
+        {
+            "name": name,
+            "attributes": {"size": {"int": size}},
+            "consumesCounters": [{"counterSet": "card", "counters": {"memory": {"value": str(size)}}}],
+        }
+        for name, size in {"shared": 3, "part": 2}.items()
+    ]
+    parts[0] |= {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "4"}}}
+    slices = [resource_slice("a", parts), {**resource_slice("a", []), "metadata": {"name": "counters"}}]
+    slices[1]["spec"]["sharedCounters"] = [{"name": "card", "counters": {"memory": {"value": "4"}}}]
+    for item in slices:
+        item["spec"]["pool"]["resourceSliceCount"] = 2
+    low = pod("low", node="a", claims=["held"])
+    held = allocated(claim("held"), allocation("a", "shared"), low)
+    held["status"]["allocation"]["devices"]["results"][0] |= {"shareID": "s", "consumedCapacity": {"memory": "1"}}
+    wanted = {"deviceClassName": "part", "count": 1}
+    share = {"deviceClassName": "gpu", "count": 1, "capacity": {"requests": {"memory": "1"}}}
+    cluster = cluster_of(
+        device_class(),
+        device_class("part", ['device.attributes["gpu.example.com"].size == 2']),
+        node("a"),
+        *slices,
+        low,
+        held,
+        pod("first", claims=["mine"], priority=5),
+        claim("mine", requests=[{"name": "gpu", "exactly": wanted}]),
+        pod("late", claims=["another"]),
+        claim("another", requests=[{"name": "gpu", "exactly": share}]),
+    )
+    assert ask(cluster, "late").status == "scheduled"
+    decision = ask(cluster, "first")
+    assert [e.pod.name for e in decision.evictions] == ["low"]
+    cluster.nominate(nominations_of(decision, 5))
+    assert ask(cluster, "late").status == "unschedulable"

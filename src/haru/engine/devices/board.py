@@ -125,6 +125,12 @@ class Board(Site):
         """Whether the device can be given out several times at once."""
         return self.sharing and self.devices[position].shape.shareable
 
+    def draws_no_more(self, position: int) -> bool:
+        """Whether another share of the device draws on no counter: it has shares, and keeps some whoever goes."""
+        if not (self.shareable(position) and position in self.consumed):
+            return False
+        return self.uses[self.view_of[position]].shared_throughout(self.devices[position].name)
+
     def usable(self, position: int, ask: Ask) -> bool:
         """Whether nothing that stays as it is keeps the device from the ask: gates, taints."""
         device = self.devices[position]
@@ -139,7 +145,7 @@ class Board(Site):
         """
         if not self.features.PartitionableDevices:
             return False
-        return self.view_of[position] not in self.overdrawn or (self.shareable(position) and position in self.consumed)
+        return self.view_of[position] not in self.overdrawn or self.draws_no_more(position)
 
     def fits_capacity(self, position: int, ask: Ask) -> bool:
         """Whether the capacity asked for is there beside what shares consume already."""

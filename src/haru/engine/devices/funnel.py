@@ -210,7 +210,7 @@ class _Funnel:
         exhausted: Counter[str] = Counter()
         holders: Counter[str] = Counter()
         for position in self._left:
-            if board.shareable(position) and position in board.consumed:
+            if board.draws_no_more(position):
                 kept.append(position)
                 continue
             view = board.view_of[position]

@@ -122,6 +122,10 @@ class PoolUse:
         """The devices of which anything is taken: those count against the pool's counters."""
         return frozenset(self.devices) | frozenset(self.shares)
 
+    def shared_throughout(self, device: str) -> bool:
+        """Whether a device has shares in every state."""
+        return all(device in state.shares for state in self.states or (self,))
+
     def charged(self) -> tuple[frozenset[str], ...]:
         """The same for each state. A device that has shares in one counts in all: another share is not charged."""
         shared = frozenset(self.shares)
