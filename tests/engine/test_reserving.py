@@ -292,6 +292,13 @@ def test_who_may_evict_does_not_count_on_what_has_yet_to_end() -> None:
     assert (decision.status, decision.evictions) == ("unschedulable", ())
 
 
+def test_nobody_is_evicted_for_kept_places_whoever_ends_in_time() -> None:
+    """`quick` could end before the head starts, but not if `low` takes its time to go: then it would not start."""
+    more = [running("low", "b", "2", priority=-5), short("quick", "8", 60)]
+    decision = ask(waiting(*more), "quick", preempt_for_pods=True)
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+
+
 def test_the_head_itself_takes_its_places_as_soon_as_they_are_free() -> None:
     cluster = waiting()
     cluster.remove(running("now", "a", "8", ends=100))

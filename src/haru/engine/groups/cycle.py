@@ -21,7 +21,7 @@ from haru.engine.groups.placements import Placements
 from haru.engine.groups.placing import Refused
 from haru.engine.groups.preemption import preempt_for_group
 from haru.engine.groups.preemption_pod import preempt_for_pod
-from haru.engine.groups.promises import held_against, reserved_now, with_promises
+from haru.engine.groups.promises import kept_from, reserved_now, with_promises
 from haru.engine.groups.protection import DELAYED, may_evict_from, protection_ends
 from haru.engine.groups.quorum import GROUP_UNSCHEDULABLE, group_hold, min_count
 from haru.engine.groups.topology import refused_message, settled_domain, topology_key
@@ -50,7 +50,7 @@ def decide(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, option
     decision = _decide(seen, key, members, group, needed, options)
     if decision.status != "unschedulable" or not (options.preempt_for_groups if key else options.preempt_for_pods):
         return decision
-    reservation = held_against(snapshot, members, groups=options.groups, now=options.now)
+    reservation = kept_from(snapshot, members, groups=options.groups)
     if reservation is not None:
         seen = with_promises(reserved_now(snapshot, reservation), members, groups=options.groups, now=options.now)
     preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))

@@ -82,6 +82,19 @@ def held_against(
     snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True, now: float = 0.0
 ) -> Reservation | None:
     """The reservation, if these pods have to respect it: they are others, no more important, and may last too long."""
+    reservation = kept_from(snapshot, pods, groups=groups)
+    if reservation is not None and reservation.until is not None:
+        ends = [latest_end(snapshot, pod, now) for pod in pods]
+        if all(end is not None and end <= reservation.until for end in ends):
+            return None
+    return reservation
+
+
+def kept_from(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True) -> Reservation | None:
+    """The reservation, if these pods have to respect it however short they run: nobody knows when they will start.
+
+    That is so for those for whom room has to be made first.
+    """
     reservation = snapshot.reservation
     if reservation is None or reservation.priority < max(pod.priority for pod in pods):
         return None
@@ -90,10 +103,6 @@ def held_against(
         for pod in pods
     ):
         return None
-    if reservation.until is not None:
-        ends = [latest_end(snapshot, pod, now) for pod in pods]
-        if all(end is not None and end <= reservation.until for end in ends):
-            return None
     return reservation
 
 
