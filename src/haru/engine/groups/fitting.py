@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import GroupKey, Obj, Reason
+from haru.engine.groups.aggregates import Aggregates
 from haru.engine.groups.attempt import Attempt, attempt_on, greedily
 from haru.engine.groups.errors import UnansweredError, gave_up
 from haru.engine.groups.options import Options
@@ -53,14 +54,10 @@ def places(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, options:
     label = topology_key(group) if options.topology else None
     if key is None or label is None:
         return (snapshot.node_names,)
-    domains: dict[str, list[str]] = {}
-    for name in snapshot.node_names:
-        value = snapshot.nodes[name].labels.get(label)
-        if value is not None:
-            domains.setdefault(value, []).append(name)
+    domains = Aggregates.of(snapshot, label).domains
     running = [snapshot.nodes.get(snapshot.pods[path].node) for path in snapshot.group_state(key).scheduled]
     settled = {node.labels.get(label) if node is not None else None for node in running}
-    return [tuple(domains[value]) for value in sorted(domains) if not settled or settled == {value}]
+    return [tuple(sorted(domains[value].nodes)) for value in sorted(domains) if not settled or settled == {value}]
 
 
 class Fitting:

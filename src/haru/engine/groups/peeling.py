@@ -16,17 +16,18 @@ from haru.engine.groups.counting import Shelf
 from haru.engine.groups.stands import Stand, Stands
 from haru.engine.groups.tally import Tally
 from haru.engine.groups.units import Unit
+from haru.engine.pods import PodInfo
 
 
 class _Place:
-    """A node without the pods that are away. `domain` is the number of the set of nodes that it is in."""
+    """A node without the pods that are `away`. `domain` is the number of the set of nodes that it is in."""
 
-    __slots__ = ("count", "domain", "free", "stand", "taken")
+    __slots__ = ("away", "count", "domain", "stand", "taken")
 
-    def __init__(self, stand: Stand, free: list[int], count: int, domain: int) -> None:
+    def __init__(self, stand: Stand, count: int, domain: int) -> None:
         self.stand = stand
         self.taken = stand.taken
-        self.free = free
+        self.away: dict[str, PodInfo] = {}
         self.count = count
         self.domain = domain
 
@@ -119,40 +120,39 @@ class Peeling:
 
     def _move(self, number: int, *, gone: bool) -> None:
         """Count the nodes of a unit again that has just gone or come back."""
-        places, tally, sign = self._places, self._tally, 1 if gone else -1
+        places, least = self._places, self._tally.least
         for node, path, pod in self._units[number].spots:
             place = places.get(node)
             if place is None:
                 domain = self._domains.get(node)
                 if domain is None:
                     continue
-                place = places[node] = self._visited(node, domain)
-            freed = place.stand.frees.get(path, 0)
-            tally.add(place.free, pod, sign)
+                place = places[node] = _Place(self._stands.stand(node), self._now(node), domain)
+            stand = place.stand
             if gone:
-                place.taken &= ~freed
+                place.away[path] = pod
+                place.taken &= ~stand.frees.get(path, 0)
             else:
-                place.taken |= freed
+                del place.away[path]
+                place.taken |= stand.frees.get(path, 0)
                 if not place.count:
                     continue
-            count = self._count(node, place)
+            # Mostly it is clear that too few devices are free, whatever they are.
+            few = stand.plain and not stand.shared and (stand.devices & ~place.taken).bit_count() < least
+            count = 0 if few else self._count(node, place)
             if count != place.count:
                 self._add(place.domain, count - place.count)
                 place.count = count
 
-    def _visited(self, name: str, domain: int) -> _Place:
-        stand = self._stands.stand(name)
-        return _Place(stand, self._tally.free_of(stand.info), self._now(name), domain)
-
     def _count(self, node: str, place: _Place) -> int:
         """How many members a node takes now."""
         stand, tally = place.stand, self._tally
-        if stand.plain:
-            if tally.lacks_devices(stand, place.taken):
-                return 0
-            if tally.is_plain(stand):
-                return tally.count(stand, place.taken, place.free)
-        return self._look(node)
+        if not (stand.plain and tally.is_plain(stand)):
+            return self._look(node)
+        free = tally.free_of(stand.info)
+        for pod in place.away.values():
+            tally.add(free, pod)
+        return tally.count(stand, place.taken, free)
 
     def _add(self, domain: int, more: int) -> None:
         before = self._totals[domain]

@@ -124,8 +124,9 @@ class Search:
     def victims(
         self, units: Sequence[Unit], *, refused: bool, places: Sequence[Sequence[str]] | None = None
     ) -> Victims | None:
-        """What has to go of some candidates; None if not even all of them make enough room. Raises UnansweredError.
+        """What has to go of some candidates, given by importance; None if not even all of them make enough room.
 
+        Raises UnansweredError.
         `refused` says that the preemptor is known not to fit with all of them in place; `places` limit where it goes.
         """
         return self.least(sparing_order(self._base, units), lambda unit: unit.priority, refused=refused, places=places)

@@ -68,7 +68,8 @@ class Tally:
         self._counts_pods = fits
         self._decoder = Decoder(Overlay(base), options)
         self._claims = self._decoder.claims(demand.pending)
-        self._least = least_devices(self._claims)
+        self.least = least_devices(self._claims)
+        """How many devices any member needs."""
         self._sorter = Sorter.of(base, self._claims, lists=options.features.ListTypeAttributes)
         key = (pod.shape, demand.asked, options.profile, options.features, options.step_budget)
         self._kept = base.notes.entry(_TOPIC, (key, options.declared_features), _Kept)
@@ -84,13 +85,13 @@ class Tally:
         free.append(_MANY if room is None else room - len(info.pods))
         return free
 
-    def add(self, free: list[int], pod: PodInfo, sign: int) -> None:
-        """Count what a pod leaves behind (1) or takes again (-1) as free, or not."""
+    def add(self, free: list[int], pod: PodInfo) -> None:
+        """Count what a pod leaves behind as free."""
         usage, index = pod.usage, 0
         for name, _ in self.requests:
-            free[index] += sign * usage.get(name, 0)
+            free[index] += usage.get(name, 0)
             index += 1
-        free[index] += sign
+        free[index] += 1
 
     def is_plain(self, stand: Stand) -> bool:
         """Whether arithmetic says how many members the node takes; else it has to be looked at itself."""
@@ -98,7 +99,7 @@ class Tally:
 
     def lacks_devices(self, stand: Stand, taken: int) -> bool:
         """Whether fewer devices are free than any member needs, whatever they are."""
-        return (stand.devices & ~taken).bit_count() < self._least and not stand.shared
+        return (stand.devices & ~taken).bit_count() < self.least and not stand.shared
 
     def is_open(self, info: NodeInfo) -> bool:
         """Whether the node takes members if nothing else is on it."""
@@ -141,8 +142,8 @@ class Tally:
             return most if self.is_open(stand.info) else 0
         sorts = self._sorter.sorts(stand)
         assert sorts is not None
-        if self._least and not sorts.shared:
-            most = min(most, (sorts.wanted & ~taken).bit_count() // self._least)
+        if self.least and not sorts.shared:
+            most = min(most, (sorts.wanted & ~taken).bit_count() // self.least)
         if not most or not self.is_open(stand.info):
             return 0
         key = (sorts.kind, *[(mask & ~taken).bit_count() for mask in sorts.masks])

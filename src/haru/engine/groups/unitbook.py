@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from operator import attrgetter
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import GroupKey
@@ -43,9 +44,11 @@ class UnitBook:
         return self._units[bisect_left(self._ranks, (1 - priority,)) :]
 
     def below_on(self, priority: int, node: str) -> list[Unit]:
-        """Those that have pods on a node."""
+        """Those that have pods on a node, in the same order."""
         wholes = [self._whole[key][0] for key in self._whole_on.get(node, ())]
-        return [unit for unit in (*self._single.get(node, ()), *wholes) if unit.priority < priority]
+        found = [unit for unit in (*self._single.get(node, ()), *wholes) if unit.priority < priority]
+        found.sort(key=attrgetter("rank"))
+        return found
 
     def catch_up(self, base: Snapshot) -> None:
         """Go on with another snapshot."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 from haru.engine.cached import cached_property
 from haru.engine.cluster import Snapshot
@@ -114,13 +113,13 @@ def running_pods(snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[PodInfo]:
 
 
 def sparing_order(snapshot: Snapshot, units: Iterable[Unit]) -> SparingOrder:
-    """Units that violate a disruption budget first, then the others, each by importance."""
+    """Units that violate a disruption budget first, then the others; the units are given by importance."""
     budgets = _budgets(snapshot)
     if not budgets:
-        return SparingOrder(tuple(sorted(units, key=attrgetter("rank"))))
+        return SparingOrder(tuple(units))
     guarded: list[Unit] = []
     free: list[Unit] = []
-    for unit in sorted(units, key=lambda unit: unit.rank):
+    for unit in units:
         # Every pod uses up what it can, also after one that found nothing left.
         violations = [budget.use_up(pod) for pod in unit.pods for budget in budgets]
         (guarded if any(violations) else free).append(unit)
