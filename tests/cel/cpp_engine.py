@@ -100,7 +100,9 @@ def _ours(found: Any) -> Outcome:
     if isinstance(found, dict):
         return "map", frozenset((from_key(key), _ours(item)) for key, item in found.items())
     if isinstance(found, Timestamp | Duration):
-        return type(found).__name__.lower(), found.ns // 1000
+        # Theirs come over in microseconds, durations cut off.
+        cut = found.ns // 1000 if isinstance(found, Timestamp) or found.ns > 0 else -(-found.ns // 1000)
+        return type(found).__name__.lower(), cut
     if isinstance(found, Type):
         return "type", found.name
     return "bytes" if isinstance(found, bytes) else "string", found

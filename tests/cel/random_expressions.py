@@ -179,9 +179,7 @@ class Maker:
             zone = self._rng.choice((*ZONES, "", ""))
             return f"{make('timestamp', depth)}.{self._rng.choice(PARTS)}({zone})"
         if form == 8:
-            return (
-                f"{make('duration', depth)}.{self._pick('getHours', 'getMinutes', 'getSeconds', 'getMilliseconds')}()"
-            )
+            return f"{make('duration', depth)}.{self._pick('getHours', 'getMinutes', 'getSeconds')}()"
         if form == 9:
             return f"{make('string', depth)}.{self._pick('indexOf', 'lastIndexOf')}({make('string', depth)})"
         if form == 10:

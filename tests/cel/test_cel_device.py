@@ -88,7 +88,7 @@ def test_selectors(expression: str, expected: bool) -> None:
             6,
         ),
         ("device.driver", "must evaluate to bool or the unknown type, not string", 0),
-        ("int('x') == 1", "program instantiation failed: type conversion error from 'string' to 'int': x", 0),
+        ("int('x') == 1", "program instantiation failed: type conversion error from 'string' to 'int'", 0),
     ],
 )
 def test_compile_errors(expression: str, message: str, column: int) -> None:

@@ -21,7 +21,7 @@ from haru.cel.values import Duration, Timestamp, Uint
 KUBERNETES = Environment(
     (*BASE, BINDINGS),
     {"x": DYN, "numbers": list_of(INT), "labels": map_of(STRING, STRING)},
-    homogeneous=True,
+    kubernetes=True,
 )
 VARIABLES = ("x", "numbers", "labels")
 BOUND: tuple[Any, ...] = ({"a": [1, 2.5, "t", True, None]}, [3, 1, 2], {"app": "web"})
@@ -151,7 +151,7 @@ def test_values(expression: str, expected: Any) -> None:
         ("cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16') && !cidr('10.1.0.0/16').containsCIDR('10.0.0.0/8')", True),
         ("string(cidr('10.1.2.3/8').masked()) + string(cidr('10.1.2.3/8').ip())", "10.0.0.0/810.1.2.3"),
         ("isCIDR('10.0.0.0/33') || isCIDR('10.0.0.0/08') || isCIDR('10.0.0.0')", False),
-        ("quantity('1.5Gi').add(quantity('512Mi')).sub(1).asInteger()", 2 * 2**30 - 1),
+        ("quantity('1Gi').add(quantity('512Mi')).sub(1).asInteger()", 3 * 2**29 - 1),
         ("quantity('100m').isInteger() || sign(quantity('-1')) == 1", False),
         ("quantity('1500m').asApproximateFloat()", 1.5),
         ("semver('1.2.3-rc.1').isLessThan(semver('1.2.3')) && semver('1.0.0-2').isLessThan(semver('1.0.0-a'))", True),
@@ -185,7 +185,6 @@ def test_libraries(expression: str, expected: Any) -> None:
         ("x.a[2] + 1", "no such overload: _+_(string, int)"),
         ("x.a[2] ? 1 : 2", "no such overload"),
         ("x.a[2] && true", "no such overload"),
-        ("{'a': 1, 'a': 2}", "Failed with repeated key: a"),
         ("optional.none().value()", "optional.none() dereference"),
         ("timestamp('9999-12-31T23:59:59Z') + duration('1s')", "timestamp overflow"),
         ("timestamp(0).getHours('Nowhere/Land')", "unknown time zone Nowhere/Land"),
@@ -193,7 +192,7 @@ def test_libraries(expression: str, expected: Any) -> None:
         ("semver('1.0')", "No Major.Minor.Patch elements found"),
         ("numbers.filter(v, v > 9).max()", "max called on empty list"),
         ("'abc'.substring(2, 1)", "invalid substring range. start: 2, end: 1"),
-        ("lists.range(2000000)", "lists.range(2000000) is too long"),
+        ("lists.range(2000000)", "operation cancelled: actual cost limit exceeded"),
         (
             "[1].transformMapEntry(i, v, {'k': v}).k + {'a': 1, 'b': 2}.transformMapEntry(k, v, {'k': v}).k",
             "insert failed",
@@ -222,7 +221,7 @@ def test_errors(expression: str, message: str) -> None:
         ("[1].exists(v.w, true)", "argument must be a simple name"),
         ("[1].exists(v, v, true)", "duplicate variable name: v"),
         ("has(x)", "invalid argument to has() macro"),
-        ("[1].all(v, v)", "found no matching overload for '_&&_' applied to '(bool, int)'"),
+        ("[1].all(v, v)", "expected type 'bool' but found 'int'"),
         ("duration('soon')", "invalid duration argument"),
         ("timestamp('now')", "invalid timestamp argument"),
         ("'a'.matches('(')", "invalid matches argument"),
@@ -256,7 +255,7 @@ def test_all_faults_are_reported_in_order() -> None:
     ("expression", "type_name"),
     [
         ("[]", "list(dyn)"),
-        ("[x, 1]", "list(dyn)"),
+        ("[x, x]", "list(dyn)"),
         ("{'a': [1u]}", "map(string, list(uint))"),
         ("optional.of(1)", "optional_type(int)"),
         ("timestamp(0)", "timestamp"),
@@ -293,7 +292,7 @@ def test_long_chains_of_logic_are_not_deep() -> None:
 
 
 def test_messages_are_built_from_declared_types() -> None:
-    environment = Environment(BASE, structs={"Object": {"name": STRING, "size": INT}}, homogeneous=True)
+    environment = Environment(BASE, structs={"Object": {"name": STRING, "size": INT}}, kubernetes=True)
     root = parse_and_check("Object{name: 'a', ?size: optional.none()}", environment)
     assert Program(root, environment, ()).evaluate() == {"name": "a"}
     with pytest.raises(CompileError, match="expected type of field 'name' is 'string' but provided type is 'int'"):

@@ -91,3 +91,36 @@ def test_costs_differ_only_by_the_order_of_maps() -> None:
         assert "exists(" in case["expression"]
         cost = compile_case(case).measure(view(case["device"])).cost
         assert 3 < cost <= case["expect"]["maxCost"]
+
+
+def outcome(line: dict[str, Any], device: DeviceView) -> dict[str, Any]:
+    """What an expression comes to, in the form of `outcomes.jsonl`."""
+    found: dict[str, Any] = {}
+    try:
+        selector = compile_device_selector(line["expression"], list_attributes=line["lists"])
+    except CompileError as error:
+        return {"compileError": str(error)}
+    measured = selector.measure(device)
+    found |= {"maxCost": selector.max_cost, "actualCost": measured.cost}
+    try:
+        return found | {"match": selector.matches(device)}
+    except EvaluationError as error:
+        return found | {"matchError": str(error)}
+
+
+def test_outcomes_of_kubernetes_1_36() -> None:
+    """Every function and most mistakes: outcomes, texts and costs. `true` stands for an error worded differently, and
+    costs that follow from the random order of Go's maps are left out."""
+    devices, *lines = read_cases(LOCAL / "outcomes.jsonl")
+    views = {False: view(devices["device"]), True: view(devices["deviceWithLists"])}
+    wrong = {}
+    for line in lines:
+        found = outcome(line, views[line["lists"]])
+        expected = {key: value for key, value in line.items() if key not in ("expression", "lists")}
+        for stage in ("compileError", "matchError"):
+            if expected.get(stage) is True and stage in found:
+                found[stage] = True
+        if {key: found.get(key) for key in expected} != expected:
+            wrong[line["expression"]] = (expected, found)
+    assert wrong == {}
+    assert len(lines) == 821

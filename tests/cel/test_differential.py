@@ -84,6 +84,13 @@ KNOWN = (
         "either: converts a double to a string. cel-go writes them as Go does",
     ),
     Known(
+        "milliseconds of a duration",
+        "duration('2.5s').getMilliseconds()",
+        ("int", 2500),
+        ("int", 500),
+        "theirs: getMilliseconds is what is left of the last second. cel-go gives all of them",
+    ),
+    Known(
         "a duration as int",
         "int(duration('1s'))",
         ("int", 10**9),

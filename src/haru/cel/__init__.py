@@ -10,7 +10,7 @@ with other variables:
     from haru.cel.program import Program, parse_and_check
     from haru.cel.types import DYN
 
-    admission = Environment(BASE, {"object": DYN, "oldObject": DYN}, homogeneous=True)
+    admission = Environment(BASE, {"object": DYN, "oldObject": DYN}, kubernetes=True)
     root = parse_and_check("object.spec.replicas <= 5", admission)
     Program(root, admission, ("object", "oldObject")).evaluate({"spec": {"replicas": 3}}, None)
 

@@ -159,7 +159,9 @@ class _Checker:
 
     def struct_field(self, node: Node, target: Type, field: str) -> Type:
         fields = self.environment.structs.get(target.name)
-        found = None if fields is None else fields.get(field)
+        if fields is None:
+            return self.report(node.offset, f"unexpected failed resolution of '{target.name}'")
+        found = fields.get(field)
         return self.report(node.offset, f"undefined field '{field}'") if found is None else found
 
     # Calls
@@ -236,10 +238,11 @@ class _Checker:
 
     def logical(self, node: Call, types: list[Type], overloads: tuple[Overload, ...]) -> Type:
         node.overloads = overloads
-        if all(self.known.assignable(value, BOOL) for value in types):
-            return BOOL
-        signature = format_signature([self.known.apply(value) for value in types], member=False)
-        return self.report(node.offset, f"found no matching overload for '{node.function}' applied to '{signature}'")
+        result = BOOL
+        for operand, value in zip(node.operands(), types, strict=True):
+            if not self.known.assignable(value, BOOL):
+                result = self.mismatch(operand.offset, BOOL, value)
+        return result
 
     def instantiate(self, overload: Overload) -> tuple[list[Type], Type]:
         names = overload.type_params
@@ -250,14 +253,12 @@ class _Checker:
 
     # Literals
 
-    def join(self, offset: int, previous: Type | None, current: Type) -> Type:
+    def join(self, previous: Type | None, current: Type) -> Type:
         if previous is None:
             return current
         if self.known.assignable(previous, current):
             return most_general(previous, current)
-        if not self.environment.homogeneous:
-            return DYN
-        return self.mismatch(offset, previous, current)
+        return DYN
 
     def mismatch(self, offset: int, expected: Type, actual: Type) -> Type:
         left, right = format_type(self.known.apply(expected)), format_type(self.known.apply(actual))
@@ -278,15 +279,15 @@ class _Checker:
             current = self.check(child)
             if position in node.optional:
                 current = self.unwrap(child, "element")
-            element = self.join(child.offset, element, current)
+            element = self.join(element, current)
         return list_of(self.new_param() if element is None else element)
 
     def map_literal(self, node: MapLiteral) -> Type:
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
-            key = self.join(entry.key.offset, key, self.check(entry.key))
-            value = self.join(entry.value.offset, value, self.entry_value(entry))
+            key = self.join(key, self.check(entry.key))
+            value = self.join(value, self.entry_value(entry))
         if key is None or value is None:
             return map_of(self.new_param(), self.new_param())
         return map_of(key, value)

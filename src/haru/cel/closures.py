@@ -317,19 +317,24 @@ def list_with_optionals(runs: list[Run], optional: frozenset[int]) -> Run:
     return build
 
 
-def build_map(entries: list[tuple[Run, Run, bool]]) -> Run:
-    """A map. Keys must be different."""
+def _lax_key(value: Value) -> Any:
+    return value if value is None or value.__class__ is float else map_key(value)
+
+
+def build_map(entries: list[tuple[Run, Run, bool]], strict: bool = True) -> Run:
+    """A map. Keys must be different and of a suitable type, unless it is as lax as Kubernetes is."""
+    encode = map_key if strict else _lax_key
 
     def build(frame: Frame) -> dict[Any, Value]:
         made: dict[Any, Value] = {}
         for key_run, value_run, optional in entries:
-            key = map_key(key_run(frame))
+            key = encode(key_run(frame))
             value = value_run(frame)
             if optional:
                 if not require_optional(value).present:
                     continue
                 value = value.value
-            if key in made:
+            if strict and key in made:
                 raise EvaluationError(f"Failed with repeated key: {key}")
             made[key] = value
         return made

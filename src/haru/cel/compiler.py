@@ -41,7 +41,18 @@ from haru.cel.libraries import arithmetic
 from haru.cel.loops import loop, pairs, singles
 from haru.cel.operations import Frame, Run, dispatcher, fits
 from haru.cel.types import struct
-from haru.cel.values import Struct, Value, contains, find, find_field, has_field, index, select
+from haru.cel.values import (
+    Struct,
+    Value,
+    contains,
+    find,
+    find_field,
+    has_field,
+    has_strictly,
+    index,
+    select,
+    select_strictly,
+)
 
 
 class Slot(NamedTuple):
@@ -113,13 +124,15 @@ class Compiler:
         field = node.field
         if node.test_only:
             operand = self.compile(node.operand).run
-            return Code(lambda frame: has_field(operand(frame), field))
+            test = has_field if self.environment.kubernetes else has_strictly
+            return Code(lambda frame: test(operand(frame), field))
         return self.path(node) or self.general_select(node)
 
     def general_select(self, node: Select) -> Code:
         """Code for a selection on any value."""
         operand, field = self.compile(node.operand).run, node.field
-        return Code(lambda frame: select(operand(frame), field))
+        read = select if self.environment.kubernetes else select_strictly
+        return Code(lambda frame: read(operand(frame), field))
 
     def path(self, node: Node) -> Code | None:
         """Code for constant keys below a variable, where the static types say that there are maps all the way."""
@@ -153,7 +166,8 @@ class Compiler:
     def map_literal(self, node: MapLiteral) -> Code:
         """Code for a map."""
         entries = [(self.compile(entry.key), self.compile(entry.value), entry.optional) for entry in node.entries]
-        build = build_map([(key.run, value.run, optional) for key, value, optional in entries])
+        runs = [(key.run, value.run, optional) for key, value, optional in entries]
+        build = build_map(runs, strict=not self.environment.kubernetes)
         if all(key.constant and value.constant and not optional for key, value, optional in entries):
             return self.folded(build)
         return Code(build)

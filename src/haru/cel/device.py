@@ -18,9 +18,9 @@ from haru.cel.estimate import estimate
 from haru.cel.function_estimates import ESTIMATES, OVERLOAD_ESTIMATES
 from haru.cel.libraries.kubernetes import BASE, BINDINGS
 from haru.cel.libraries.quantity import QUANTITY
-from haru.cel.libraries.semver import parse_semver
+from haru.cel.libraries.semver import Semver, parse_semver
 from haru.cel.program import MeteredProgram, Program, instantiation_error, parse_and_check
-from haru.cel.ranges import Estimate, Operand, Path, Range
+from haru.cel.ranges import NOTHING, Estimate, Operand, Path, Range
 from haru.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
 from haru.cel.values import Value, equals, type_name
 from haru.kube.quantity import parse_quantity
@@ -186,6 +186,7 @@ _NO_LIMIT = (1 << 63) - 1
 
 
 _MEMBERS = {"driver": _MAX_DRIVER, "attributes": _MAX_ENTRIES, "capacity": _MAX_ENTRIES}
+_MEMBERS["allowMultipleAllocations"] = 1
 
 
 @lru_cache(maxsize=4096)
@@ -194,7 +195,7 @@ def _size_of(path: Path) -> Range | None:
     if path[0] != "device":
         return None
     if len(path) == 1:
-        return Range(0, _NO_LIMIT)
+        return NOTHING
     member_name, steps = path[1], path[2:]
     if not steps:
         return Range(0, _MEMBERS.get(member_name, _NO_LIMIT))
@@ -212,7 +213,7 @@ def _inner_size(member_name: str, step: str) -> Range | None:
         return Range(0, _MAX_ID)
     if member_name == "attributes":
         return Range(0, _MAX_VALUE)
-    return Range(0, _NO_LIMIT) if step in ("@values", "@items") else None
+    return NOTHING if step in ("@values", "@items") else None
 
 
 @lru_cache(maxsize=8)
@@ -227,7 +228,7 @@ def environment(consumable_capacity: bool, list_attributes: bool, new: bool) -> 
     if consumable_capacity or not new:
         fields["allowMultipleAllocations"] = BOOL
     libraries = [*BASE, BINDINGS, *((_INCLUDES,) if list_attributes or not new else ())]
-    return Environment(libraries, {"device": DEVICE}, {DEVICE.name: fields}, homogeneous=True)
+    return Environment(libraries, {"device": DEVICE}, {DEVICE.name: fields}, kubernetes=True)
 
 
 class Outcome(NamedTuple):
@@ -319,7 +320,11 @@ def explain_mismatch(selector: DeviceSelector, device: DeviceView) -> list[AtomR
 def not_bool(value: Value) -> str:
     """What is wrong with a selector's value that is no boolean."""
     name = type_name(value)
-    if isinstance(value, str):
+    if value.__class__ is int:
+        reason = "unsupported type conversion from 'int' to bool"
+    elif isinstance(value, Semver):
+        reason = "type conversion error from 'Semver' to 'bool'"
+    elif isinstance(value, str):
         reason = "unsupported native conversion from string to 'bool'"
     elif isinstance(value, list | dict):
         reason = f"type conversion error from {name} to 'bool'"
@@ -343,7 +348,7 @@ def compile_device_selector(
         root = parse_and_check(expression, declared)
     except CompileError as error:
         raise CompileError(f"compilation failed: {error}", error.line, error.column) from None
-    if root.type not in (BOOL, ANY, DYN):
+    if root.type not in (BOOL, ANY, *((DYN,) if list_attributes else ())):
         raise CompileError(f"must evaluate to bool or the unknown type, not {root.type}")
     problem = instantiation_error(root, declared)
     if problem:

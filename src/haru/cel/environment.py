@@ -70,7 +70,8 @@ class Environment:
     """Declarations, ready for the checker.
 
     `structs` gives the fields of message types; a type without an entry there has no fields that an expression can
-    name. `homogeneous` demands elements of one type in list and map literals, as Kubernetes does.
+    name. `kubernetes` is where Kubernetes is stricter or laxer than the specification: elements of list and map
+    literals have one type, format strings are checked, but keys of map literals are not.
     """
 
     def __init__(
@@ -80,14 +81,14 @@ class Environment:
         structs: Mapping[str, Mapping[str, Type]] | None = None,
         *,
         container: str = "",
-        homogeneous: bool = False,
+        kubernetes: bool = False,
         quoted_fields: bool = False,
         use_macros: bool = True,
     ) -> None:
         self.variables: dict[str, Type] = dict(variables or {})
         self.structs = dict(structs or {})
         self.container = container
-        self.homogeneous = homogeneous
+        self.kubernetes = kubernetes
         self.quoted_fields = quoted_fields
         self.functions: dict[str, tuple[Overload, ...]] = {}
         self.constants: dict[str, Type] = {}

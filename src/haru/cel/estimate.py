@@ -32,6 +32,9 @@ from haru.cel.ranges import (
 )
 from haru.cel.types import Type, is_optional
 
+_SHARED_LENGTHS = frozenset((3, 5, 6, 7))
+"""Lengths of a path to which the reference appends two steps in the same place of memory: the second one wins."""
+
 
 class Entries(NamedTuple):
     """Sizes of a list's or map's elements."""
@@ -275,8 +278,11 @@ class _Walk:
         result = self.cost(node.iter_range).plus(self.cost(node.accu_init))
         self.push(node.accu_var, self.bound(node.accu_init))
         if node.iter_var2:
-            self.push(node.iter_var, self.element(node.iter_range, value=False))
-            self.push(node.iter_var2, self.element(node.iter_range, value=True))
+            first, second = (self.element(node.iter_range, value=value) for value in (False, True))
+            if len(self.path(node.iter_range)) in _SHARED_LENGTHS:
+                first = first._replace(path=second.path)
+            self.push(node.iter_var, first)
+            self.push(node.iter_var2, second)
         else:
             self.push(node.iter_var, self.element(node.iter_range, value=None))
         condition, step = self.cost(node.condition), self.cost(node.step)

@@ -94,7 +94,7 @@ def _insert(at: int, target: Node, names: tuple[str, str], predicate: Node | Non
 def _has(at: int, target: Node | None, args: list[Node]) -> Node | None:
     operand = args[0]
     if isinstance(operand, Select) and not operand.test_only:
-        return Select(operand.offset, operand.operand, operand.field, test_only=True)
+        return Select(at, operand.operand, operand.field, test_only=True)
     raise MacroError(operand.offset, "invalid argument to has() macro")
 
 
@@ -188,7 +188,6 @@ STANDARD: MacroTable = {
     ("all", 2, True): _one("all"),
     ("exists", 2, True): _one("exists"),
     ("exists_one", 2, True): _one("exists_one"),
-    ("existsOne", 2, True): _one("exists_one"),
     ("map", 2, True): _map,
     ("map", 3, True): _map,
     ("filter", 2, True): _filter,

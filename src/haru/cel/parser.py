@@ -7,6 +7,7 @@ logarithmic. All other nesting is limited, because the stages after this one rec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isinf
 
 from haru.cel.ast import Call, Entry, Ident, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
 from haru.cel.errors import CompileError, Issue, Source, compile_error
@@ -345,7 +346,7 @@ class _Parser:
                 return _int_literal(token.offset, -number.value)
             if number.kind == "float":
                 self.position += 2
-                return Literal(token.offset, -number.value)
+                return _double_literal(token.offset, -number.value)
             return None
         if token.kind == "int":
             self.take()
@@ -355,7 +356,10 @@ class _Parser:
             if token.value > UINT_MAX:
                 raise SyntaxFault(token.offset, "invalid uint literal")
             return Literal(token.offset, Uint(token.value))
-        if token.kind in ("float", "string", "bytes"):
+        if token.kind == "float":
+            self.take()
+            return _double_literal(token.offset, token.value)
+        if token.kind in ("string", "bytes"):
             self.take()
             return Literal(token.offset, token.value)
         if token.kind in _CONSTANTS:
@@ -365,6 +369,12 @@ class _Parser:
 
 
 _CONSTANTS = {"true": True, "false": False, "null": None}
+
+
+def _double_literal(offset: int, value: float) -> Node:
+    if isinf(value):
+        raise SyntaxFault(offset, "invalid double literal")
+    return Literal(offset, value)
 
 
 def _int_literal(offset: int, value: int) -> Node:

@@ -10,9 +10,9 @@ from haru.cel.checker import check, resolve_names
 from haru.cel.closures import Code, constant
 from haru.cel.compiler import Compiler
 from haru.cel.environment import Environment
-from haru.cel.errors import CompileError, CostLimitError, EvaluationError, Issue, Source, compile_error
+from haru.cel.errors import CompileError, CostLimitError, EvaluationError, Source, compile_error
 from haru.cel.libraries.regex import PatternError, compile_pattern
-from haru.cel.libraries.timestamps import parse_duration, parse_timestamp
+from haru.cel.literals import look_at_literals
 from haru.cel.metering import CONVERSIONS, CostExceeded, Meter, MeteringCompiler
 from haru.cel.operations import Frame, Run
 from haru.cel.parser import MAX_TREE_DEPTH, parse
@@ -25,7 +25,7 @@ def parse_and_check(expression: str, environment: Environment) -> Node:
     source = Source(expression)
     try:
         root = parse(source, environment.macros, quoted_fields=environment.quoted_fields)
-        issues = check(root, environment) or _validate(root)
+        issues = check(root, environment) or look_at_literals(root, environment.kubernetes)
     except RecursionError:
         raise CompileError(f"expression recursion limit exceeded: {MAX_TREE_DEPTH}") from None
     if issues:
@@ -40,53 +40,32 @@ def parse_only(expression: str, environment: Environment) -> Node:
     return root
 
 
-def _validate(root: Node) -> list[Issue]:
-    """Literal arguments that can never be good."""
-    issues: list[Issue] = []
+def instantiation_error(root: Node, environment: Environment) -> str:
+    """What is wrong with a conversion or pattern that is a constant, which is seen to before any evaluation; empty if
+    nothing is."""
     pending = [root]
     while pending:
         node = pending.pop()
         pending.extend(node.children())
         if not isinstance(node, Call):
             continue
-        operands = node.operands()
-        position = 1 if node.function == "matches" and len(operands) == 2 else 0
-        if node.function not in ("matches", "duration", "timestamp") or position >= len(operands):
-            continue
-        argument = operands[position]
-        if isinstance(argument, Literal) and isinstance(argument.value, str) and not _is_valid(node.function, argument):
-            issues.append(Issue(argument.offset, f"invalid {node.function} argument"))
-    return issues
-
-
-def _is_valid(function: str, argument: Literal) -> bool:
-    try:
-        if function == "matches":
-            compile_pattern(argument.value)
-        elif function == "duration":
-            parse_duration(argument.value)
-        else:
-            parse_timestamp(argument.value)
-    except (PatternError, EvaluationError):
-        return False
-    return True
-
-
-def instantiation_error(root: Node, environment: Environment) -> str:
-    """What is wrong with a conversion of a constant, which is done before any evaluation; empty if nothing is."""
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        pending.extend(node.children())
-        if not isinstance(node, Call) or node.function not in CONVERSIONS or len(node.args) != 1:
-            continue
-        argument = node.args[0]
-        if isinstance(argument, Literal):
-            try:
-                Compiler(environment, ()).apply(node, [constant(argument.value)])([])
-            except EvaluationError as error:
-                return f"program instantiation failed: {error}"
+        try:
+            if node.function in _PATTERNS:
+                _look_at_pattern(node)
+            elif node.function in CONVERSIONS and len(node.args) == 1 and isinstance(node.args[0], Literal):
+                Compiler(environment, ()).apply(node, [constant(node.args[0].value)])([])
+        except (EvaluationError, PatternError) as error:
+            return f"program instantiation failed: {error}"
     return ""
+
+
+_PATTERNS = frozenset(("matches", "find", "findAll"))
+
+
+def _look_at_pattern(node: Call) -> None:
+    operands = node.operands()
+    if len(operands) > 1 and isinstance(operands[1], Literal) and isinstance(operands[1].value, str):
+        compile_pattern(operands[1].value)
 
 
 class Program:

@@ -285,7 +285,7 @@ def index(container: Value, key: Value) -> Value:
         return container[position]
     if container.__class__ is Optional:
         return NONE if not container.present else find(container.value, key)
-    raise no_such_overload("_[_]", container, key)
+    raise no_such_key(key)
 
 
 def list_position(key: Value) -> int:
@@ -298,7 +298,7 @@ def list_position(key: Value) -> int:
 
 
 def find(container: Value, key: Value) -> Optional:
-    """`container[?key]`: the element if there is one. A container of an unsuitable type is an error all the same."""
+    """`container[?key]`: the element if there is one. What has no elements has not this one either."""
     if container.__class__ is Optional:
         return NONE if not container.present else find(container.value, key)
     if isinstance(container, dict):
@@ -310,7 +310,7 @@ def find(container: Value, key: Value) -> Optional:
     if isinstance(container, list | tuple):
         position = list_position(key)
         return Optional(container[position]) if 0 <= position < len(container) else NONE
-    raise no_such_overload("_[?_]", container, key)
+    return NONE
 
 
 def select(operand: Value, field: str) -> Value:
@@ -322,14 +322,21 @@ def select(operand: Value, field: str) -> Value:
             raise no_such_key(field) from None
     if operand.__class__ is Optional:
         return NONE if not operand.present else find_field(operand.value, field)
-    raise EvaluationError("no such overload" if operand is not None else f"no such key: {field}")
+    if isinstance(operand, list | tuple):
+        list_position(field)
+    raise no_such_key(field)
+
+
+def select_strictly(operand: Value, field: str) -> Value:
+    """The same as the specification has it: what is in an optional value must have fields."""
+    if operand.__class__ is Optional and operand.present and not isinstance(operand.value, dict):
+        raise no_such_key(field)
+    return select(operand, field)
 
 
 def find_field(operand: Value, field: str) -> Optional:
     """`operand.?field`."""
-    if isinstance(operand, dict) or operand.__class__ is Optional:
-        return find(operand, field)
-    raise no_such_overload("_?._", operand, field)
+    return find(operand, field)
 
 
 def has_field(operand: Value, field: str) -> bool:
@@ -338,7 +345,17 @@ def has_field(operand: Value, field: str) -> bool:
         return field in operand or hasattr(operand, "find")
     if operand.__class__ is Optional:
         return bool(operand.present) and has_field(operand.value, field)
-    raise no_such_overload()
+    if isinstance(operand, list | tuple):
+        list_position(field)
+    return False
+
+
+def has_strictly(operand: Value, field: str) -> bool:
+    """The same as the specification has it: only maps and messages have fields."""
+    inner = operand.value if operand.__class__ is Optional and operand.present else operand
+    if not isinstance(inner, dict) and operand.__class__ is not Optional:
+        raise no_such_overload()
+    return has_field(operand, field)
 
 
 def size(value: Value) -> int:

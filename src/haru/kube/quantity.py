@@ -32,16 +32,22 @@ def _divide_up(value: int, by: int) -> int:
 
 @total_ordering
 class Quantity:
-    """An exact amount; immutable, hashable by amount, ordered by amount (the notation does not take part)."""
+    """An exact amount; immutable, hashable by amount, ordered by amount (the notation does not take part).
 
-    __slots__ = ("format", "nano")
+    `scale` is the power of ten in which 1.36 keeps the number in 64 bits, or None where it keeps a big decimal: what
+    selectors may use as an integer follows from that.
+    """
+
+    __slots__ = ("format", "nano", "scale")
 
     nano: int
     format: Format
+    scale: int | None
 
-    def __init__(self, nano: int, format: Format = "DecimalSI") -> None:
+    def __init__(self, nano: int, format: Format = "DecimalSI", scale: int | None = None) -> None:
         self.nano = nano
         self.format = format
+        self.scale = scale
 
     def __eq__(self, other: object) -> bool:
         return self.nano == other.nano if isinstance(other, Quantity) else NotImplemented
@@ -56,13 +62,24 @@ class Quantity:
         return self.nano != 0
 
     def __add__(self, other: Quantity) -> Quantity:
-        return Quantity(self.nano + other.nano, self.format if self.nano else other.format)
+        return self._with(other, self.nano + other.nano)
 
     def __sub__(self, other: Quantity) -> Quantity:
-        return Quantity(self.nano - other.nano, self.format if self.nano else other.format)
+        return self._with(other, self.nano - other.nano)
+
+    def _with(self, other: Quantity, nano: int) -> Quantity:
+        return Quantity(nano, self.format if self.nano else other.format, self._joint_scale(other, nano))
+
+    def _joint_scale(self, other: Quantity, nano: int) -> int | None:
+        if self.scale is None or other.scale is None:
+            return None
+        if not other.nano or not self.nano:
+            return self.scale if self.nano or not other.nano else other.scale
+        scale = min(self.scale, other.scale)
+        return scale if all(_fits(value, scale) for value in (self.nano, other.nano, nano)) else None
 
     def __neg__(self) -> Quantity:
-        return Quantity(-self.nano, self.format)
+        return Quantity(-self.nano, self.format, self.scale)
 
     def __mul__(self, factor: int) -> Quantity:
         return Quantity(self.nano * factor, self.format)
@@ -94,6 +111,12 @@ class Quantity:
         return f"Quantity({str(self)!r})"
 
 
+def _fits(nano: int, scale: int) -> bool:
+    """Whether an amount, in units of a power of ten, is a number of 64 bits."""
+    limit: int = _MAX * 10 ** (scale + 9)
+    return abs(nano) <= limit
+
+
 def _binary_text(units: int) -> str:
     power = 0
     while power < 6 and units % 1024 == 0:
@@ -117,19 +140,17 @@ def parse_quantity(text: str | int | float) -> Quantity:
     if isinstance(text, bool):
         raise ValueError(FORMAT_ERROR)
     if isinstance(text, int):
-        return Quantity(text * _NANO)
+        return _parse(str(text)) if abs(text) <= _MAX else Quantity(text * _NANO)
     return _parse(text if isinstance(text, str) else repr(text))
 
 
 @lru_cache(maxsize=16384)
 def _parse(text: str) -> Quantity:
     parts = _PARTS.fullmatch(text)
-    if parts is None:
+    if parts is None or not text:
         raise ValueError(FORMAT_ERROR)
     sign, whole, fraction, suffix = parts.groups(default="")
-    if not whole and not fraction:
-        raise ValueError(FORMAT_ERROR)
-    digits = int(whole + fraction)
+    digits = int(whole + fraction or "0")
     format: Format
     if suffix in _BINARY:
         format = "BinarySI"
@@ -143,7 +164,18 @@ def _parse(text: str) -> Quantity:
         nano = min(nano, _MAX * _NANO)
         if nano < _NANO:
             format = "DecimalSI"
-    return Quantity(-nano if sign == "-" else nano, format)
+    scale = _scale(whole.lstrip("0") or "0", fraction, suffix, nano)
+    return Quantity(-nano if sign == "-" else nano, format, scale)
+
+
+def _scale(whole: str, fraction: str, suffix: str, nano: int) -> int | None:
+    """The power of ten in which 1.36 keeps what it has just read, or None for a big decimal."""
+    if suffix in _BINARY:
+        # It estimates how many digits the product has, in single precision, and puts one on top.
+        room = 15 - len(whole) - _BINARY[suffix] * 3 // 10 - 1
+        return 0 if not fraction and room >= 0 and nano <= _MAX * _NANO else None
+    scale = _decimal_exponent(suffix)[1] - len(fraction)
+    return scale if len(whole) + len(fraction) <= 18 and scale >= -9 else None
 
 
 def _decimal_exponent(suffix: str) -> tuple[Format, int]:

@@ -38,7 +38,7 @@ def _string_to_bool(text: str) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise EvaluationError(f"type conversion error from 'string' to 'bool': {text}")
+    raise EvaluationError("type conversion error from 'string' to 'bool'")
 
 
 def _decimal(text: str, signed: bool) -> int | None:
@@ -51,25 +51,25 @@ def _decimal(text: str, signed: bool) -> int | None:
 def _string_to_int(text: str) -> int:
     value = _decimal(text, signed=True)
     if value is None or not INT_MIN <= value <= INT_MAX:
-        raise EvaluationError(f"type conversion error from 'string' to 'int': {text}")
+        raise EvaluationError("type conversion error from 'string' to 'int'")
     return value
 
 
 def _string_to_uint(text: str) -> Uint:
     value = _decimal(text, signed=False)
     if value is None or value > UINT_MAX:
-        raise EvaluationError(f"type conversion error from 'string' to 'uint': {text}")
+        raise EvaluationError("type conversion error from 'string' to 'uint'")
     return Uint(value)
 
 
 def _string_to_double(text: str) -> float:
     # Python reads more spellings than Go ("1_0", surrounding space); Go reads more than CEL's literals.
     if text.strip() != text or "_" in text:
-        raise EvaluationError(f"type conversion error from 'string' to 'double': {text}")
+        raise EvaluationError("type conversion error from 'string' to 'double'")
     try:
         return float(text)
     except ValueError:
-        raise EvaluationError(f"type conversion error from 'string' to 'double': {text}") from None
+        raise EvaluationError("type conversion error from 'string' to 'double'") from None
 
 
 def _uint_to_int(value: int) -> int:

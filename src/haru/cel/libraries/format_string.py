@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from haru.cel.ast import ListLiteral, MapLiteral, Node
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries.conversions import format_double, plain_double
 from haru.cel.libraries.timestamps import format_duration, format_timestamp
-from haru.cel.types import Type
+from haru.cel.types import DYN, Type
 from haru.cel.values import Duration, Timestamp, Uint, Value, from_key, type_name
 
 _PRECISION = 6
@@ -22,10 +23,75 @@ _INFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 Render = Callable[[Value], str]
 
 
-def _mistake(clause: str, allowed: str, value: Value) -> EvaluationError:
-    return EvaluationError(
-        f"error during formatting: {clause} clause can only be used on {allowed}, was given {type_name(value)}"
-    )
+_TEXTS = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+_ALLOWED = {
+    "s": f"string clause can only be used on {_TEXTS}",
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "b": "only integers and bools can be formatted as binary",
+    "o": "octal clause can only be used on integers",
+    "x": "only integers, byte buffers, and strings can be formatted as hex",
+}
+_KINDS = {
+    "s": frozenset(
+        ["list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null"]
+    ),
+    "d": frozenset(("int", "uint")),
+    "f": frozenset(("double", "string")),
+    "e": frozenset(("double", "string")),
+    "b": frozenset(("int", "uint", "bool")),
+    "o": frozenset(("int", "uint")),
+    "x": frozenset(("int", "uint", "string", "bytes")),
+}
+"""The types that a clause takes, as far as they are known without values."""
+
+
+def _words(verb: str, given: str) -> str:
+    return f"error during formatting: {_ALLOWED[verb.lower()]}, was given {given}"
+
+
+def _mistake(verb: str, value: Value) -> EvaluationError:
+    return EvaluationError(_words(verb, type_name(value)))
+
+
+def check_format(text: str, args: Sequence[Node]) -> tuple[int, tuple[Node, str] | None]:
+    """How many arguments a format string asks for, and the first that it does not take, with the reason.
+
+    Raises EvaluationError for a text that is no format string, or asks for more.
+    """
+    position = used = 0
+    while (mark := text.find("%", position)) >= 0:
+        if text[mark + 1 : mark + 2] == "%":
+            position = mark + 2
+            continue
+        _, position = _precision(text, mark + 1)
+        verb = _verb(text, position, used, len(args))
+        unfit = _unfit(verb, args[used])
+        if unfit is not None:
+            return used + 1, (unfit, _words(verb, str((unfit.type or DYN).name)))
+        used += 1
+        position += 1
+    return used, None
+
+
+def _verb(text: str, position: int, used: int, given: int) -> str:
+    if position >= len(text):
+        raise EvaluationError("unexpected end of string")
+    if used >= given:
+        raise EvaluationError(f"index {used} out of range")
+    if text[position].lower() not in _ALLOWED or (text[position].isupper() and text[position] != "X"):
+        raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{text[position]}"')
+    return text[position]
+
+
+def _unfit(verb: str, node: Node) -> Node | None:
+    """The argument, or what is inside of it, if a clause cannot take it."""
+    kind = (node.type or DYN).kind
+    if kind != "dyn" and kind not in _KINDS[verb.lower()]:
+        return node
+    inside = node.children() if verb == "s" and isinstance(node, ListLiteral | MapLiteral) else ()
+    return next((found for child in inside if (found := _unfit(verb, child)) is not None), None)
 
 
 def format_quoted(text: str, args: Sequence[Value]) -> str:
@@ -52,11 +118,7 @@ def _format(text: str, args: Sequence[Value], quoted: bool) -> str:
             position = mark + 2
             continue
         precision, position = _precision(text, mark + 1)
-        if position >= len(text):
-            raise EvaluationError("unexpected end of string")
-        if used >= len(args):
-            raise EvaluationError(f"index {used} out of range")
-        made.append(_clause(text[position], args[used], precision, quoted))
+        made.append(_clause(_verb(text, position, used, len(args)), args[used], precision, quoted))
         used += 1
         position += 1
 
@@ -69,7 +131,10 @@ def _precision(text: str, position: int) -> tuple[int, int]:
         end += 1
     digits = text[position + 1 : end]
     if not digits or len(digits) > 6 or int(digits) > _MAX_PRECISION:
-        raise EvaluationError(f"error while parsing precision: precision must be a number up to {_MAX_PRECISION}")
+        raise EvaluationError(
+            "could not parse formatting clause: error while parsing precision: "
+            f"precision must be a number up to {_MAX_PRECISION}"
+        )
     return int(digits), end
 
 
@@ -85,24 +150,22 @@ def _clause(verb: str, value: Value, precision: int, quoted: bool) -> str:
     if verb == "b":
         if value.__class__ is bool:
             return "1" if value else "0"
-        return format(_integer("binary", "integers and bools", value), "b")
+        return format(_integer(verb, value), "b")
     if verb == "o":
-        return format(_integer("octal", "integers", value), "o")
-    if verb in ("x", "X"):
-        return _hex(value, verb)
-    raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
+        return format(_integer(verb, value), "o")
+    return _hex(value, verb)
 
 
-def _integer(clause: str, allowed: str, value: Value) -> int:
+def _integer(verb: str, value: Value) -> int:
     if value.__class__ is not int and value.__class__ is not Uint:
-        raise _mistake(clause, allowed, value)
+        raise _mistake(verb, value)
     return int(value)
 
 
 def _decimal(value: Value, quoted: bool) -> str:
     if not quoted and value.__class__ is float:
         return _spec_double(value)
-    return str(_integer("decimal", "integers", value))
+    return str(_integer("d", value))
 
 
 def _hex(value: Value, verb: str) -> str:
@@ -110,7 +173,7 @@ def _hex(value: Value, verb: str) -> str:
         value = value.encode("utf-8", "replace")
     if isinstance(value, bytes):
         return value.hex().upper() if verb == "X" else value.hex()
-    return format(_integer("hex", "integers, byte buffers, and strings", value), verb)
+    return format(_integer(verb, value), verb)
 
 
 def _double(verb: str, value: Value, quoted: bool) -> float:
@@ -120,7 +183,7 @@ def _double(verb: str, value: Value, quoted: bool) -> float:
         return float(value)
     if quoted and isinstance(value, str) and value in _INFINITE:
         return _INFINITE[value]
-    raise _mistake("fixed-point" if verb == "f" else "scientific", "doubles", value)
+    raise _mistake(verb, value)
 
 
 def _fixed(value: float, precision: int, quoted: bool) -> str:
@@ -185,8 +248,7 @@ def _container(value: Value, render: Render, quoted: bool) -> str:
         entries = sorted((render(from_key(key)), render(item)) for key, item in value.items())
         colon = ":" if quoted else ": "
         return "{" + ", ".join(f"{key}{colon}{item}" for key, item in entries) + "}"
-    allowed = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
-    raise _mistake("string", allowed, value)
+    raise _mistake("s", value)
 
 
 def _nested(value: Value) -> str:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from haru.cel.environment import Library, Overload, function, member
-from haru.cel.errors import EvaluationError
+from haru.cel.errors import CostLimitError, EvaluationError
 from haru.cel.libraries.arithmetic import add, greater, less
 from haru.cel.macros import SORT_BY_KEYS, SORTING
 from haru.cel.types import (
@@ -134,7 +134,7 @@ def _sort(values: Values) -> Values:
 
 def _range(count: int) -> list[int]:
     if count > _MAX_RANGE:
-        raise EvaluationError(f"lists.range({count}) is too long")
+        raise CostLimitError
     return list(range(count))
 
 

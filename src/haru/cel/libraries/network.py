@@ -109,9 +109,10 @@ def parse_cidr(text: str) -> Cidr:
         if not slash:
             raise ValueError("no '/'")
         address = _address(head)
-        valid = bits.isascii() and bits.isdigit() and len(bits) <= 3 and str(int(bits)) == bits
-        if not valid or int(bits) > address.width:
+        if not (bits.isascii() and bits.isdigit() and str(int(bits[:9])) == bits[:9]):
             raise ValueError(f'bad bits after slash: "{bits}"')
+        if len(bits) > 3 or int(bits) > address.width:
+            raise ValueError("prefix length out of range")
     except ValueError as error:
         raise EvaluationError(f'{prefix}{prefix}netip.ParsePrefix("{text}"): {error}') from None
     if _is_mapped(address):

@@ -46,6 +46,14 @@ def _unwrap(optionals: list[Optional]) -> list[Value]:
     return [optional.value for optional in optionals if optional.present]
 
 
+def _first(values: list[Value]) -> Optional:
+    return Optional(values[0]) if values else NONE
+
+
+def _last(values: list[Value]) -> Optional:
+    return Optional(values[-1]) if values else NONE
+
+
 LIBRARY = Library(
     "cel.lib.optional",
     {
@@ -54,6 +62,8 @@ LIBRARY = Library(
         "optional.none": (function("optional_none", (), _OPTIONAL, _none),),
         "optional.unwrap": (function("optional_unwrap", (list_of(_OPTIONAL),), list_of(_V), _unwrap),),
         "unwrapOpt": (member("optional_unwrapOpt", (list_of(_OPTIONAL),), list_of(_V), _unwrap),),
+        "first": (member("list_first", (list_of(_V),), _OPTIONAL, _first),),
+        "last": (member("list_last", (list_of(_V),), _OPTIONAL, _last),),
         "value": (member("optional_value", (_OPTIONAL,), _V, _value),),
         "hasValue": (member("optional_hasValue", (_OPTIONAL,), BOOL, lambda optional: optional.present),),
         "or": (member("optional_or_optional", (_OPTIONAL, _OPTIONAL), _OPTIONAL, _or),),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from haru.cel.environment import Library, function, member
 from haru.cel.errors import EvaluationError
 from haru.cel.types import BOOL, DOUBLE, INT, STRING, struct
@@ -30,7 +32,8 @@ def _is_quantity(text: str) -> bool:
 
 
 def _is_integer(value: Quantity) -> bool:
-    return value.is_integer() and INT_MIN <= value.nano // _NANO <= INT_MAX
+    # Kubernetes asks how the number is kept: what needs a big decimal, or was written in fractions, is no integer.
+    return value.scale is not None and value.scale >= 0 and INT_MIN <= value.nano // _NANO <= INT_MAX
 
 
 def _as_integer(value: Quantity) -> int:
@@ -39,8 +42,15 @@ def _as_integer(value: Quantity) -> int:
     return value.nano // _NANO
 
 
+def _as_float(value: Quantity) -> float:
+    try:
+        return value.nano / _NANO
+    except OverflowError:
+        return math.inf if value.nano > 0 else -math.inf
+
+
 def _units(value: int) -> Quantity:
-    return Quantity(value * _NANO, "DecimalExponent")
+    return Quantity(value * _NANO, "DecimalExponent", 0)
 
 
 def _sign(value: Quantity) -> int:
@@ -58,7 +68,7 @@ QUANTITIES = Library(
         "isGreaterThan": (member("quantity_is_greater_than", _PAIR, BOOL, lambda one, other: one.nano > other.nano),),
         "isLessThan": (member("quantity_is_less_than", _PAIR, BOOL, lambda one, other: one.nano < other.nano),),
         "compareTo": (member("quantity_compare_to", _PAIR, INT, Quantity.compare),),
-        "asApproximateFloat": (member("quantity_get_float", (QUANTITY,), DOUBLE, lambda value: value.nano / _NANO),),
+        "asApproximateFloat": (member("quantity_get_float", (QUANTITY,), DOUBLE, _as_float),),
         "asInteger": (member("quantity_get_int", (QUANTITY,), INT, _as_integer),),
         "isInteger": (member("quantity_is_integer", (QUANTITY,), BOOL, _is_integer),),
         "add": (

@@ -29,7 +29,26 @@ def compile_pattern(pattern: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise PatternError(f"error parsing regexp: {text}") from None
+        raise PatternError(f"error parsing regexp: {_in_go(text)}") from None
+
+
+_GO_WORDS = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+}
+
+
+def _in_go(text: str) -> str:
+    """What Go's library says where RE2 says this."""
+    what, colon, where = text.partition(": ")
+    if what.startswith("trailing \\"):
+        return "trailing backslash at end of expression: ``"
+    return f"{_GO_WORDS.get(what, what)}: `{where}`" if colon else what
 
 
 def _compiled(pattern: str) -> Any:

@@ -223,10 +223,10 @@ def _accessor(name: str, id: str) -> tuple[Overload, Overload]:
     )
 
 
-def _duration_part(id: str, unit: int, whole: int = 0) -> Overload:
+def _duration_part(id: str, unit: int) -> Overload:
     def get(value: Duration) -> int:
-        amount = abs(value.ns) % whole if whole else abs(value.ns)
-        return amount // unit if value.ns >= 0 else -(amount // unit)
+        amount = abs(value.ns) // unit
+        return amount if value.ns >= 0 else -amount
 
     return member(f"duration_to_{id}", (DURATION,), INT, get)
 
@@ -241,8 +241,5 @@ FUNCTIONS: dict[str, tuple[Overload, ...]] = {
     "getHours": (*_accessor("getHours", "hours"), _duration_part("hours", 3_600 * _SECOND)),
     "getMinutes": (*_accessor("getMinutes", "minutes"), _duration_part("minutes", 60 * _SECOND)),
     "getSeconds": (*_accessor("getSeconds", "seconds"), _duration_part("seconds", _SECOND)),
-    "getMilliseconds": (
-        *_accessor("getMilliseconds", "milliseconds"),
-        _duration_part("milliseconds", 1_000_000, _SECOND),
-    ),
+    "getMilliseconds": (*_accessor("getMilliseconds", "milliseconds"), _duration_part("milliseconds", 1_000_000)),
 }
