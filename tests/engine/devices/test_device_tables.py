@@ -234,6 +234,7 @@ def test_what_never_gets_to_a_faulty_selector_does_not_fit() -> None:
         ("PrioritizedList", [claim("c", first_of("f", exact()))], "the DRAPrioritizedList feature is disabled"),
         ("AdminAccess", [claim("c", request("r", adminAccess=False))], "admin access is requested, but the feature is"),
         ("ConsumableCapacity", [claim("c", request("r", **wants("1")))], "request r: has capacity requests, but the"),
+        ("ConsumableCapacity", [claim("c", request("r", capacity={}))], "request r: has capacity requests, but the"),
         ("ConsumableCapacity", [claim("c", first_of("f", exact(**wants("1"))))], "subrequest sub-0: has capacity"),
     ],
 )

@@ -169,7 +169,7 @@ def _ask_error(
             return f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)"
     if raw.get("adminAccess") is not None and not features.AdminAccess:
         return f"{where}: admin access is requested, but the feature is disabled"
-    if (raw.get("capacity") or {}).get("requests") and not features.ConsumableCapacity:
+    if raw.get("capacity") is not None and not features.ConsumableCapacity:
         kind = "subrequest" if alternative else "request"
         return f"claim {claim}, {kind} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
     class_name = raw.get("deviceClassName") or ""

@@ -55,7 +55,7 @@ def result_selector(chosen: Iterable[tuple[Slice, Device]], node: NodeView) -> O
         if placement.selector is not None:
             terms = placement.selector.get("nodeSelectorTerms") or []
             if len(terms) != 1:
-                raise AllocationError(f"unsupported number of node selector terms: {len(terms)}; there must be one")
+                raise AllocationError(f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
             for member, requirements in merged.items():
                 for requirement in terms[0].get(member) or ():
                     if not any(_same(requirement, known) for known in requirements):

@@ -27,7 +27,8 @@ def build(site: Site, claim: Claim, picks: Sequence[Pick], asks: Sequence[Ask], 
     try:
         selector = result_selector(((site.slice_of(p.position), site.devices[p.position]) for p in picks), site.node)
     except AllocationError as error:
-        raise AllocationError(f"create NodeSelector for claim {claim.name}: {error}") from error
+        name = claim.name.rpartition("/")[2]
+        raise AllocationError(f"create NodeSelector for claim {name}: {error}") from error
     if selector is not None:
         allocation["nodeSelector"] = selector
     return allocation
