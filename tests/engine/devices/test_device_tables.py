@@ -295,7 +295,7 @@ def test_node_selector_of_the_result() -> None:
     assert selector_of([slice_("s", bound, node=None, allNodes=True)]) == here
     each = [device("a", nodeName="node-2"), device("b", nodeSelector=zone("a")), device("c", allNodes=True)]
     assert selector_of([slice_("s", each, node=None, perDeviceNodeSelection=True)], zone="a") == zone("a")
-    with pytest.raises(AllocationError, match="create NodeSelector for claim default/c"):
+    with pytest.raises(AllocationError, match="create NodeSelector for claim c"):
         terms = {"nodeSelectorTerms": zone("a")["nodeSelectorTerms"] * 2}
         selector_of([slice_("s", two, node=None, nodeSelector=terms)], zone="a")
 
