@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.device_objects import CLASSES, GPU, full_gpu, pool
@@ -74,10 +75,11 @@ def member(name: str, group: str, cards: int, *, node: str = "", card: str = "",
         return [made]
     spec["resourceClaims"] = [{"name": "cards", "resourceClaimTemplateName": "cards"}]
     status["resourceClaimStatuses"] = [{"name": "cards", "resourceClaimName": f"{name}-cards"}]
-    return [made, _claim(made, cards, node, card)]
+    return [made, claim_of(made, cards, node, [card])]
 
 
-def _claim(owner: Obj, cards: int, node: str, card: str) -> Obj:
+def claim_of(owner: Obj, cards: int, node: str = "", given: Sequence[str] = ()) -> Obj:
+    """A pod's claim for cards; `node` and `given` say where it has which ones already."""
     name, uid = owner["metadata"]["name"], owner["metadata"]["uid"]
     exactly = {"deviceClassName": GPU, "allocationMode": "ExactCount", "count": cards}
     reference = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
@@ -95,22 +97,34 @@ def _claim(owner: Obj, cards: int, node: str, card: str) -> Obj:
     }
     if node:
         field = {"key": "metadata.name", "operator": "In", "values": [node]}
-        result = {"request": "card", "driver": GPU, "pool": node, "device": card}
+        results = [{"request": "card", "driver": GPU, "pool": node, "device": card} for card in given]
         selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         claim["status"] = {
-            "allocation": {"devices": {"results": [result]}, "nodeSelector": selector},
+            "allocation": {"devices": {"results": results}, "nodeSelector": selector},
             "reservedFor": [{"resource": "pods", "name": name, "uid": uid}],
         }
     return claim
 
 
-def gang(name: str, size: int, cards: int, topology: str = "", cpu: str = "8") -> list[Obj]:
-    """A gang that wants all of its members placed, in one domain of a label if one is given."""
+def pod_group(name: str, size: int, topology: str = "", *, priority: int = 0, whole: bool = False) -> Obj:
+    """A PodGroup of which so many members must run at once, in one domain of a label if one is given.
+
+    `whole`: it is evicted as a whole or not at all.
+    """
     spec: Obj = {"schedulingPolicy": {"gang": {"minCount": size}}}
     if topology:
         spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    if priority:
+        spec["priority"] = priority
+    if whole:
+        spec["disruptionMode"] = "PodGroup"
     meta = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
-    made: list[Obj] = [{"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec}]
+    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec}
+
+
+def gang(name: str, size: int, cards: int, topology: str = "", cpu: str = "8") -> list[Obj]:
+    """A gang that wants all of its members placed, in one domain of a label if one is given."""
+    made = [pod_group(name, size, topology)]
     for number in range(size):
         made += member(f"{name}-{number:05}", name, cards, cpu=cpu)
     return made

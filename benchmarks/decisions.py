@@ -1,26 +1,28 @@
 """How long one decision takes, and nothing else: no API, no store, no events. The engine on a cluster in memory.
 
-    python -m benchmarks.decisions [NAME…]
+    python -m benchmarks.decisions [NAME…] [--size 0.1|1|10] [--plots] [--document docs/performance-decisions.md]
 
 Sizes are a tenth, one and ten times the measured cluster of 5,000 nodes, so that growth shows. `first` is the decision
-that meets a cluster for the first time, `next` what follows when the one before has been carried out. Times are scaled
-to the calibration of the targets, 0.20 s. The garbage collector is off meanwhile.
+that meets a cluster for the first time, `next` what follows when the one before has been carried out. Times are
+processor time, scaled to the calibration of the targets, 0.20 s. The garbage collector is off meanwhile.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from benchmarks.calibrate import calibrate
+from benchmarks import plots
 from benchmarks.decision_objects import HOSTNAME, RACK, Obj, cluster_of, fill, gang, take
-from benchmarks.results import CALIBRATION_SECONDS, Result, show
+from benchmarks.pace import PacedClock
+from benchmarks.results import CALIBRATION_SECONDS, Result
+from benchmarks.tables import markdown, plain, write_section
 from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
 from haru.engine.groups import Options, decide
 
 NODES = 5_000
@@ -29,7 +31,11 @@ SIZES = (0.1, 1.0, 10.0)
 
 @dataclass(frozen=True)
 class Work:
-    """`rounds` gangs of `pods` with `cards` each, one after the other, on nodes of which a share is in use."""
+    """`rounds` gangs of `pods` with `cards` each, one after the other, on nodes of which a share is in use.
+
+    `target` in milliseconds holds at the size 1, for the first decision or (`steady`) for the median of the next ones.
+    `reference` is what 1.36 takes.
+    """
 
     name: str
     pods: int
@@ -45,72 +51,172 @@ class Work:
     sizes: tuple[float, ...] = SIZES
     grows: bool = False
     """Whether the gang grows with the cluster."""
+    target: float | None = None
+    steady: bool = False
+    reference: float | None = None
+
+    def size_of_gang(self, size: float) -> int:
+        """How many pods the gang has at a size."""
+        return max(2, int(self.pods * size)) if self.grows else self.pods
 
 
 WORKS = (
-    Work("topology gang of 512 x 1 card", 512, 1, 50, RACK, 3, grows=True),
-    Work("topology gang of 4, no cards", 4, 0, 50, RACK, 20, cards_per_node=0),
-    Work("topology gang of 1,000, no cards", 1_000, 0, 50, RACK, 3, cards_per_node=0, grows=True),
-    Work("gang of 8 x 1 card on one host", 8, 1, 50, HOSTNAME, 5, in_use=0.1),
-    Work("gang of 9 x 1 card on one host", 9, 1, 50, HOSTNAME, 5, in_use=0.1, fits=False),
-    Work("gang of 3, no cards", 3, 0, 50, "", 1_000, cards_per_node=0),
-    Work("gang of 3 x 1 card", 3, 1, 50, "", 1_000, cards_per_node=8),
-    Work("gang of 10,000 x 1 card", 10_000, 1, 50, "", 1, grows=True),
-    Work("gang of 1,250 x 8 cards", 1_250, 8, 50, "", 1, grows=True),
-    Work("gang of 10 x 1 card, cluster full", 10, 1, 50, "", 3, in_use=1.0, nodes=500, fits=False),
-)
+    Work(
+        "gang of 3, no cards", 3, 0, 50, rounds=1_000, cards_per_node=0, target=1, steady=True, reference=3.7
+    ),
+    Work("gang of 3 x 1 card", 3, 1, 50, rounds=1_000, target=1, steady=True, reference=3.7),
+    Work("gang of 10,000 x 1 card", 10_000, 1, 50, rounds=3, grows=True, target=2_000),
+    Work("gang of 1,250 x 8 cards", 1_250, 8, 50, rounds=3, grows=True, target=2_000),
+    Work(
+        "topology gang of 512 x 1 card", 512, 1, 50, RACK, rounds=4, grows=True, target=500, reference=48_700
+    ),
+    Work(
+        "gang of 10 x 1 card, cluster full",
+        10, 1, 50, rounds=4, in_use=1.0, nodes=500, fits=False, target=100, reference=249_500,
+    ),
+    Work("topology gang of 4, no cards", 4, 0, 50, RACK, rounds=20, cards_per_node=0),
+    Work("topology gang of 1,000, no cards", 1_000, 0, 50, RACK, rounds=4, cards_per_node=0, grows=True),
+    Work("gang of 8 x 1 card on one host", 8, 1, 50, HOSTNAME, rounds=5, in_use=0.1, sizes=(0.1, 1.0)),
+    Work("gang of 9 x 1 card on one host", 9, 1, 50, HOSTNAME, rounds=5, in_use=0.1, fits=False, sizes=(0.1, 1.0)),
+)  # fmt: skip
 
 
-def _gang(cluster: Cluster, work: Work, number: int, size: float) -> tuple[Obj, list[Obj]]:
-    pods = max(2, int(work.pods * size)) if work.grows else work.pods
-    made = gang(f"gang-{number:04}", pods, work.cards, work.topology, cpu=work.cpu)
-    for obj in made:
-        cluster.apply(obj)
-    return made[0], [obj for obj in made if obj["kind"] == "Pod"]
+@dataclass(frozen=True)
+class Measured:
+    """One work at one size; times in milliseconds."""
+
+    work: Work
+    size: float
+    first: float
+    following: tuple[float, ...]
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes the cluster has."""
+        return int(self.work.nodes * self.size)
+
+    @property
+    def pods(self) -> int:
+        """How many pods the gang has."""
+        return self.work.size_of_gang(self.size)
+
+    @property
+    def typical(self) -> float:
+        """The median of the decisions after the first; the first where there is no other."""
+        return statistics.median(self.following) if self.following else self.first
+
+    @property
+    def verdict(self) -> str:
+        """Whether the target is met, if there is one for this size."""
+        if self.work.target is None or self.size != 1:
+            return ""
+        over = (self.typical if self.work.steady else self.first) - self.work.target
+        said = "met" if over <= 0 else f"missed by {over:,.2f} ms"
+        return f"{self.work.target:,.0f} ms: {said}"
 
 
-def _timed(cluster: Cluster, group: Obj, pods: list[Obj], seed: int) -> tuple[float, Decision]:
-    snapshot = cluster.snapshot()
-    started = time.perf_counter()
-    decision = decide(snapshot, pods, group=group, options=Options(seed=seed))
-    return time.perf_counter() - started, decision
-
-
-def measure(work: Work, size: float) -> list[float]:
-    """Seconds of each decision, the first one first."""
-    nodes = int(work.nodes * size)
-    cluster = cluster_of(nodes, max(1, int(work.racks * size)), work.cards_per_node)
+def measure(work: Work, size: float) -> Measured:
+    """All decisions of one work on a new cluster."""
+    cluster = cluster_of(int(work.nodes * size), max(1, int(work.racks * size)), work.cards_per_node)
     if work.in_use:
         fill(cluster, work.in_use, work.cards_per_node)
     gc.collect()
     gc.disable()
-    times = []
-    for number in range(work.rounds):
-        group, pods = _gang(cluster, work, number, size)
-        seconds, decision = _timed(cluster, group, pods, number)
-        assert (decision.status == "scheduled") is work.fits, (work.name, size, decision.status, decision.message)
-        assert not work.fits or len(decision.placed) == len(pods), (work.name, size, len(decision.placed))
-        times.append(seconds)
-        take(cluster, decision)
+    clock = PacedClock(CALIBRATION_SECONDS)
+    times = [_one(cluster, work, number, size, clock) * 1e3 for number in range(work.rounds)]
     gc.enable()
-    return times
+    return Measured(work, size, times[0], tuple(times[1:]))
 
 
-def run(chosen: Callable[[Work], bool] = lambda work: True, sizes: tuple[float, ...] = SIZES) -> Iterator[Result]:
-    """Every work at every size."""
-    for work in filter(chosen, WORKS):
-        for size in (s for s in work.sizes if s in sizes):
-            scale = CALIBRATION_SECONDS / calibrate()
-            times = [seconds * scale * 1e3 for seconds in measure(work, size)]
-            on = f"{int(work.nodes * size)} nodes"
-            yield Result(f"decide, first: {work.name}", times[0], "ms", on)
-            if len(times) > 1:
-                yield Result(f"decide, next: {work.name}", statistics.median(times[1:]), "ms", on)
-                yield Result(f"decide, slowest: {work.name}", max(times[1:]), "ms", on)
+def _one(cluster: Cluster, work: Work, number: int, size: float, clock: Callable[[], float]) -> float:
+    made = gang(f"gang-{number:04}", work.size_of_gang(size), work.cards, work.topology, cpu=work.cpu)
+    for obj in made:
+        cluster.apply(obj)
+    group: Obj = made[0]
+    pods = [obj for obj in made if obj["kind"] == "Pod"]
+    snapshot = cluster.snapshot()
+    begun = clock()
+    decision = decide(snapshot, pods, group=group, options=Options(seed=number))
+    seconds = clock() - begun
+    assert (decision.status == "scheduled") is work.fits, (work.name, size, decision.status, decision.message)
+    assert not work.fits or len(decision.placed) == len(pods), (work.name, size, len(decision.placed))
+    take(cluster, decision)
+    return seconds
+
+
+def measured(names: Sequence[str] = (), sizes: Sequence[float] = SIZES) -> Iterator[Measured]:
+    """The works of which a name says part, or all; at some sizes."""
+    for work in WORKS:
+        if not names or any(name in work.name for name in names):
+            yield from (measure(work, size) for size in work.sizes if size in sizes)
+
+
+def run() -> Iterator[Result]:
+    """For `make bench`: every work at every size."""
+    for one in measured():
+        on = f"{one.nodes} nodes"
+        yield Result(f"decide, first: {one.work.name}", one.first, "ms", on)
+        if one.following:
+            yield Result(f"decide, next: {one.work.name}", one.typical, "ms", on)
+            yield Result(f"decide, slowest: {one.work.name}", max(one.following), "ms", on)
+
+
+HEADS = ("decision", "nodes", "pods", "first ms", "next ms", "slowest ms", "µs a pod", "1.36 ms", "target")
+
+
+def cells(one: Measured) -> list[str]:
+    """A row of the table."""
+    more = [f"{one.typical:,.2f}", f"{max(one.following):,.2f}"] if one.following else ["", ""]
+    reference = f"{one.work.reference:,.1f}" if one.work.reference and one.size == 1 else ""
+    per_pod = f"{one.typical / one.pods * 1e3:,.0f}"
+    return [
+        one.work.name,
+        f"{one.nodes:,}",
+        f"{one.pods:,}",
+        f"{one.first:,.1f}",
+        *more,
+        per_pod,
+        reference,
+        one.verdict,
+    ]
+
+
+def table(found: Sequence[Measured], in_markdown: bool) -> str:
+    """All that was measured."""
+    return (markdown if in_markdown else plain)(HEADS, [cells(one) for one in found], frozenset((0, len(HEADS) - 1)))
+
+
+def plot(found: Sequence[Measured]) -> Iterator[Path]:
+    """Time per pod against the number of nodes: of the first decision, and of those after it."""
+    names = list(dict.fromkeys(one.work.name for one in found))
+    first = {name: [(o.nodes, o.first / o.pods) for o in found if o.work.name == name] for name in names}
+    later = {
+        name: [(o.nodes, o.typical / o.pods) for o in found if o.work.name == name and o.following] for name in names
+    }
+    yield plots.growth("decisions-first", "nodes", "milliseconds a pod, first decision", first)
+    later = {name: points for name, points in later.items() if points}
+    yield plots.growth("decisions-next", "nodes", "milliseconds a pod, next decisions", later)
+
+
+def main() -> int:
+    """Prints the table; 1 if a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="only works whose names contain one of these")
+    parser.add_argument("--size", type=float, action="append", choices=SIZES, help="only at this size")
+    parser.add_argument("--plots", action="store_true", help="write the pictures of the document")
+    parser.add_argument("--document", type=Path, metavar="FILE", help="write the table into this document")
+    options = parser.parse_args()
+    found = []
+    for one in measured(options.names, options.size or SIZES):
+        print(plain(HEADS, [cells(one)]).splitlines()[1], file=sys.stderr, flush=True)
+        found.append(one)
+    print(table(found, in_markdown=False))
+    if options.document:
+        write_section(options.document, "decisions", table(found, in_markdown=True))
+    for path in plot(found) if options.plots else ():
+        print(path, file=sys.stderr)
+    return int(any("missed" in one.verdict for one in found))
 
 
 if __name__ == "__main__":
-    named = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
-    wanted = (1.0,) if "--one" in sys.argv else (0.1,) if "--tenth" in sys.argv else SIZES
-    for figure in run(lambda work: not named or any(name in work.name for name in named), wanted):
-        show(figure)
+    sys.exit(main())
