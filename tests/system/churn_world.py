@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.names import format_time
 from haru.scheduler.config import scheduler_config
+from haru.scheduler.decision_log import DecisionLog
 from haru.scheduler.loop import Scheduler
 from haru.scheduler.settings import Fairness
 from haru.storage import SqliteStore
@@ -87,7 +88,15 @@ class Work:
 class ChurnWorld:
     """One run. Use as `await ChurnWorld(seed).play(minutes)` inside `virtual_time.run`."""
 
-    def __init__(self, seed: int, *, backfill: bool = True, load: float = 0.7, fault_rate: float = 0.005) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        backfill: bool = True,
+        load: float = 0.7,
+        fault_rate: float = 0.005,
+        log: Callable[[], DecisionLog] | None = None,
+    ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.fault_rate = fault_rate
@@ -99,6 +108,7 @@ class ChurnWorld:
         """How often something has left, come or grown, so that a verdict may be another one."""
         self._fairness = Fairness(backfill=backfill)
         self._load = load
+        self._log = log
         self._gates = FeatureGates.accelerator_defaults()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ends: dict[str, asyncio.Task[None]] = {}
@@ -161,7 +171,8 @@ class ChurnWorld:
             clock=virtual_time.now,
             monotonic=_now,
         )
-        scheduler = Scheduler(client, config, EventRecorder(self.admin, "scheduler", now=virtual_time.now))
+        recorder = EventRecorder(self.admin, "scheduler", now=virtual_time.now)
+        scheduler = Scheduler(client, config, recorder, self._log() if self._log is not None else None)
         pop = scheduler.queue.pop
 
         def counted(now: float) -> Any:

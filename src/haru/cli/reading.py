@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,15 +42,22 @@ async def read_cluster(client: ApiClient) -> tuple[Cluster, list[str]]:
     from haru.engine.cluster import Cluster
     from haru.engine.groups.finished import count_succeeded
 
-    cluster, refused = Cluster(), []
-    answers = await asyncio.gather(*(_read(client, *kind) for kind in KINDS))
-    for (api_version, name), items in zip(KINDS, answers, strict=True):
-        if items is None:
-            refused.append(name)
-        for item in items or ():
-            cluster.apply({"apiVersion": api_version, "kind": name, **item})
+    objects, refused = await list_objects(client)
+    cluster = Cluster.of(objects)
     count_succeeded(cluster)
     return cluster, refused
+
+
+async def list_objects(client: ApiClient, kinds: Sequence[tuple[str, str]] = KINDS) -> tuple[list[Obj], list[str]]:
+    """All objects of these kinds (those that decisions depend on), as the caller may see them; the kinds refused."""
+    found: list[Obj] = []
+    refused = []
+    answers = await asyncio.gather(*(_read(client, *kind) for kind in kinds))
+    for (api_version, name), items in zip(kinds, answers, strict=True):
+        if items is None:
+            refused.append(name)
+        found += ({"apiVersion": api_version, "kind": name, **item} for item in items or ())
+    return found, refused
 
 
 async def _read(client: ApiClient, api_version: str, name: str) -> list[Obj] | None:
@@ -92,24 +100,34 @@ def cluster_of(objects: Iterable[Obj]) -> Cluster:
 
 def read_objects(paths: Iterable[str], namespace: str) -> Iterator[Obj]:
     """The objects of manifests (`-` is standard input) as a server would store them, in their order."""
+    return (stored for _, stored in read_manifests(paths, namespace))
+
+
+def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, Obj]]:
+    """The objects of manifests (`-` is standard input), each as it is written and as a server would store it."""
     from haru.kube.errors import StatusError
-    from haru.kube.kinds import by_kind, storage_kind
     from haru.kube.yaml import load_all
 
-    gates = file_gates("")
     for path in paths:
         try:
             text = sys.stdin.read() if path == "-" else Path(path).read_text()
             for obj in _items(load_all(text)):
-                kind = by_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
-                if kind is None:
-                    raise UsageError(f'{path}: no kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
-                stored = _stored(obj, kind, storage_kind(kind), namespace, gates)
-                yield {"apiVersion": storage_kind(kind).api_version, "kind": kind.kind, **stored}
+                yield obj, as_stored(obj, namespace)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from error
         except (ValueError, StatusError) as error:
             raise UsageError(f"{path}: {error}") from error
+
+
+def as_stored(obj: Obj, namespace: str) -> Obj:
+    """An object as a server would store it; ValueError or StatusError for one that no server would take."""
+    from haru.kube.kinds import by_kind, storage_kind
+
+    kind = by_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
+    if kind is None:
+        raise ValueError(f'no kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
+    stored = _stored(obj, kind, storage_kind(kind), namespace, _gates_of_files())
+    return {"apiVersion": storage_kind(kind).api_version, "kind": kind.kind, **stored}
 
 
 def file_gates(text: str) -> FeatureGates:
@@ -120,6 +138,11 @@ def file_gates(text: str) -> FeatureGates:
         return FeatureGates.accelerator_defaults(parse_overrides(text))
     except ValueError as error:
         raise UsageError(f"--feature-gates: {error}") from error
+
+
+@cache
+def _gates_of_files() -> FeatureGates:
+    return file_gates("")
 
 
 def _items(objects: Iterable[Obj]) -> Iterator[Obj]:

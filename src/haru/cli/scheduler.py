@@ -16,6 +16,7 @@ from haru.cli.main import UsageError
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
     from haru.scheduler.configuration import Configuration
+    from haru.scheduler.decision_log import DecisionLog
     from haru.scheduler.loop import Scheduler
     from haru.scheduler.settings import Fairness
 
@@ -45,6 +46,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep places for the head of the queue; smaller work goes first only where that does not delay it",
     )
     add_protection_arguments(parser)
+    add_log_arguments(parser)
+
+
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where decisions are written down; also for `haru up`."""
+    parser.add_argument(
+        "--decision-log",
+        type=Path,
+        metavar="DIR",
+        help="write every decision with what it was made from here, for haru replay (what is there is replaced)",
+    )
+    parser.add_argument(
+        "--decision-log-size", type=mebibytes, metavar="MIB", help="at most about so many MiB of it (default 256)"
+    )
+
+
+def mebibytes(text: str) -> int:
+    """A size for argparse."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number of MiB, at least 1')
+    return int(text)
+
+
+def open_log(directory: Path | None, size: int | None) -> DecisionLog | None:
+    """The decision log that flags ask for; raises UsageError."""
+    from haru.scheduler.decision_log import DEFAULT_MEBIBYTES, DecisionLog
+
+    try:
+        return None if directory is None else DecisionLog(directory.expanduser(), size or DEFAULT_MEBIBYTES)
+    except OSError as error:
+        raise UsageError(f"--decision-log: {directory}: {error.strerror}") from None
 
 
 def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +108,8 @@ def run(options: argparse.Namespace) -> int:
         for note in configuration.notes:
             _log.info("--config: %s", note)
         config = scheduler_config(gates, (), configuration=configuration, fairness=fairness)
-        scheduler = Scheduler(client, config, EventRecorder(client, next(iter(configuration.profiles))))
+        log = open_log(options.decision_log, options.decision_log_size)
+        scheduler = Scheduler(client, config, EventRecorder(client, next(iter(configuration.profiles))), log)
         running[:] = [scheduler]
         await scheduler.run()
 

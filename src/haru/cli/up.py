@@ -12,7 +12,7 @@ from pathlib import Path
 
 from haru.cli.controllers import add_stale_gang_arguments
 from haru.cli.main import UsageError
-from haru.cli.scheduler import add_protection_arguments
+from haru.cli.scheduler import add_log_arguments, add_protection_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep no places for the head of the queue: whatever fits goes first, as in Kubernetes",
     )
     add_protection_arguments(parser)
+    add_log_arguments(parser)
     add_stale_gang_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
@@ -123,6 +124,10 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = replace(options, backfill=False)
     if flags.minimum_run_time is not None:
         options = replace(options, minimum_run_time=flags.minimum_run_time)
+    if flags.decision_log is not None:
+        options = replace(options, decision_log=flags.decision_log.expanduser())
+    if flags.decision_log_size is not None:
+        options = replace(options, decision_log_mebibytes=flags.decision_log_size)
     if flags.preemption_delay is not None:
         options = replace(options, preemption_delay=flags.preemption_delay)
     if flags.stale_gang_after is not None:

@@ -26,6 +26,7 @@ from haru.kube.gates import FeatureGates, parse_overrides
 from haru.kube.kinds import group_versions
 from haru.scheduler.config import parse_fairness, scheduler_config
 from haru.scheduler.configuration import Configuration, ConfigurationError, load_configuration
+from haru.scheduler.decision_log import DecisionLog
 from haru.scheduler.loop import Scheduler
 from haru.scheduler.settings import Fairness
 from haru.storage import SqliteStore
@@ -135,7 +136,7 @@ class EmbeddedCluster:
         if names := tuple(self._configuration.profiles):
             recorder = EventRecorder(self.client("scheduler"), names[0])
             config = scheduler_config(self.gates, (), configuration=self._configuration, fairness=self._fairness)
-            scheduler = Scheduler(self.client("scheduler"), config, recorder)
+            scheduler = Scheduler(self.client("scheduler"), config, recorder, self._decision_log())
             self._run("scheduler", scheduler.run())
             waits.append(scheduler.ready.wait)
         fleet = Fleet(self.client("fleet"), self.nodes)
@@ -168,6 +169,13 @@ class EmbeddedCluster:
         without = f"without the controllers {', '.join(missing)}" if self._controllers else "runs no controllers"
         controlling = f"; {without}" if missing else ""
         self.notes.append(f"{scheduling}{controlling}; feature gates on beyond 1.36's defaults: {gates}")
+
+    def _decision_log(self) -> DecisionLog | None:
+        directory = self._options.decision_log
+        try:
+            return None if directory is None else DecisionLog(directory, self._options.decision_log_mebibytes)
+        except OSError as error:
+            raise OptionError(f"--decision-log: {directory}: {error.strerror}") from None
 
     def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))

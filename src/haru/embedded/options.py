@@ -58,6 +58,9 @@ class UpOptions:
     """What has run for a shorter time is evicted for nobody; a duration."""
     preemption_delay: str | None = None
     """Nobody is evicted for pods that were created a shorter time ago; a duration."""
+    decision_log: Path | None = None
+    """Where every decision is written down, in at most about `decision_log_mebibytes`."""
+    decision_log_mebibytes: int = 256
     stale_gang_after: str | None = None
     """After how long below minCount a gang is stale, as a duration; None: it never is, unless it says so itself."""
     stale_gang_policy: str = "Report"
@@ -169,6 +172,10 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 options = replace(options, minimum_run_time=value)
             case "preemptionDelay", str():
                 options = replace(options, preemption_delay=value)
+            case "decisionLog", str():
+                options = replace(options, decision_log=Path(value).expanduser())
+            case "decisionLogMebibytes", int() if value > 0:
+                options = replace(options, decision_log_mebibytes=value)
             case "staleGangAfter", str():
                 options = replace(options, stale_gang_after=value)
             case "staleGangPolicy", str():
@@ -195,6 +202,8 @@ _CONFIG_HELP = {
     "backfill": "must be true or false",
     "minimumRunTime": "must be a duration, for example 10m",
     "preemptionDelay": "must be a duration, for example 30s",
+    "decisionLog": "must be a path",
+    "decisionLogMebibytes": "must be a whole number, at least 1",
     "staleGangAfter": "must be a duration, for example 10m",
     "staleGangPolicy": "must be Report or Evict",
 }

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +22,7 @@ from haru.engine.cluster import Cluster, Snapshot
 from haru.engine.decision import Decision, GroupKey, MemberDecision, PodKey
 from haru.engine.groups import Options, decide
 from haru.engine.groups.promises import held_against, is_half_placed
+from haru.engine.journal.replay import share_ids
 from haru.engine.pods import PodInfo
 from haru.kube.kinds import Kind
 from haru.kube.names import format_time
@@ -27,6 +30,7 @@ from haru.scheduler import hints
 from haru.scheduler.admission import Admission, minimum_of
 from haru.scheduler.binding import CLAIMS, PODS, Binder
 from haru.scheduler.carrying import Carrier, Errand
+from haru.scheduler.decision_log import DecisionLog
 from haru.scheduler.evicting import Evictor
 from haru.scheduler.giving_back import ClaimReturns
 from haru.scheduler.intake import Intake
@@ -49,10 +53,13 @@ _HOLD_REPORT_SECONDS = 5.0
 class Scheduler:
     """A live scheduler over one API client. `run` keeps going until cancelled, and leaves nothing running then."""
 
-    def __init__(self, client: ApiClient, config: SchedulerConfig, recorder: EventRecorder) -> None:
+    def __init__(
+        self, client: ApiClient, config: SchedulerConfig, recorder: EventRecorder, log: DecisionLog | None = None
+    ) -> None:
         self._client = client
         self._config = config
-        self.cluster = Cluster()
+        self._log = log
+        self.cluster = Cluster() if log is None else log.cluster
         self.queue = SchedulingQueue(
             config.initial_backoff, config.max_backoff, pop_from_backoff=config.pop_from_backoff
         )
@@ -234,7 +241,14 @@ class Scheduler:
 
     def _decide(self, snapshot: Snapshot, unit: Unit, pods: Sequence[Obj]) -> Decision:
         self._decisions += 1
-        return decide(snapshot, pods, group=group_object(snapshot, unit), options=self._options(pods, self._decisions))
+        group, options = group_object(snapshot, unit), self._options(pods, self._decisions)
+        if self._log is None or snapshot is not self.cluster.snapshot():
+            return decide(snapshot, pods, group=group, options=options)
+        share = str(uuid.uuid4())
+        ids = share_ids(share)
+        decision = decide(snapshot, pods, group=group, options=replace(options, new_share_id=lambda: next(ids)))
+        self._log.decided(pods, group, options, share, decision)
+        return decision
 
     def _options(self, pods: Iterable[Obj], number: int = 0) -> Options:
         name = (next(iter(pods)).get("spec") or {}).get("schedulerName", "default-scheduler")

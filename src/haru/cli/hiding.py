@@ -1,0 +1,112 @@
+"""A captured cluster without its names: the same decisions, but nobody learns whose they were.
+
+Every name, namespace and image is replaced by a number that stands where the name stood in the order of all of them,
+so whatever goes by the order of names comes out alike; where a seed and a name break a tie it may break the other
+way. Annotations become digests, but those that decisions read; what
+containers run, their environment and the texts of conditions are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+Obj = dict[str, Any]
+_READ = ("haru.dev/", "resource.kubernetes.io/", "simulated.haru.dev/")
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_KEPT_OF_CONTAINERS = frozenset({"name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules"})
+_KEPT_VOLUMES = frozenset({"persistentVolumeClaim", "ephemeral"})
+_KEPT_NAMES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+_NEVER = frozenset({"managedFields", "message"})
+_AS_THEY_ARE = frozenset({"attributes", "capacity", "expression"})
+"""What selectors read must go on saying what they read."""
+
+
+def hidden(objects: Iterable[Obj]) -> list[Obj]:
+    """The objects with other names; they must be all that refer to each other."""
+    slim = [_slim(obj) for obj in objects]
+    known = new_names(slim)
+    return [_renamed(obj, known) for obj in slim]
+
+
+def new_names(objects: Iterable[Obj]) -> dict[str, str]:
+    """What each name becomes."""
+    names = sorted({name for obj in objects for name in _names(obj)} - _KEPT_NAMES)
+    width = len(str(len(names)))
+    return {name: f"x{number:0{width}}" for number, name in enumerate(names)}
+
+
+def _slim(obj: Obj) -> Obj:
+    metadata = {k: v for k, v in obj["metadata"].items() if k not in ("managedFields", "generateName")}
+    if metadata.get("annotations"):
+        metadata["annotations"] = {
+            key: value if key.startswith(_READ) else sha256(str(value).encode()).hexdigest()[:12]
+            for key, value in metadata["annotations"].items()
+        }
+    found = {**obj, "metadata": metadata}
+    for path in (("spec",), ("spec", "template", "spec")):
+        spec = _at(found, path)
+        if spec is not None:
+            found = _with(found, path, _slim_spec(spec))
+    return found
+
+
+def _slim_spec(spec: Obj) -> Obj:
+    found = dict(spec)
+    for name in _CONTAINERS:
+        if isinstance(spec.get(name), list):
+            found[name] = [{k: v for k, v in c.items() if k in _KEPT_OF_CONTAINERS} for c in spec[name]]
+    if isinstance(spec.get("volumes"), list):
+        found["volumes"] = [
+            volume if _KEPT_VOLUMES & volume.keys() else {"name": volume.get("name"), "emptyDir": {}}
+            for volume in spec["volumes"]
+        ]
+    return found
+
+
+def _at(obj: Obj, path: tuple[str, ...]) -> Obj | None:
+    found: Any = obj
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and any(name in found for name in (*_CONTAINERS, "volumes")) else None
+
+
+def _with(obj: Obj, path: tuple[str, ...], value: Obj) -> Obj:
+    head, *rest = path
+    return {**obj, head: _with(obj[head], tuple(rest), value) if rest else value}
+
+
+def _names(obj: Obj) -> Iterator[str]:
+    metadata = obj["metadata"]
+    yield metadata["name"]
+    if metadata.get("namespace"):
+        yield metadata["namespace"]
+    for owner in metadata.get("ownerReferences") or ():
+        yield owner.get("name") or ""
+    yield from _images(obj)
+
+
+def _images(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "image" and isinstance(item, str):
+                yield item
+            else:
+                yield from _images(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _images(item)
+
+
+def _renamed(value: Any, known: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        if value in known:
+            return known[value]
+        head, slash, tail = value.partition("/")
+        return f"{known.get(head, head)}/{known[tail]}" if slash and tail in known else value
+    if isinstance(value, Mapping):
+        return {k: v if k in _AS_THEY_ARE else _renamed(v, known) for k, v in value.items() if k not in _NEVER}
+    if isinstance(value, list):
+        return [_renamed(item, known) for item in value]
+    return value

@@ -1,0 +1,56 @@
+"""The entries of a journal. Each has one key that names what it is:
+
+apply, remove           an object that appeared, changed or went
+assume, forget          a pod placed by a decision [pod, node, claimed], and that taken back
+assumeClaim             a claim as a decision leaves it [claim, written]; forgetClaim: its path
+nominate, unnominate    a place kept for a pod, and that given up
+reserve                 the places kept for the head of the queue, or null
+profile                 a profile, under the name by which decisions mention it
+decide                  the pods (paths), their group (path or null), options, profile; and `decision`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from haru.engine.cluster import Cluster, claim_path
+from haru.engine.decision import Decision, Obj, PodKey
+from haru.engine.groups import Options
+from haru.engine.journal.values import decision_value, nomination_from, options_value, reservation_from
+
+
+def decided_entry(
+    pods: Sequence[Obj], group: Obj | None, options: Options, profile: str, share: str, decision: Decision
+) -> Obj:
+    """The entry of a decision. `share` is what its identifiers of shares were made from."""
+    asked = {
+        "pods": [claim_path(pod) for pod in pods],
+        "group": claim_path(group) if group is not None else None,
+        "options": options_value(options),
+        "profile": profile,
+        "share": share,
+    }
+    return {"decide": asked, "decision": decision_value(decision)}
+
+
+def entry_kinds() -> frozenset[str]:
+    """What an entry may be."""
+    return frozenset(_CHANGES) | {"profile", "decide"}
+
+
+def change(cluster: Cluster, kind: str, value: object) -> None:
+    """Tell a cluster of a change."""
+    _CHANGES[kind](cluster, value)
+
+
+_CHANGES = {
+    "apply": lambda cluster, value: cluster.apply(value),
+    "remove": lambda cluster, value: cluster.remove(value),
+    "assume": lambda cluster, value: cluster.assume_pod(PodKey(*value[0]), value[1], tuple(value[2])),
+    "forget": lambda cluster, value: cluster.forget_pod(PodKey(*value)),
+    "assumeClaim": lambda cluster, value: cluster.assume_claim(value[0], written=value[1]),
+    "forgetClaim": lambda cluster, value: cluster.forget_claim(value),
+    "nominate": lambda cluster, value: cluster.nominate([nomination_from(value)]),
+    "unnominate": lambda cluster, value: cluster.forget_nomination(PodKey(*value)),
+    "reserve": lambda cluster, value: cluster.reserve(reservation_from(value) if value else None),
+}

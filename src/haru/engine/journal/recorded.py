@@ -1,0 +1,79 @@
+"""A cluster that tells of every change it takes, so that somebody else can have the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import Obj, PodKey
+from haru.engine.journal.values import plain
+from haru.engine.nominations import Nomination
+from haru.engine.reservation import Reservation
+
+
+class RecordedCluster(Cluster):
+    """`record` hears of each change once it is taken, as an entry of a journal."""
+
+    def __init__(self, record: Callable[[Obj], None]) -> None:
+        super().__init__()
+        self._record = record
+
+    def apply(self, obj: Obj) -> None:
+        """Take a new or changed object."""
+        super().apply(obj)
+        self._record({"apply": obj})
+
+    def remove(self, obj: Obj) -> None:
+        """Drop an object that is gone."""
+        super().remove(obj)
+        slim = {name: obj[name] for name in ("apiVersion", "kind") if name in obj}
+        self._record({"remove": {**slim, "metadata": obj["metadata"]}})
+
+    def assume_pod(self, pod: PodKey, node: str, claimed: tuple[Obj, ...] = ()) -> None:
+        """Count a pod as placed before its binding is seen."""
+        super().assume_pod(pod, node, claimed)
+        self._record({"assume": [list(pod), node, plain(claimed)]})
+
+    def forget_pod(self, pod: PodKey) -> None:
+        """Take an assumption back."""
+        super().forget_pod(pod)
+        self._record({"forget": list(pod)})
+
+    def assume_claim(self, claim: Obj, *, written: bool = False) -> None:
+        """Count a claim as allocated."""
+        super().assume_claim(claim, written=written)
+        self._record({"assumeClaim": [claim, written]})
+
+    def forget_claim(self, path: str, assumed: Obj | None = None) -> None:
+        """Take an assumption back, if it is that very one."""
+        known = path in self._assumed_claims
+        super().forget_claim(path, assumed)
+        if known and path not in self._assumed_claims:
+            self._record({"forgetClaim": path})
+
+    def nominate(self, nominations: Iterable[Nomination]) -> None:
+        """Keep places for pending pods."""
+        for nomination in nominations:
+            super().nominate([nomination])
+            self._record({"nominate": plain(nomination)})
+
+    def forget_nomination(self, pod: PodKey) -> None:
+        """Give up the place that is kept for a pod."""
+        super().forget_nomination(pod)
+        self._record({"unnominate": list(pod)})
+
+    def reserve(self, reservation: Reservation | None) -> None:
+        """Keep places for the head of the queue."""
+        super().reserve(reservation)
+        self._record({"reserve": plain(reservation)})
+
+    def assumed(self) -> Iterator[Obj]:
+        """The entries that lead from the objects alone to what is assumed beyond them now."""
+        for claim in self._assumed_claims.values():
+            yield {"assumeClaim": [claim.obj, claim.written]}
+        for path, (node, claimed) in self._assumed_pods.items():
+            yield {"assume": [list(self._state.pods[path].key), node, plain(claimed)]}
+        for nomination in self.snapshot().nominations.values():
+            yield {"nominate": plain(nomination)}
+        if self._reservation is not None:
+            yield {"reserve": plain(self._reservation)}

@@ -1,0 +1,97 @@
+"""Decisions of a churning cluster, written down as they were made, are the same when they are made again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from churn_world import ChurnWorld
+
+import virtual_time
+from haru.engine.groups import Options, decide
+from haru.engine.journal import JournalError, Replay, Replayed
+from haru.scheduler.decision_log import DecisionLog, entries
+
+
+def churned(directory: Path, minutes: float, mebibytes: int) -> None:
+    logs: list[DecisionLog] = []
+
+    def log() -> DecisionLog:
+        for old in logs:
+            old.close()
+        logs.append(DecisionLog(directory, mebibytes))
+        return logs[-1]
+
+    world = ChurnWorld(5, log=log)
+    virtual_time.run(world.play(minutes))
+    logs[-1].close()
+    assert not world.problems
+
+
+def again(directory: Path) -> list[Replayed]:
+    return list(Replay().run(entries(directory)))
+
+
+def check(replayed: list[Replayed]) -> None:
+    different = [one for one in replayed if not one.same]
+    assert not different, f"{len(different)} of {len(replayed)}: {different[0]}"
+    statuses = {one.now["status"] for one in replayed}
+    assert {"scheduled", "unschedulable"} <= statuses
+
+
+def test_decisions_are_made_again_alike(tmp_path: Path) -> None:
+    churned(tmp_path, 40, 64)
+    replayed = again(tmp_path)
+    assert len(replayed) > 30
+    check(replayed)
+    # A part that follows from the one before has the same decisions in it.
+    whole = tmp_path / "1.log.jsonl"
+    (tmp_path / "0.log.jsonl").rename(whole)
+    lines = whole.read_text().splitlines(keepends=True)
+    cut = next(i for i, line in enumerate(lines) if i > len(lines) // 2 and line.startswith('{"decide"'))
+    (tmp_path / "0.log.jsonl").write_text("".join(lines[:cut]))
+    whole.write_text("".join(lines[cut:]) + '{"decide": {"pods": ["cut')
+    assert [one.now for one in again(tmp_path)] == [one.now for one in replayed]
+
+
+def test_a_log_is_bounded_and_whole_from_its_oldest_part_on(tmp_path: Path) -> None:
+    """A cluster of a pod that never fits: its attempts alone fill the log."""
+    log = DecisionLog(tmp_path, 1)
+    log.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gone", "namespace": "default"}})
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": {}}
+    log.cluster.apply(pod)
+    log.cluster.remove({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gone", "namespace": "default"}})
+    for number in range(3000):
+        log.cluster.apply(pod)
+        options = Options(seed=number)
+        log.decided([pod], None, options, "s", decide(log.cluster.snapshot(), [pod], group=None, options=options))
+    log.close()
+    assert "0.base.jsonl" not in {path.name for path in tmp_path.iterdir()}
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1.5 * 1024 * 1024
+    replayed = again(tmp_path)
+    assert replayed[-1].asked["options"]["seed"] == 2999
+    assert 100 < len(replayed) < 3000
+    assert all(one.same for one in replayed)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no decisions are logged here"):
+        list(entries(tmp_path))
+    (tmp_path / "0.base.jsonl").write_text('{"apply": 3}\n')
+    (tmp_path / "0.log.jsonl").write_text("nonsense\n")
+    with pytest.raises(JournalError, match="entry 1: TypeError"):
+        again(tmp_path)
+    (tmp_path / "0.base.jsonl").write_text('{"invent": 3}\n')
+    with pytest.raises(JournalError, match=r'entry 1: .*"invent" is none of apply, '):
+        again(tmp_path)
+    (tmp_path / "0.base.jsonl").write_text("")
+    with pytest.raises(ValueError, match=r"0\.log\.jsonl: line 1: "):
+        again(tmp_path)
+
+
+@pytest.mark.nightly
+def test_a_thousand_decisions_are_made_again_alike(tmp_path: Path) -> None:
+    churned(tmp_path, 700, 512)
+    replayed = again(tmp_path)
+    assert len(replayed) > 1000
+    check(replayed)
