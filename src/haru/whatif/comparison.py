@@ -1,0 +1,216 @@
+"""The difference that changes make: two courses of events, without the changes and with them, side by side.
+
+What would happen anyway is not the changes' doing: it is counted, not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import GroupKey, Reason, ReasonType
+from haru.engine.groups import Options
+from haru.engine.groups.quorum import min_count
+from haru.engine.pods import PodInfo
+from haru.explain.owners import workload_of
+from haru.kube.meta import controller_of
+from haru.whatif.changes import Apply, Change, apply_change, describe
+from haru.whatif.course import Displaced, End, run_course
+from haru.whatif.departures import Cause
+from haru.whatif.objects import Objects
+from haru.whatif.usage import Amount, usage_of
+
+Outcome = Literal["Restarts", "Waits", "Lost", "GoesWithNode", "Deleted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A pod that gets a place because of the changes, and the devices it gets, as `POOL/DEVICE`."""
+
+    path: str
+    workload: str
+    node: str
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Displacement:
+    """A running pod that loses its place: where, why, after how many seconds, and what becomes of it.
+
+    `Restarts`: made again, it has a place on `new_node`. `Waits`: made again, it has none, for `reasons`. `Lost`:
+    nobody makes it again. `GoesWithNode`: it was there for its node only. `Deleted`: the changes delete it.
+    """
+
+    path: str
+    workload: str
+    node: str
+    cause: Cause
+    outcome: Outcome
+    after_seconds: int = 0
+    new_node: str = ""
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A pod that waits because of the changes: it would have started without them (or `new`: came with them)."""
+
+    path: str
+    workload: str
+    new: bool
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A gang that had as many members placed as it needs, and has fewer now."""
+
+    path: str
+    placed: int
+    min_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What changes come to. `usage` has the amounts without the changes and with them.
+
+    `anyway` counts what happens without the changes too; `still_waiting` the pods that wait in either case.
+    """
+
+    changes: tuple[str, ...]
+    starts: tuple[Start, ...]
+    displaced: tuple[Displacement, ...]
+    waits: tuple[Wait, ...]
+    gangs: tuple[Gang, ...]
+    usage: Mapping[str, tuple[Amount, Amount]]
+    still_waiting: int
+    anyway: tuple[int, int]
+    """Pods that start, and pods that are displaced, with and without the changes."""
+    errors: tuple[str, ...] = ()
+    settled: bool = True
+
+    @property
+    def harmless(self) -> bool:
+        """Whether everybody who had a place, or came with the changes, has one in the end."""
+        return not self.waits and not any(d.outcome in ("Waits", "Lost") for d in self.displaced)
+
+
+def try_out(
+    original: Objects, changes: Sequence[Change], options: Options, scheduler_name: str, now: datetime
+) -> Comparison:
+    """Make changes to a copy of a cluster and compare what comes of it; ChangeError if one cannot be made.
+
+    Objects of kinds with namespaces must name theirs. `now` is when taints that come with the changes are added.
+    """
+    changed = original.copy()
+    for change in changes:
+        apply_change(changed, change, now)
+    before = run_course(original, original, options, scheduler_name, now)
+    after = run_course(changed, original, options, scheduler_name, now)
+    told = tuple(describe(change) for change in changes if not (isinstance(change, Apply) and change.follows))
+    return _Difference(original, changed, before, after, scheduler_name).compare(told)
+
+
+class _Difference:
+    def __init__(self, original: Objects, changed: Objects, before: End, after: End, scheduler_name: str) -> None:
+        self._ran = {p: o for p, o in original.of_kind("Pod").items() if (o.get("spec") or {}).get("nodeName")}
+        self._known = original.of_kind("Pod").keys()
+        self._changed = changed
+        self._before = before
+        self._after = after
+        self._scheduler_name = scheduler_name
+
+    def compare(self, changes: tuple[str, ...]) -> Comparison:
+        before, after = self._before.snapshot, self._after.snapshot
+        placed_before, placed_after = _placed(before), _placed(after)
+        started = [p for p in placed_after if p not in self._ran]
+        lost = {p: d for p, d in self._after.displaced.items() if p in self._ran}
+        anyway = {p for p in self._before.displaced if p in lost and (p in placed_after or p not in placed_before)}
+        none = Amount()
+        usages = usage_of(before), usage_of(after)
+        waiting = {p for p, pod in after.pods.items() if not pod.node and not pod.terminal and not pod.deleting}
+        new = {p: self._wait(p, placed_before) for p in sorted(waiting) if p not in self._ran}
+        waits = tuple(wait for wait in new.values() if wait is not None)
+        return Comparison(
+            changes=changes,
+            starts=tuple(self._start(p, placed_after) for p in sorted(started) if p not in placed_before),
+            displaced=tuple(self._displacement(p, d, placed_after) for p, d in sorted(lost.items()) if p not in anyway),
+            waits=waits,
+            gangs=tuple(_gangs(before, after)),
+            usage={name: (usages[0].get(name, none), usages[1].get(name, none)) for name in {**usages[0], **usages[1]}},
+            still_waiting=len(new) - len(waits),
+            anyway=(sum(p in placed_before for p in started), len(anyway)),
+            errors=tuple(dict.fromkeys(self._after.errors)),
+            settled=self._before.settled and self._after.settled,
+        )
+
+    def _start(self, path: str, placed: Mapping[str, PodInfo]) -> Start:
+        return Start(path, workload_of(placed[path]), placed[path].node, _devices(self._after.snapshot, path))
+
+    def _wait(self, path: str, placed_before: Mapping[str, PodInfo]) -> Wait | None:
+        new = path not in self._known
+        if not new and path not in placed_before:
+            return None
+        return Wait(path, workload_of(self._after.snapshot.pods[path]), new, self._reasons(path))
+
+    def _displacement(self, path: str, gone: Displaced, placed: Mapping[str, PodInfo]) -> Displacement:
+        pod, now = gone.pod, placed.get(path)
+        outcome: Outcome = "Restarts"
+        reasons: tuple[Reason, ...] = ()
+        if gone.cause.type == "Deleted" and not gone.remade:
+            outcome = "Deleted"
+        elif gone.cause.type == "NodeGone" and (controller_of(pod.obj) or {}).get("kind") in ("DaemonSet", "Node"):
+            outcome = "GoesWithNode"
+        elif not gone.remade:
+            outcome = "Lost"
+        elif now is None or path in self._after.circling:
+            outcome, reasons = "Waits", self._reasons(path)
+        node = now.node if now is not None and outcome == "Restarts" else ""
+        return Displacement(path, workload_of(pod), pod.node, gone.cause, outcome, gone.after_seconds, node, reasons)
+
+    def _reasons(self, path: str) -> tuple[Reason, ...]:
+        circling = self._after.circling.get(path)
+        if circling is not None:
+            kind: ReasonType = "NodeTaints" if circling.type == "NodeTaint" else "DeviceTainted"
+            return (Reason(kind, f"{circling.message}: it is evicted again wherever it comes back to", circling.data),)
+        waiting = self._after.pending.get(path)
+        if waiting is not None:
+            return waiting.reasons or (Reason("Waiting", waiting.message),)
+        pod = self._after.snapshot.pods.get(path)
+        if pod is not None and pod.scheduler_name != self._scheduler_name:
+            text = f"it is scheduled by {pod.scheduler_name}, whose decisions are not foreseen here"
+            return (Reason("SchedulerNameMismatch", text, {"schedulerName": pod.scheduler_name}),)
+        return (Reason("Waiting", "it waits"),)
+
+
+def _placed(snapshot: Snapshot) -> dict[str, PodInfo]:
+    return {path: pod for path, pod in snapshot.pods.items() if pod.node and not pod.terminal}
+
+
+def _devices(snapshot: Snapshot, path: str) -> tuple[str, ...]:
+    pod = snapshot.pods[path]
+    claims = snapshot.used_claims.get(f"pods/{path}") or frozenset()
+    if pod.group is not None:
+        claims |= snapshot.used_claims.get(f"podgroups/{pod.group.path}") or frozenset()
+    results = [
+        result
+        for claim in sorted(claims)
+        for result in snapshot.claims[claim]["status"]["allocation"].get("devices", {}).get("results") or ()
+    ]
+    return tuple(f"{result['pool']}/{result['device']}" for result in results)
+
+
+def _gangs(before: Snapshot, after: Snapshot) -> list[Gang]:
+    """Gangs that fall below their quorum."""
+    found = []
+    for path, group in sorted(after.pod_groups.items()):
+        minimum = min_count(group)
+        namespace, _, name = path.partition("/")
+        key = GroupKey(namespace, name)
+        placed = len(after.group_state(key).scheduled)
+        if minimum is not None and placed < minimum <= len(before.group_state(key).scheduled):
+            found.append(Gang(path, placed, minimum))
+    return found

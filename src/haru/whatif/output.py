@@ -1,0 +1,74 @@
+"""A comparison as JSON for programs. The schema is docs/reference/whatif.md: fields are added, never renamed."""
+
+from __future__ import annotations
+
+from haru.engine.decision import Obj
+from haru.whatif.comparison import Comparison, Displacement, Wait
+from haru.whatif.usage import Amount
+
+
+def to_json(comparison: Comparison) -> Obj:
+    """The WhatIf object of haru.dev/v1alpha1."""
+    starts, displaced = comparison.anyway
+    return {
+        "apiVersion": "haru.dev/v1alpha1",
+        "kind": "WhatIf",
+        "changes": list(comparison.changes),
+        "harmless": comparison.harmless,
+        "starts": [
+            {"pod": s.path, "workload": s.workload, "node": s.node, "devices": list(s.devices)}
+            for s in comparison.starts
+        ],
+        "displaced": [_displaced(entry) for entry in comparison.displaced],
+        "waits": [_wait(entry) for entry in comparison.waits],
+        "gangs": [{"podGroup": g.path, "placed": g.placed, "minCount": g.min_count} for g in comparison.gangs],
+        "usage": _usage(comparison),
+        "stillWaiting": comparison.still_waiting,
+        "anyway": {"starts": starts, "displaced": displaced},
+        "errors": list(comparison.errors),
+        "settled": comparison.settled,
+    }
+
+
+def _usage(comparison: Comparison) -> Obj:
+    told: Obj = {"devices": {}}
+    for name, (before, after) in comparison.usage.items():
+        amounts = {"before": _amount(name, before), "after": _amount(name, after)}
+        kind, _, driver = name.partition(" ")
+        if driver:
+            told[kind][driver] = amounts
+        else:
+            told[name] = amounts
+    return told
+
+
+def _displaced(entry: Displacement) -> Obj:
+    told: Obj = {
+        "pod": entry.path,
+        "workload": entry.workload,
+        "node": entry.node,
+        "cause": {"type": entry.cause.type, "message": entry.cause.message, **entry.cause.data},
+        "outcome": entry.outcome,
+    }
+    if entry.after_seconds:
+        told["afterSeconds"] = entry.after_seconds
+    if entry.new_node:
+        told["newNode"] = entry.new_node
+    if entry.reasons:
+        told["reasons"] = [reason.to_json() for reason in entry.reasons]
+    return told
+
+
+def _wait(entry: Wait) -> Obj:
+    reasons = [reason.to_json() for reason in entry.reasons]
+    return {"pod": entry.path, "workload": entry.workload, "new": entry.new, "reasons": reasons}
+
+
+def _amount(name: str, amount: Amount) -> Obj:
+    """Devices in units, cpu in cores, memory in bytes."""
+    scale = 1000 if name == "cpu" else 1
+    return {"total": _plain(amount.total / scale), "used": _plain(amount.used / scale)}
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if value == int(value) else round(value, 3)
