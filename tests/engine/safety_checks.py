@@ -1,0 +1,271 @@
+"""What must hold of every decision and of every state: each check raises AssertionError with what is wrong.
+
+Questions of the kind "would it fit if …" are put to the engine on another cluster; all sums are those of the books.
+Source: KEP-4671 (quorum), KEP-5710 (units), docs/adr/0002, 0004 and 0007.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from engine_objects import Obj, options
+from safety_books import Placed
+from safety_world import View, World, allocation_of, claims_of, cpu_of, deleting, ended, group_of
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import Decision, MemberDecision
+from haru.engine.groups import Options, decide
+from haru.engine.nominations import Nomination, evicted_pods
+from haru.engine.reservation import Reservation
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A PodGroup's path and object, or nothing, and the pods that wait."""
+
+    group: str
+    obj: Obj | None
+    pods: list[Obj]
+
+    @property
+    def name(self) -> str:
+        return self.group or f"default/{self.pods[0]['metadata']['name']}"
+
+    @property
+    def priority(self) -> int:
+        return int((self.obj or self.pods[0])["spec"]["priority"])
+
+    @property
+    def minimum(self) -> int:
+        policy = (self.obj or {"spec": {"schedulingPolicy": {}}})["spec"]["schedulingPolicy"]
+        return int((policy.get("gang") or {"minCount": 1})["minCount"])
+
+
+def waiting(view: View, groups: dict[str, Obj]) -> list[Unit]:
+    """What is to be decided."""
+    found: dict[str, list[Obj]] = {}
+    for path, pod in view.pods.items():
+        if path not in view.places and not (ended(pod) or deleting(pod)):
+            found.setdefault(group_of(pod) or path, []).append(pod)
+    return [Unit(name if name in groups else "", groups.get(name), pods) for name, pods in found.items()]
+
+
+def ask(cluster: Cluster, unit: Unit, how: Options) -> Decision:
+    """The same question to another cluster; the share IDs do not depend on what was asked before."""
+    return decide(cluster.snapshot(), unit.pods, group=unit.obj, options=fresh(how))
+
+
+def fresh(how: Options) -> Options:
+    return replace(how, new_share_id=options().new_share_id, memory=None)
+
+
+def digest(world: World) -> str:
+    """All that is handed to a decision."""
+    return json.dumps([list(world.seen.values()), [e.claims for e in world.errands]], sort_keys=True)
+
+
+def check_same(world: World, unit: Unit, how: Options, decision: Decision, *, anew: bool) -> None:
+    """The same snapshot and options give the same decision, and so does (`anew`) a cluster that was built at once."""
+    if not anew:
+        snapshot = world.cluster.snapshot()
+        again = decide(snapshot, unit.pods, group=unit.obj, options=fresh(how))
+        assert _text(again) == _text(decision), "not deterministic"
+        return
+    assert _text(ask(world.fork(), unit, how)) == _text(decision), "depends on history"
+
+
+def _text(decision: Decision) -> str:
+    """A decision but for the numbers of the snapshot and of shares."""
+    text = json.dumps(asdict(replace(decision, version=0)), sort_keys=True, default=sorted)
+    return re.sub(r"share-\d+", "share", text)
+
+
+def check_state(world: World) -> None:
+    """Nothing is given twice or beyond what there is, in what is stored and in what the scheduler goes by."""
+    for text, view, users in (("stored", world.truth(), True), ("seen", world.view(), False)):
+        problems = world.books.problems(view.placed(), given(view.claims.values()), users=users)
+        assert not problems, f"{text}: {problems}"
+
+
+def given(claims: Collection[Obj]) -> dict[str, Obj]:
+    """Allocations by path of the claim."""
+    found = ((f"default/{claim['metadata']['name']}", allocation_of(claim)) for claim in claims)
+    return {path: allocation for path, allocation in found if allocation is not None}
+
+
+def check_decision(world: World, unit: Unit, how: Options, decision: Decision, view: View) -> None:
+    """What a decision asks for is possible, and allowed."""
+    # Where a member's node is lost nobody knows the domain of its group: 1.36 says it is an error.
+    lost = any(("Node", view.places[path]) not in world.seen for path in view.members(unit.group) if unit.group)
+    assert decision.status != "error" or lost, decision.message
+    listed = {pod["metadata"]["name"] for pod in unit.pods}
+    assert {member.pod.name for member in decision.members} <= listed
+    if decision.status == "scheduled":
+        assert decision.placed
+        assert not decision.evictions
+        _check_quorum(unit, len(decision.placed), view)
+        _check_places(world, decision.placed, view, frozenset())
+        _check_promises(world, unit, decision.placed, view)
+    elif decision.status == "nominated":
+        assert not decision.placed, "somebody is bound by a decision that makes room"
+        _check_quorum(unit, len(decision.nominated), view)
+        check_victims(world, unit, decision, view)
+        _check_places(world, decision.nominated, view, going(world, view) | names(decision))
+        check_need(world, unit, how, decision, view)
+    else:
+        assert not decision.placed, "somebody is bound although the unit is refused"
+        assert not decision.evictions
+
+
+def names(decision: Decision) -> set[str]:
+    return {eviction.pod.path for eviction in decision.evictions}
+
+
+def going(world: World, view: View) -> set[str]:
+    """Who leaves a node, or is to, whoever wants it."""
+    promised = {pod.path for pod in evicted_pods(world.cluster.snapshot().nominations.values())}
+    return {path for path in view.placed() if deleting(view.pods[path]) or path in promised}
+
+
+def _check_quorum(unit: Unit, count: int, view: View) -> None:
+    there = len(view.members(unit.group)) if unit.group else 0
+    assert count + there >= unit.minimum, f"{unit.name}: {count} and {there} of {unit.minimum} have places"
+
+
+def _check_places(world: World, members: Sequence[MemberDecision], view: View, without: Collection[str]) -> None:
+    """The members fit beside all that stays; their claims are not on the way to something else."""
+    claims = view.freed(without) if without else view.claims
+    placed, allocations = view.placed(without), given(claims.values())
+    for member in members:
+        taints = world.seen["Node", member.node or ""]["spec"]["taints"]
+        assert not taints, f"{member.pod.name} is sent to {member.node}, which has a taint"
+        for made in member.allocations:
+            assert made.path not in allocations, f"{made.path} is allocated twice"
+            allocations[made.path] = made.allocation
+        paths = {f"{joined.claim_namespace}/{joined.claim_name}" for joined in member.reservations}
+        assert not paths & view.in_flight, f"{member.pod.name} relies on {paths & view.in_flight}, not written yet"
+        pod = view.pods[member.pod.path]
+        placed[member.pod.path] = Placed(member.node or "", cpu_of(pod), claims_of(pod))
+    ours = {member.pod.path: placed[member.pod.path] for member in members}
+    problems = world.books.problems(placed, allocations, users=False)
+    problems += world.books.problems(ours, allocations, users=True)
+    assert not problems, f"decided: {problems}"
+
+
+def _check_promises(world: World, unit: Unit, members: Sequence[MemberDecision], view: View) -> None:
+    """Whoever is bound leaves alone what was promised to others that are no less important, for when it is free."""
+    nominations = world.cluster.snapshot().nominations
+    kept = {
+        path: one
+        for path, one in nominations.items()
+        if one.priority >= unit.priority and ("Node", one.node) in world.seen
+        if all(path != f"default/{pod['metadata']['name']}" for pod in unit.pods)
+        if not (unit.group and group_of(view.pods[path]) == unit.group)
+    }
+    gone = {path for path in going(world, view) if path not in kept}
+    placed, allocations = view.placed(gone), given(view.freed(gone).values())
+    before = world.books.problems({**placed, **_promised(kept, view)}, _with(allocations, kept), users=False)
+    for member in members:
+        pod = view.pods[member.pod.path]
+        placed[member.pod.path] = Placed(member.node or "", cpu_of(pod), claims_of(pod))
+        allocations |= {made.path: made.allocation for made in member.allocations}
+    after = world.books.problems({**placed, **_promised(kept, view)}, _with(allocations, kept), users=False)
+    assert before or not after, f"promises are broken: {after}"
+
+
+def _promised(kept: Mapping[str, Nomination], view: View) -> dict[str, Placed]:
+    return {path: Placed(one.node, cpu_of(view.pods[path]), claims_of(view.pods[path])) for path, one in kept.items()}
+
+
+def _with(allocations: dict[str, Obj], kept: Mapping[str, Nomination]) -> dict[str, Obj]:
+    more = {made.path: made.allocation for one in kept.values() for made in one.allocations}
+    return {**more, **allocations}
+
+
+# -- evictions -------------------------------------------------------------------------------------------------------
+
+
+def check_victims(world: World, unit: Unit, decision: Decision, view: View) -> None:
+    """Victims are running, less important, not going yet; and whole groups go whole."""
+    gone, groups = names(decision), world.objects("PodGroup")
+    for path in gone:
+        pod = view.pods[path]
+        own = groups.get(group_of(pod), pod)["spec"]["priority"]
+        assert own < unit.priority, f"{path} of priority {own} is evicted for {unit.name} of {unit.priority}"
+        assert view.places[path] and pod["spec"].get("nodeName"), f"{path} is evicted before it runs"
+        assert not deleting(pod), f"{path} is evicted twice"
+    for group, obj in groups.items():
+        if obj["spec"].get("disruptionMode") == "PodGroup":
+            members = {path for path in view.members(group) if not deleting(view.pods[path])}
+            assert not gone & members or members <= gone, f"of {group} only {gone & members} of {members} go"
+
+
+def units_of(world: World, decision: Decision, view: View) -> Iterator[set[str]]:
+    """The victims that go together."""
+    whole: dict[str, set[str]] = {}
+    groups = world.objects("PodGroup")
+    for path in sorted(names(decision)):
+        group = group_of(view.pods[path])
+        unit = group if group and groups[group]["spec"].get("disruptionMode") == "PodGroup" else path
+        whole.setdefault(unit, set()).add(path)
+    yield from whole.values()
+
+
+def check_need(world: World, unit: Unit, how: Options, decision: Decision, view: View) -> None:
+    """With any unit of victims left in place fewer fit: for a group anywhere, for a single pod on its node."""
+    if holds(world.cluster.snapshot().reservation, unit):
+        # Room is made beside the head's places and what it waits for: the question is another one.
+        return
+    node = "" if unit.group else (decision.nominated[0].node or "")
+    everybody = going(world, view) | names(decision)
+    for stays in units_of(world, decision, view):
+        without = replace(how, preempt_for_pods=False, preempt_for_groups=False)
+        left = ask(world.fork(everybody - stays, only_on=node), unit, without)
+        assert len(left.placed) < len(decision.nominated), f"{stays} go in vain for {unit.name}"
+
+
+def holds(reservation: Reservation | None, unit: Unit) -> bool:
+    """Whether a reservation might keep a unit back."""
+    return reservation is not None and reservation.priority >= unit.priority
+
+
+def check_room_was_made(world: World, unit: Unit, how: Options, decision: Decision) -> None:
+    """Once the nominations stand: when all that was evicted is gone the unit starts, and meanwhile it waits."""
+    view = world.view()
+    evicted = sorted(names(decision) | going(world, view))
+    later = ask(world.fork(evicted), unit, how)
+    assert later.status == "scheduled", f"{unit.name}: evicted {evicted} in vain: {later.message}"
+    for count in range(1, len(evicted)):
+        partly = ask(world.fork(evicted[:count]), unit, how)
+        assert not partly.evictions, f"{unit.name}: with {evicted[:count]} gone it evicts {names(partly)} too"
+        assert partly.status in ("scheduled", "nominated"), f"{unit.name}: {partly.message} without {evicted[:count]}"
+
+
+# -- the head of the queue -------------------------------------------------------------------------------------------
+
+
+def check_head(world: World, head: Unit, reservation: Reservation) -> None:
+    """When all that must have ended by then has, the head starts at the moment that was foreseen."""
+    view = world.view()
+    assert reservation.until is not None
+    then = max(reservation.until, world.now)
+    ends = dict(world.ends(view))
+    gone = {path for path, end in ends.items() if end is not None and end <= then} | going(world, view)
+    late = {key.path for key in reservation.waits_for if key.path in ends} - gone
+    assert not late, f"{late} will not have ended at {then}"
+    started = ask(world.fork(gone, reservation=False), head, options(now=then))
+    assert started.status == "scheduled", f"{head.name} does not start at {then}: {started.message}"
+
+
+def check_gangs(world: World) -> None:
+    """In what is stored a gang that runs has its quorum, or its other members are on their way, or it met a fault."""
+    truth = world.truth()
+    for group, obj in world.objects("PodGroup", seen=False).items():
+        bound = set(truth.members(group))
+        ready = {m.pod.path for errand in world.errands if errand.group == group for m in errand.ready or ()}
+        minimum = obj["spec"]["schedulingPolicy"]["gang"]["minCount"]
+        if bound and group not in world.hit:
+            assert len(bound | ready) >= minimum, f"{group}: {bound} are bound, {ready} are certain, of {minimum}"

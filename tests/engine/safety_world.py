@@ -1,0 +1,379 @@
+"""A small cluster with its API, its watch and the carrying out of decisions, as far as safety depends on them.
+
+What is stored is the truth; the scheduler's `Cluster` hears of it through one stream of events for each kind, which may
+lag. A decision is carried out in the steps of the live scheduler (docs/adr/0002), with its own checks before a claim is
+written, and any of them may fail. Source: our own, after `haru.scheduler.carrying`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from engine_objects import Obj
+from safety_books import Books, Hardware, Placed, classes, wide_pool
+
+from haru.engine.cluster import Cluster, claim_path, object_path
+from haru.engine.decision import MemberDecision, PodKey
+from haru.kube.names import format_time
+from haru.scheduler.claims import BindingError, ClaimWrite, claim_writes, freed_status, reserved_claim
+
+Key = tuple[str, str]
+START = 1_800_000_000.0
+DEFAULT_GRACE = 30
+
+
+def moment(seconds: float) -> str:
+    return format_time(datetime.fromtimestamp(seconds, UTC))
+
+
+def key_of(pod: Obj) -> PodKey:
+    meta = pod["metadata"]
+    return PodKey(meta["namespace"], meta["name"], meta["uid"])
+
+
+def group_of(pod: Obj) -> str:
+    """The path of its PodGroup, or nothing."""
+    name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+    return f"default/{name}" if name else ""
+
+
+def claims_of(pod: Obj) -> tuple[str, ...]:
+    return tuple(f"default/{entry['resourceClaimName']}" for entry in pod["spec"].get("resourceClaims") or ())
+
+
+def ended(pod: Obj) -> bool:
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def deleting(pod: Obj) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def allocation_of(claim: Obj) -> Obj | None:
+    found: Obj | None = (claim.get("status") or {}).get("allocation")
+    return found
+
+
+def reserved_for(claim: Obj) -> list[Obj]:
+    return list((claim.get("status") or {}).get("reservedFor") or ())
+
+
+def cpu_of(pod: Obj) -> int:
+    return int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+
+def with_status(obj: Obj, **changes: Any) -> Obj:
+    """The object with members of its status set, or removed (None)."""
+    status = {**(obj.get("status") or {}), **changes}
+    return {**obj, "status": {name: value for name, value in status.items() if value is not None}}
+
+
+def marked(pod: Obj, now: float, *, preempted: bool) -> Obj:
+    """The pod as it is once its deletion was asked for."""
+    why = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    pod = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": moment(now)}}
+    return with_status(pod, conditions=why) if preempted else pod
+
+
+@dataclass(eq=False)
+class Errand:
+    """What one decision asks for. `ready` are the members past the barrier, None before it."""
+
+    group: str
+    minimum: int
+    members: tuple[MemberDecision, ...]
+    decided: float
+    claims: dict[str, Obj] = field(default_factory=dict)
+    ready: list[MemberDecision] | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    """The cluster as the scheduler must see it: what it has heard of, and what it has decided since."""
+
+    pods: dict[str, Obj]
+    places: dict[str, str]
+    claims: dict[str, Obj]
+    in_flight: frozenset[str]
+
+    def placed(self, without: Collection[str] = ()) -> dict[str, Placed]:
+        """The living pods on nodes."""
+        return {
+            path: Placed(node, cpu_of(self.pods[path]), claims_of(self.pods[path]))
+            for path, node in self.places.items()
+            if path not in without and not ended(self.pods[path])
+        }
+
+    def members(self, group: str, without: Collection[str] = ()) -> list[str]:
+        """Those of a group that have places."""
+        return [path for path in self.placed(without) if group_of(self.pods[path]) == group]
+
+    def freed(self, going: Collection[str]) -> dict[str, Obj]:
+        """The claims once these pods are gone and what nobody uses any more was freed."""
+        left = {path for path in self.pods if path not in going and not ended(self.pods[path])}
+        found = {}
+        for path, claim in self.claims.items():
+            entries = reserved_for(claim)
+            stay = [entry for entry in entries if self._stays(entry, path, left, going)]
+            if len(stay) < len(entries) and path not in self.in_flight:
+                status = {**claim["status"], "reservedFor": stay} if stay else freed_status(claim)
+                claim = {**claim, "status": status}
+            found[path] = claim
+        return found
+
+    def _stays(self, entry: Obj, claim: str, left: set[str], going: Collection[str]) -> bool:
+        if entry["resource"] == "pods":
+            return f"default/{entry['name']}" in left
+        users = [p for p in self.members(f"default/{entry['name']}") if claim in claims_of(self.pods[p])]
+        return not users or not set(users) <= set(going)
+
+
+class World:
+    """`api` is what is stored, `seen` what the scheduler has heard of it, `limits` the seconds that pods run at most.
+
+    Limits that are only promised (`unenforced`) may be broken. `hit` are groups that lost members by a fault.
+    """
+
+    def __init__(self, machines: Sequence[Hardware], wide: int) -> None:
+        self.machines = {machine.name: machine for machine in machines}
+        self.books = Books(machines, wide)
+        self.api: dict[Key, Obj] = {}
+        self.seen: dict[Key, Obj] = {}
+        self.cluster = Cluster()
+        self.now = START
+        self.lagging = False
+        self.errands: list[Errand] = []
+        self.limits: dict[str, int] = {}
+        self.unenforced: set[str] = set()
+        self.hit: set[str] = set()
+        self.late = False
+        self.refused: list[str] = []
+        self._events: dict[str, deque[tuple[str, Obj | None]]] = {}
+        self._assumed: dict[str, str] = {}
+        self._written: dict[str, Obj] = {}
+        self._revision = 1
+        for obj in (*classes(), *([wide_pool(wide)] if wide else []), *(o for m in machines for o in m.objects())):
+            self.put(obj)
+
+    # -- the API and its watch ---------------------------------------------------------------------------------------
+
+    def put(self, obj: Obj) -> Obj:
+        """Store an object."""
+        self._revision += 1
+        obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._revision)}}
+        self.api[obj["kind"], object_path(obj)] = obj
+        self._tell(obj["kind"], object_path(obj), obj)
+        return obj
+
+    def delete(self, kind: str, path: str) -> None:
+        """Remove an object."""
+        del self.api[kind, path]
+        self._tell(kind, path, None)
+
+    def _tell(self, kind: str, path: str, obj: Obj | None) -> None:
+        self._events.setdefault(kind, deque()).append((path, obj))
+        if not self.lagging:
+            self.deliver(kind)
+
+    def lagged(self) -> list[str]:
+        """The kinds of which there is news."""
+        return sorted(kind for kind, events in self._events.items() if events)
+
+    def deliver(self, kind: str, most: int | None = None) -> None:
+        """Let the scheduler hear the news of one kind."""
+        events = self._events.get(kind) or deque()
+        for _ in range(len(events) if most is None else min(most, len(events))):
+            path, obj = events.popleft()
+            if obj is None:
+                self.cluster.remove(self.seen.pop((kind, path)))
+            else:
+                self.seen[kind, path] = obj
+                self.cluster.apply(obj)
+            if kind == "Pod" and (obj is None or obj["spec"].get("nodeName") or ended(obj)):
+                self._assumed.pop(path, None)
+
+    def objects(self, kind: str, *, seen: bool = True) -> dict[str, Obj]:
+        """By path."""
+        return {path: obj for (known, path), obj in (self.seen if seen else self.api).items() if known == kind}
+
+    def view(self) -> View:
+        """What the scheduler is to go by."""
+        pods, claims = self.objects("Pod"), self.objects("ResourceClaim")
+        places = {path: pod["spec"]["nodeName"] for path, pod in pods.items() if pod["spec"].get("nodeName")}
+        for path, written in self._written.items():
+            if path in claims and _revision(written) > _revision(claims[path]):
+                claims[path] = written
+        under_way = {path: c for errand in self.errands if errand.ready is None for path, c in errand.claims.items()}
+        under_way = {path: claim for path, claim in under_way.items() if path in claims}
+        return View(pods, {**places, **self._assumed}, {**claims, **under_way}, frozenset(under_way))
+
+    def truth(self) -> View:
+        """What is stored."""
+        pods = self.objects("Pod", seen=False)
+        places = {path: pod["spec"]["nodeName"] for path, pod in pods.items() if pod["spec"].get("nodeName")}
+        return View(pods, places, self.objects("ResourceClaim", seen=False), frozenset())
+
+    def fork(self, going: Collection[str] = (), *, only_on: str = "", reservation: bool = True) -> Cluster:
+        """Another cluster like the one that the scheduler sees, without some pods and with the claims freed."""
+        view, snapshot = self.view(), self.cluster.snapshot()
+        made = Cluster()
+        claims = view.freed(going) if going else view.claims
+        for (kind, path), obj in self.seen.items():
+            if kind == "Node" and only_on and path != only_on:
+                obj = {**obj, "spec": {**obj["spec"], "unschedulable": True}}
+            if kind == "ResourceClaim":
+                obj = obj if path in view.in_flight else claims[path]
+            if kind != "Pod" or path not in going:
+                made.apply(obj)
+        for path in sorted(view.in_flight & claims.keys()):
+            made.assume_claim(claims[path])
+        for path, node in self._assumed.items():
+            if path not in going:
+                made.assume_pod(key_of(view.pods[path]), node)
+        standing = [one for path, one in snapshot.nominations.items() if path not in going]
+        made.nominate(standing)
+        made.reserve(snapshot.reservation if reservation else None)
+        return made
+
+    # -- carrying out ------------------------------------------------------------------------------------------------
+
+    def start(self, members: tuple[MemberDecision, ...], group: str, minimum: int) -> Errand:
+        """Count the members as placed and their claims as allocated from now on."""
+        errand, claims = Errand(group, minimum, members, self.now), self.view().claims
+        for member in members:
+            self.cluster.assume_pod(member.pod, member.node or "", member.claimed)
+            self._assumed[member.pod.path] = member.node or ""
+        for path, write in claim_writes(members).items():
+            if write.allocation is not None:
+                errand.claims[path] = reserved_claim(claims[path], write, None)
+                self.cluster.assume_claim(errand.claims[path])
+        self.errands.append(errand)
+        return errand
+
+    def reserve(self, errand: Errand, broken: int = -1) -> None:
+        """Write all claims, of which one may fail; then go on as a whole, or take back as a whole."""
+        failed: set[PodKey] = set()
+        for number, (path, write) in enumerate(claim_writes(errand.members).items()):
+            try:
+                self._write(path, write, refused=number == broken)
+            except BindingError as error:
+                self.refused.append(str(error))
+                failed |= write.pods
+        failed |= {member.pod for member in errand.members if member.pod not in failed and self._fallen(member)}
+        ready = [member for member in errand.members if member.pod not in failed]
+        if errand.group and len(self._certain(errand)) + len(ready) < errand.minimum:
+            ready = []
+        for member in ready if errand.minimum > 1 else ():
+            if (pod := self.api.get(("Pod", member.pod.path))) is not None:
+                self.put(with_status(pod, nominatedNodeName=member.node))
+        errand.ready = ready
+        self._take_back(errand, [member for member in errand.members if member not in ready])
+        if not ready:
+            self.errands.remove(errand)
+
+    def bind(self, errand: Errand, number: int, *, fails: bool = False) -> None:
+        """Bind one of the members that are ready; the last one ends the errand."""
+        assert errand.ready
+        member = errand.ready.pop(number % len(errand.ready))
+        pod = self.api.get(("Pod", member.pod.path))
+        if fails or pod is None or deleting(pod):
+            self.hit.add(errand.group)
+            self._take_back(errand, [member])
+        else:
+            self.late |= self.now > errand.decided + 5
+            pod = {**pod, "spec": {**pod["spec"], "nodeName": member.node}}
+            self.put(with_status(pod, phase="Running", startTime=moment(self.now), nominatedNodeName=None))
+        if not errand.ready:
+            self.errands.remove(errand)
+
+    def _write(self, path: str, write: ClaimWrite, *, refused: bool) -> None:
+        claim = self.api.get(("ResourceClaim", path))
+        if claim is None or refused:
+            raise BindingError(f"claim {path} cannot be written")
+        self._learn(self.put(reserved_claim(claim, write, None)))
+
+    def _learn(self, claim: Obj) -> None:
+        self._written[claim_path(claim)] = claim
+        self.cluster.assume_claim(claim, written=True)
+
+    def _fallen(self, member: MemberDecision) -> bool:
+        pod = self.seen.get(("Pod", member.pod.path))
+        if pod is None or deleting(pod) or ("Node", member.node) not in self.seen:
+            return True
+        claims = self.view().claims
+        return any(path not in claims or not reserved_for(claims[path]) for path in claims_of(pod))
+
+    def _certain(self, errand: Errand) -> set[str]:
+        sent = {member.pod.path for other in self.errands if other.ready is None for member in other.members}
+        return set(self.view().members(errand.group)) - sent
+
+    def _take_back(self, errand: Errand, failed: Sequence[MemberDecision]) -> None:
+        if failed:
+            gone = {member.pod for member in failed}
+            staying = set(self.view().members(errand.group)) - {pod.path for pod in gone} if errand.group else set()
+            for path, write in claim_writes(failed).items():
+                self._undo(path, write, keep_group=bool(staying))
+            for path, write in claim_writes(errand.members).items():
+                if path in errand.claims and write.pods <= gone:
+                    self.cluster.forget_claim(path, errand.claims[path])
+            for member in failed:
+                self.cluster.forget_pod(member.pod)
+                self._assumed.pop(member.pod.path, None)
+                self.unnominate(member.pod.path)
+
+    def _undo(self, path: str, write: ClaimWrite, *, keep_group: bool) -> None:
+        claim = self.api.get(("ResourceClaim", path))
+        if claim is None or allocation_of(claim) is None:
+            return
+        ours = {e["uid"] for e in write.consumers if not (keep_group and e["resource"] == "podgroups")}
+        left = [entry for entry in reserved_for(claim) if entry["uid"] not in ours]
+        if not left and write.allocation is not None:
+            self._learn(self.put({**claim, "status": freed_status(claim)}))
+        elif left != reserved_for(claim):
+            self._learn(self.put(with_status(claim, reservedFor=left)))
+
+    def unnominate(self, path: str) -> None:
+        """The pod waits for no node any more."""
+        pod = self.api.get(("Pod", path))
+        if pod is not None and "nominatedNodeName" in pod["status"]:
+            self.put(with_status(pod, nominatedNodeName=None))
+
+    # -- what happens anyway -----------------------------------------------------------------------------------------
+
+    def free_claims(self) -> None:
+        """What the claim controller does: who is gone loses its reservation, and what nobody uses is freed."""
+        held = {e["uid"] for errand in self.errands for w in claim_writes(errand.members).values() for e in w.consumers}
+        truth = self.truth()
+        for path, claim in truth.claims.items():
+            entries = reserved_for(claim)
+            left = [entry for entry in entries if entry["uid"] in held or self._is_used(entry, path, truth)]
+            if allocation_of(claim) is not None and (not left or left != entries):
+                self.put({**claim, "status": {**claim["status"], "reservedFor": left} if left else freed_status(claim)})
+
+    def _is_used(self, entry: Obj, claim: str, truth: View) -> bool:
+        path = f"default/{entry['name']}"
+        if entry["resource"] == "pods":
+            return path in truth.pods and not ended(truth.pods[path])
+        return any(claim in claims_of(truth.pods[member]) for member in truth.members(path))
+
+    def tick(self, seconds: int) -> None:
+        """Time passes; whoever has used up its run time ends."""
+        self.now += seconds
+        for path, end in list(self.ends(self.truth())):
+            if end is not None and end <= self.now and path not in self.unenforced:
+                self.put(with_status(self.api["Pod", path], phase="Failed"))
+
+    def ends(self, view: View) -> Iterator[tuple[str, float | None]]:
+        """The living pods on nodes, and when each will have ended at the latest; None if nobody knows."""
+        for path in view.placed():
+            seconds, started = self.limits.get(path), view.pods[path]["status"].get("startTime")
+            began = datetime.fromisoformat(started).timestamp() if started else self.now
+            yield path, None if seconds is None else began + seconds
+
+
+def _revision(obj: Obj) -> int:
+    return int(obj["metadata"]["resourceVersion"])
