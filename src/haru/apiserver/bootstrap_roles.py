@@ -196,6 +196,20 @@ def _scheduler() -> list[Obj]:
     ]
 
 
+def _dashboard() -> list[Obj]:
+    """What the web page reads. It writes nothing."""
+    rules = _rules(
+        (_READ, ("",), ("nodes", "namespaces", "pods", "events", "persistentvolumes", "persistentvolumeclaims")),
+        (_READ, ("batch",), ("jobs",)),
+        (_READ, ("policy",), ("poddisruptionbudgets",)),
+        (_READ, ("storage.k8s.io",), ("storageclasses",)),
+        (_READ, ("resource.k8s.io",), ("deviceclasses", "resourceslices", "devicetaintrules")),
+        (_READ, ("resource.k8s.io",), ("resourceclaims", "resourceclaimtemplates")),
+        (_READ, ("scheduling.k8s.io",), ("podgroups", "workloads")),
+    )
+    return [_role("haru:dashboard", rules), _binding("haru:dashboard", _user("system:haru-dashboard"))]
+
+
 def _node() -> list[Obj]:
     drivers = ("associated-node:update", "associated-node:patch")
     rules = _rules(
@@ -326,4 +340,4 @@ def _controllers() -> list[Obj]:
 
 def role_objects() -> list[Obj]:
     """All of them."""
-    return [*_people(), *_everybody(), *_scheduler(), *_node(), *_controllers()]
+    return [*_people(), *_everybody(), *_scheduler(), *_dashboard(), *_node(), *_controllers()]

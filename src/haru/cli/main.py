@@ -26,6 +26,7 @@ COMMANDS = {
     "capture": "write down a cluster as it is, for questions elsewhere",
     "replay": "make logged decisions again, and show what differs",
     "device": "take a device out of service by a taint, and bring it back",
+    "dashboard": "serve the web page of a cluster",
     "scheduler": "run the scheduler against an API server",
     "controllers": "run the controllers against an API server",
     "completion": "print a shell's completion script",

@@ -27,6 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen", metavar="HOST:PORT", help="address of the API (default 127.0.0.1:6443; port 0: any)"
     )
+    page = parser.add_mutually_exclusive_group()
+    page.add_argument(
+        "--dashboard",
+        metavar="HOST:PORT",
+        help="address of the web page, on loopback only (default 127.0.0.1:0: any free port)",
+    )
+    page.add_argument("--no-dashboard", action="store_true", help="serve no web page")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--data-dir", type=Path, metavar="DIR", help="where state is kept")
     where.add_argument("--ephemeral", action="store_true", help="keep nothing: everything is removed at exit")
@@ -86,7 +93,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
-    from haru.embedded.options import UpOptions, parse_listen, parse_profiles, parse_runtime_config, read_config
+    from haru.embedded.options import (
+        UpOptions,
+        parse_dashboard,
+        parse_listen,
+        parse_profiles,
+        parse_runtime_config,
+        read_config,
+    )
 
     options = UpOptions()
     if flags.config is not None:
@@ -98,6 +112,10 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
     if flags.listen is not None:
         host, port = parse_listen(flags.listen)
         options = replace(options, host=host, port=port)
+    if flags.dashboard is not None:
+        options = replace(options, dashboard=parse_dashboard(flags.dashboard))
+    if flags.no_dashboard:
+        options = replace(options, dashboard=None)
     if flags.data_dir is not None:
         options = replace(options, data_dir=flags.data_dir.expanduser().resolve(), ephemeral=False)
     if flags.ephemeral:

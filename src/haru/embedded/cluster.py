@@ -17,6 +17,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.controllers.manager import CONTROLLERS, ControllerManager, select_controllers
 from haru.controllers.stale_gang_rules import StalePolicy, default_policy
+from haru.dashboard.serving import DashboardServer
 from haru.drivers.simulated.driver import SimulatedDriver, install_device_classes
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
 from haru.embedded.identity import ADMIN, USERS, Identity, ensure_identity
@@ -63,6 +64,7 @@ class EmbeddedCluster:
         self.store = SqliteStore(directory / "state.db")
         self._identity: Identity | None = None
         self._listener: HttpServer | None = None
+        self._dashboard: DashboardServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -99,6 +101,8 @@ class EmbeddedCluster:
         self._write_kubeconfigs(identity)
         await install_device_classes(self.client(ADMIN))
         await self._start_components()
+        if self._options.dashboard is not None:
+            await self._start_dashboard(*self._options.dashboard)
 
     def client(self, component: str) -> ApiClient:
         """A client in process with the identity of a component (or of the administrator)."""
@@ -113,7 +117,9 @@ class EmbeddedCluster:
         raise RuntimeError(f"{', '.join(t.get_name() for t in done)} ended")
 
     async def stop(self) -> None:
-        """Takes everything down: components, listener, server, store."""
+        """Takes everything down: dashboard, components, listener, server, store."""
+        if self._dashboard is not None:
+            await self._dashboard.stop()
         for task in reversed(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -176,6 +182,15 @@ class EmbeddedCluster:
             return None if directory is None else DecisionLog(directory, self._options.decision_log_mebibytes)
         except OSError as error:
             raise OptionError(f"--decision-log: {directory}: {error.strerror}") from None
+
+    async def _start_dashboard(self, host: str, port: int) -> None:
+        self._dashboard = DashboardServer(self.client("dashboard"), host, port)
+        try:
+            await self._dashboard.start()
+        except OSError as error:
+            remedy = "take another port, 0 for any that is free, or --no-dashboard"
+            raise OptionError(f"--dashboard: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
+        self.notes.append(f"dashboard, for one browser: {self._dashboard.url}")
 
     def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))

@@ -21,6 +21,7 @@ USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "scheduler": ("system:kube-scheduler", ()),
     "controllers": ("system:kube-controller-manager", ("system:masters",)),
     "fleet": ("system:haru-fleet", ("system:masters",)),
+    "dashboard": ("system:haru-dashboard", ()),
 }
 
 

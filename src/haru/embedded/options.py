@@ -64,6 +64,8 @@ class UpOptions:
     stale_gang_after: str | None = None
     """After how long below minCount a gang is stale, as a duration; None: it never is, unless it says so itself."""
     stale_gang_policy: str = "Report"
+    dashboard: tuple[str, int] | None = ("127.0.0.1", 0)
+    """Host and port of the web page, loopback only; None: none is served."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -109,6 +111,18 @@ def parse_listen(text: str, where: str = "--listen") -> tuple[str, int]:
     return host, int(port)
 
 
+def parse_dashboard(text: str, where: str = "--dashboard") -> tuple[str, int]:
+    """`HOST:PORT` of the dashboard, which must be a loopback address."""
+    from haru.dashboard.access import check_loopback
+
+    host, port = parse_listen(text, where)
+    try:
+        check_loopback(host, port, where)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    return host, port
+
+
 def parse_runtime_config(text: str, where: str = "--runtime-config") -> dict[str, bool]:
     """`api/all=true,resource.k8s.io/v1beta1=false` → version or pseudo-key to on or off."""
     result: dict[str, bool] = {}
@@ -150,6 +164,10 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
             case "listen", str():
                 host, port = parse_listen(value, f"{where}: listen")
                 options = replace(options, host=host, port=port)
+            case "dashboard", str():
+                options = replace(options, dashboard=parse_dashboard(value, f"{where}: dashboard"))
+            case "dashboard", False:
+                options = replace(options, dashboard=None)
             case "dataDir", str():
                 options = replace(options, data_dir=Path(value).expanduser())
             case "ephemeral", bool():
@@ -190,6 +208,7 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
 _CONFIG_HELP = {
     "profiles": "must be a list of {name, count} or NAME:COUNT",
     "listen": "must be HOST:PORT",
+    "dashboard": "must be HOST:PORT on loopback, or false for none",
     "dataDir": "must be a path",
     "ephemeral": "must be true or false",
     "writeKubeconfig": "must be a path",

@@ -1,0 +1,63 @@
+"""Serve the web page of a cluster: the map of its cards, the queue with reasons and remedies, each workload's story.
+
+It prints one line: an address on loopback with a code that lets one browser in, once. The page only reads. `haru up`
+serves one for its own cluster; this is for any other, and for another address where the code was used. Ctrl-C or
+SIGTERM stops it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+
+from haru.cli.connection import add_connection_arguments, connect
+from haru.cli.main import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `haru dashboard`."""
+    add_connection_arguments(parser)
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:0",
+        help="address of the page, on loopback only (default 127.0.0.1:0: any free port)",
+    )
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves the page until it is stopped."""
+    from haru.cli.logs import configure_logging
+    from haru.embedded.options import OptionError, parse_dashboard
+
+    configure_logging(options.verbose, options.log_format)
+    try:
+        host, port = parse_dashboard(options.listen, "--listen")
+    except OptionError as error:
+        raise UsageError(str(error)) from error
+    return asyncio.run(_serve(options, host, port))
+
+
+async def _serve(options: argparse.Namespace, host: str, port: int) -> int:
+    from haru.dashboard.serving import DashboardServer
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with connect(options, "haru-dashboard") as client:
+        server = DashboardServer(client, host, port)
+        try:
+            await server.start()
+        except OSError as error:
+            remedy = "take another port, or 0 for any that is free"
+            raise UsageError(f"--listen: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
+        try:
+            print(f"haru dashboard is ready, for one browser: {server.url}", flush=True)
+            await stop.wait()
+        finally:
+            await server.stop()
+    return 0

@@ -1,0 +1,68 @@
+"""Who may look: one browser, let in by a code that works once, known from then on by its cookie.
+
+A browser brings no bearer token, and any page in it can send requests to loopback. So a request must name a loopback
+address as its host (else a foreign name was made to resolve to it), and carry a cookie that other sites cannot make the
+browser send (SameSite) and scripts cannot read (HttpOnly).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+
+_BYTES = 32
+
+
+def new_secret() -> str:
+    """What nobody guesses."""
+    return secrets.token_urlsafe(_BYTES)
+
+
+def check_loopback(host: str, port: int, where: str) -> None:
+    """ValueError that names the flag, the value and the fix unless `host` is a loopback address."""
+    if host == "localhost" or ipaddress.ip_address(host).is_loopback:
+        return
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    remedy = f"take 127.0.0.1:{port}, and reach it from elsewhere through a tunnel, for example ssh -L"
+    raise ValueError(
+        f'{where}: Invalid value: "{shown}": the dashboard speaks plain HTTP and listens on loopback only; {remedy}'
+    )
+
+
+class Access:
+    """The code and the cookie of one server. Cookies do not tell ports apart, so that the port is in its name."""
+
+    def __init__(self, port: int, new_secret: Callable[[], str] = new_secret) -> None:
+        self._new_secret = new_secret
+        self._code: str | None = new_secret()
+        self._session: str | None = None
+        self._cookie = f"haru-dashboard-{port}"
+        self._hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+
+    @property
+    def code(self) -> str:
+        """The code that is still to be used; empty once it was."""
+        return self._code or ""
+
+    def knows_host(self, host: str) -> bool:
+        """Whether a Host header names this server by a loopback address."""
+        return host.lower() in self._hosts
+
+    def enter(self, code: str) -> str | None:
+        """The `Set-Cookie` header for the right code, once; None otherwise."""
+        if self._code is None or not secrets.compare_digest(code.encode(), self._code.encode()):
+            return None
+        self._code, self._session = None, self._new_secret()
+        return f"{self._cookie}={self._session}; HttpOnly; SameSite=Strict; Path=/"
+
+    def knows(self, cookies: str) -> bool:
+        """Whether a Cookie header has the session that was handed out."""
+        try:
+            morsel = SimpleCookie(cookies).get(self._cookie)
+        except CookieError:
+            return False
+        if morsel is None or self._session is None:
+            return False
+        return secrets.compare_digest(morsel.value.encode(), self._session.encode())

@@ -1,0 +1,235 @@
+"""The dashboard as an ASGI application: who may come in, which page an address is, and the stream of changes.
+
+Pages are computed in one thread of their own, from snapshots that nobody changes, so that the event loop stays free:
+in `haru up` the API server runs on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from haru.dashboard.access import Access
+from haru.dashboard.pages.frame import message_page, page
+from haru.dashboard.pages.html import Child, Html
+from haru.dashboard.pages.map_page import map_content
+from haru.dashboard.pages.queue_page import queue_content
+from haru.dashboard.pages.workload_page import workload_content
+from haru.dashboard.views.device_map import device_map
+from haru.dashboard.views.queue import pods_of, subject, waiting_work
+from haru.dashboard.views.story import story
+from haru.dashboard.views.workloads import Filter, Workload
+from haru.dashboard.watching import Sight, Watching
+from haru.explain import Explanation, explain
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+_STATIC = Path(__file__).parent / "static"
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+_HTML = "text/html; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+SECURITY: Headers = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+_NO_ENTRY = (
+    "This page needs the address that haru printed when it started, with its one-time code. If that was used already, "
+    "run haru dashboard: it prints another one."
+)
+_EXPLAINING_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
+_HEARTBEAT_SECONDS = 15.0
+
+
+class Dashboard:
+    """Serves one cluster to one browser; `access` says which."""
+
+    def __init__(self, watching: Watching, access: Access) -> None:
+        self._watching = watching
+        self._access = access
+        self._told: tuple[int, dict[Workload, Explanation]] = (-1, {})
+        self._worker = ThreadPoolExecutor(1, "dashboard")
+        self._stopping = asyncio.Event()
+
+    async def stop(self) -> None:
+        """Ends the streams and the watches."""
+        self._stopping.set()
+        await self._watching.stop()
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
+        method, path = scope["method"], scope["path"]
+        reply = _Reply(send, method == "HEAD")
+        if not self._access.knows_host(headers.get(b"host", b"").decode("latin-1")):
+            await reply.text(403, "Forbidden: the Host header must name this server by its loopback address.\n")
+        elif method not in ("GET", "HEAD"):
+            await reply.text(405, "Method Not Allowed: the dashboard only reads.\n", [(b"allow", b"GET, HEAD")])
+        elif "code" in query and path == "/" and method == "GET" and (cookie := self._access.enter(query["code"])):
+            await reply.text(303, "", [(b"location", b"/"), (b"set-cookie", cookie.encode())])
+        elif not self._access.knows(headers.get(b"cookie", b"").decode("latin-1")):
+            await reply.html(403, message_page("Not allowed", _NO_ENTRY))
+        elif path == "/changes":
+            await self._changes(receive, reply)
+        elif path.startswith("/static/"):
+            await _static(path.removeprefix("/static/"), reply)
+        else:
+            await self._page(path, query, reply)
+
+    # -- pages --------------------------------------------------------------------------------------------------------
+
+    async def _page(self, path: str, query: Mapping[str, str], reply: _Reply) -> None:
+        chosen = Filter.of(query)
+        made: Callable[[Sight], Child]
+        if path == "/":
+            title, made = "Map", lambda sight: map_content(device_map(sight.snapshot, sight.layouts, chosen), chosen)
+        elif path == "/queue":
+            title, made = "Queue", lambda sight: self._queue(sight, chosen)
+        elif path.startswith("/workload/") and path.count("/") == 4 and path[-1] != "/":
+            _, _, namespace, kind, name = path.split("/")
+            work = Workload(namespace, f"{kind}/{name}")
+            title, made = f"{namespace}/{work.name}", lambda sight: _story(sight, work)
+        else:
+            await reply.html(404, message_page("Not found", "There is no such page."))
+            return
+        try:
+            async with self._watching.looking():
+                sight = self._watching.sight()
+                loop = asyncio.get_running_loop()
+                whole = await loop.run_in_executor(self._worker, lambda: _whole(title, path, chosen, sight, made))
+        except OSError as error:
+            await reply.html(503, message_page("The API server cannot be reached", str(error)))
+            return
+        if whole is None:
+            whole = page(title, path, chosen, Html("<p>It does not exist, or not any more.</p>"), version=sight.version)
+            await reply.html(404, whole)
+            return
+        await reply.html(200, whole)
+
+    def _queue(self, sight: Sight, chosen: Filter) -> Child:
+        """The queue with as many explanations as there is time for; those of this version are kept."""
+        found = waiting_work(sight.snapshot, chosen)
+        version, told = self._told
+        if version != sight.version:
+            version, told = self._told = sight.version, {}
+        deadline = time.monotonic() + _EXPLAINING_SECONDS
+        for each in found:
+            if each.workload in told:
+                continue
+            if told and time.monotonic() > deadline:
+                break
+            about = subject(sight.snapshot, each.workload, pods_of(sight.snapshot, each.workload))
+            if about is not None:
+                told[each.workload] = explain(sight.snapshot, *about, now=_now())
+        return queue_content(found, told, chosen)
+
+    # -- live ---------------------------------------------------------------------------------------------------------
+
+    async def _changes(self, receive: Receive, reply: _Reply) -> None:
+        """Server-sent events: the version whenever it is another one, at most once a second."""
+        await reply.start(200, "text/event-stream")
+        gone = asyncio.ensure_future(_disconnected(receive))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            async with self._watching.looking():
+                version = -1
+                while not (gone.done() or stopping.done()):
+                    newer = asyncio.ensure_future(self._watching.newer_than(version))
+                    await asyncio.wait(
+                        {gone, stopping, newer}, timeout=_HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    if newer.done():
+                        version = newer.result()
+                    newer.cancel()
+                    await reply.more(f"data: {version}\n\n".encode())
+                    await asyncio.wait({gone, stopping}, timeout=_PAUSE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        except OSError:
+            pass  # the browser tries again by itself
+        finally:
+            for task in (gone, stopping):
+                task.cancel()
+            with suppress(OSError):
+                await reply.more(b"", last=True)
+
+
+def _story(sight: Sight, work: Workload) -> Child:
+    found = story(sight.snapshot, work, sight.events_of, _now())
+    return workload_content(found) if found is not None else None
+
+
+def _whole(title: str, path: str, chosen: Filter, sight: Sight, made: Callable[[Sight], Child]) -> Html | None:
+    content = made(sight)
+    notes = [f"Not allowed to read {', '.join(sight.refused)}: the page is without them."] if sight.refused else []
+    return page(title, path, chosen, content, version=sight.version, notes=notes) if content is not None else None
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _static(name: str, reply: _Reply) -> None:
+    files = {file.name: file for file in _STATIC.iterdir()}
+    if name not in files:
+        await reply.text(404, "Not Found\n")
+        return
+    await reply.send(200, _TYPES[files[name].suffix], files[name].read_bytes())
+
+
+class _Reply:
+    """An answer on its way, with the headers that every answer has."""
+
+    def __init__(self, send: Send, head_only: bool) -> None:
+        self._send = send
+        self._head_only = head_only
+
+    async def start(self, status: int, kind: str, headers: Headers | None = None) -> None:
+        """Status and headers; the body follows."""
+        every = [(b"content-type", kind.encode()), *SECURITY, *(headers or [])]
+        await self._send({"type": "http.response.start", "status": status, "headers": every})
+
+    async def more(self, body: bytes, last: bool = False) -> None:
+        """A part of the body."""
+        await self._send({"type": "http.response.body", "body": body, "more_body": not last})
+
+    async def send(self, status: int, kind: str, body: bytes, headers: Headers | None = None) -> None:
+        """A whole answer."""
+        length = (b"content-length", str(len(body)).encode())
+        await self.start(status, kind, [length, *(headers or [])])
+        await self.more(b"" if self._head_only else body, last=True)
+
+    async def text(self, status: int, text: str, headers: Headers | None = None) -> None:
+        """A line of text."""
+        await self.send(status, _TEXT, text.encode(), headers)
+
+    async def html(self, status: int, whole: Html) -> None:
+        """A page."""
+        await self.send(status, _HTML, whole.encode())

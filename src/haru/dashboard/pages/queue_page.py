@@ -1,0 +1,57 @@
+"""The queue as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from haru.dashboard.pages.explaining import reasons, remedies, verdict, whole_text
+from haru.dashboard.pages.html import Child, Html, tag
+from haru.dashboard.views.queue import Waiting
+from haru.dashboard.views.workloads import Filter, Workload
+from haru.explain import Explanation
+from haru.explain.wording import counted
+
+_MOST = 200
+
+
+def queue_content(found: Sequence[Waiting], told: Mapping[Workload, Explanation], chosen: Filter) -> Child:
+    """Work that waits; `told` has the explanations that are there so far."""
+    if not found:
+        return tag(
+            "p", "Nothing that matches the filter waits." if chosen.parameters else "Nothing waits.", class_="empty"
+        )
+    pods = sum(each.pods for each in found)
+    left = len(found) - _MOST
+    return (
+        tag("p", f"{counted(len(found), 'workload')} · {counted(pods, 'pod')} waiting", class_="totals"),
+        tag("ol", (_entry(each, told.get(each.workload)) for each in found[:_MOST]), class_="queue"),
+        tag("p", f"and {left} more: narrow them down with a filter", class_="hint") if left > 0 else None,
+    )
+
+
+def _entry(each: Waiting, told: Explanation | None) -> Html:
+    work = each.workload
+    return tag(
+        "li",
+        tag("h2", tag("a", f"{work.namespace}/{work.name}", href=work.path)),
+        tag("p", _facts(each), class_="facts"),
+        _told(told) if told is not None else _said(each),
+        class_="waiting",
+        data_key=f"{work.namespace}/{work.name}",
+    )
+
+
+def _facts(each: Waiting) -> Child:
+    since = (" · since ", tag("time", each.since, datetime=each.since)) if each.since else None
+    return f"{counted(each.pods, 'pod')} waiting · priority {each.priority}", since
+
+
+def _told(told: Explanation) -> Child:
+    return tag("p", verdict(told), " ", told.summary), reasons(told), remedies(told), whole_text(told)
+
+
+def _said(each: Waiting) -> Child:
+    return (
+        tag("p", each.said or "Not tried yet.", class_="said"),
+        tag("p", "The remedies are being worked out; the workload's page has them at once.", class_="hint"),
+    )

@@ -1,0 +1,86 @@
+"""The dashboard on a loopback address: plain HTTP that nobody else on the network can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.dashboard.access import Access, check_loopback
+from haru.dashboard.app import Dashboard
+from haru.dashboard.watching import LINGER_SECONDS, Watching
+
+_LINGER_SECONDS = 0.3
+
+
+class DashboardServer:
+    """Serves the dashboard of one cluster until it is stopped; port 0 takes a free one."""
+
+    def __init__(self, client: ApiClient, host: str, port: int, linger: float = LINGER_SECONDS) -> None:
+        check_loopback(host, port, "--dashboard")
+        self._host = "127.0.0.1" if host == "localhost" else host
+        self._wanted_port = port
+        self._client = client
+        self._linger = linger
+        self.url = ""
+        """The address with the one-time code; once started."""
+        self._app: Dashboard | None = None
+        self._server: Any = None
+        self._socket: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen and serve; OSError when the address is taken."""
+        import uvicorn
+
+        self._socket = _listening_socket(self._host, self._wanted_port)
+        port = self._socket.getsockname()[1]
+        access = Access(port)
+        self._app = Dashboard(Watching(self._client, self._linger), access)
+        config = uvicorn.Config(
+            self._app,
+            loop="none",  # the loop runs already
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            access_log=False,  # it would show the code
+            log_config=None,
+            log_level=logging.WARNING,
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        self._server = uvicorn.Server(config)
+        # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
+        self._task = asyncio.create_task(self._server._serve([self._socket]), name="haru dashboard: http")
+        while not self._server.started:
+            if self._task.done():
+                self._task.result()
+                raise RuntimeError("the dashboard's server ended before it had started")
+            await asyncio.sleep(0.001)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{host}:{port}/?code={access.code}"
+
+    async def stop(self) -> None:
+        """Ends streams and watches, finishes what is in flight, closes."""
+        if self._task is None or self._app is None or self._socket is None:
+            return
+        await self._app.stop()
+        self._server.should_exit = True
+        while not self._task.done():
+            await asyncio.wait([self._task], timeout=_LINGER_SECONDS)
+        self._socket.close()
+        self._task = None
+
+
+def _listening_socket(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener

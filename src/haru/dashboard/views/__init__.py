@@ -1,0 +1,1 @@
+"""From a snapshot to what a page shows, as plain values."""

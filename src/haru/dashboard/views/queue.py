@@ -1,0 +1,89 @@
+"""The queue: work that waits for a place, the most urgent first, and what to ask `haru.explain` about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workload
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Obj
+from haru.engine.pods import PodInfo
+from haru.explain.subject import SubjectKind
+from haru.kube.meta import get_condition
+
+Subject = tuple[SubjectKind, Obj]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A workload of which `pods` wait, the oldest since `since` (RFC 3339). `said` is what its pods' status tells."""
+
+    workload: Workload
+    pods: int
+    since: str
+    priority: int
+    said: str
+
+
+def waiting_work(snapshot: Snapshot, chosen: Filter = EVERYTHING) -> tuple[Waiting, ...]:
+    """What waits, in the order in which it is tried: by priority, then by age."""
+    groups: dict[Workload, list[PodInfo]] = {}
+    for pod in snapshot.pods.values():
+        if is_waiting(pod) and chosen.takes(work := workload(pod)):
+            groups.setdefault(work, []).append(pod)
+    found = [_waiting(work, pods) for work, pods in groups.items()]
+    return tuple(sorted(found, key=lambda w: (-w.priority, w.since, w.workload)))
+
+
+def is_waiting(pod: PodInfo) -> bool:
+    """Whether a pod waits for a place."""
+    return not (pod.node or pod.terminal or pod.deleting)
+
+
+def _waiting(work: Workload, pods: Sequence[PodInfo]) -> Waiting:
+    since = min(created_at(pod) for pod in pods)
+    said = next((text for pod in sorted(pods, key=lambda pod: pod.key) if (text := _said(pod))), "")
+    return Waiting(work, len(pods), since, max(pod.priority for pod in pods), said)
+
+
+def created_at(pod: PodInfo) -> str:
+    """When a pod was made, as far as it says."""
+    return str(pod.obj["metadata"].get("creationTimestamp") or "")
+
+
+def _said(pod: PodInfo) -> str:
+    condition = get_condition(pod.obj, "PodScheduled") or {}
+    return str(condition.get("message") or condition.get("reason") or "")
+
+
+def subject(snapshot: Snapshot, work: Workload, pods: Sequence[PodInfo]) -> Subject | None:
+    """The object to explain for a workload: its Job, PodGroup or claim, else one of its pods, one that waits if any."""
+    kind, _, name = work.name.partition("/")
+    path = f"{work.namespace}/{name}"
+    own: Obj | None = None
+    if kind == "job":
+        own = snapshot.objects("Job").get(path)
+    elif kind == "podgroup":
+        own = snapshot.pod_groups.get(path)
+    elif kind == "resourceclaim":
+        own = snapshot.claims.get(path)
+    if own is not None:
+        return kind, own  # type: ignore[return-value]
+    first = min(pods, key=lambda pod: (not is_waiting(pod), pod.key), default=None)
+    return ("pod", first.obj) if first is not None else None
+
+
+def pods_of(snapshot: Snapshot, work: Workload) -> tuple[PodInfo, ...]:
+    """The pods of a workload, by name. `pod/NAME` is that very pod, whoever it belongs to."""
+    kind, _, name = work.name.partition("/")
+    if kind == "pod":
+        pod = snapshot.pods.get(f"{work.namespace}/{name}")
+        return (pod,) if pod is not None else ()
+    if kind == "podgroup":
+        found = [
+            p for p in snapshot.pods.values() if p.group is not None and p.group.path == f"{work.namespace}/{name}"
+        ]
+    else:
+        found = [pod for pod in snapshot.pods.values() if pod.key.namespace == work.namespace and workload(pod) == work]
+    return tuple(sorted(found, key=lambda pod: pod.key))

@@ -1,0 +1,82 @@
+"""The page of a workload: what becomes of it, why its pods are where they are, why others wait, and what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from haru.dashboard.views.queue import created_at, is_waiting, pods_of, subject
+from haru.dashboard.views.timeline import Entry, timeline
+from haru.dashboard.views.workloads import Workload
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import Obj
+from haru.engine.pods import PodInfo
+from haru.explain import Explanation, explain
+from haru.explain.explanation import HeldClaim
+from haru.explain.holdings import held_by
+from haru.explain.owners import since_of
+
+_MOST_PODS = 200
+EventsOf = Callable[[Iterable[Obj]], Sequence[Obj]]
+"""The events about some objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """A pod, where it is since when, and with which devices. `node` is empty while it waits."""
+
+    name: str
+    phase: str
+    node: str
+    since: str
+    holds: tuple[HeldClaim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """`told` explains the workload; `here` one of its pods that has a place, with what the other nodes would say."""
+
+    workload: Workload
+    told: Explanation
+    here: Explanation | None
+    pods: tuple[PodRow, ...]
+    more_pods: int
+    entries: tuple[Entry, ...]
+
+
+def story(snapshot: Snapshot, work: Workload, events_of: EventsOf, now: str) -> Story | None:
+    """The story of a workload at a moment (RFC 3339); None if there is no such workload."""
+    pods = pods_of(snapshot, work)
+    found = subject(snapshot, work, pods)
+    if found is None:
+        return None
+    kind, obj = found
+    told = explain(snapshot, kind, obj, now=now)
+    placed = next((pod for pod in pods if pod.node and not pod.terminal), None)
+    here = explain(snapshot, "pod", placed.obj, now=now) if placed is not None else None
+    about = _objects(snapshot, obj, pods)
+    rows = tuple(_row(snapshot, pod) for pod in pods[:_MOST_PODS])
+    return Story(work, told, here, rows, max(0, len(pods) - _MOST_PODS), timeline(about, events_of(about)))
+
+
+def _row(snapshot: Snapshot, pod: PodInfo) -> PodRow:
+    phase = "Terminating" if pod.deleting else str(pod.status.get("phase") or "Pending")
+    since = created_at(pod) if is_waiting(pod) else since_of(pod)
+    holds = held_by(snapshot, pod) if pod.node and not pod.terminal else ()
+    return PodRow(pod.key.name, phase, pod.node, since, holds)
+
+
+def _objects(snapshot: Snapshot, obj: Obj, pods: Sequence[PodInfo]) -> list[Obj]:
+    """The object, its pods, their PodGroups and their claims, each once."""
+    found = {_identity(obj): obj}
+    for pod in pods:
+        found[_identity(pod.obj)] = pod.obj
+        group = snapshot.pod_group(pod.group) if pod.group is not None else None
+        claims = (snapshot.claims.get(path) for path in sorted(pod.claim_paths))
+        found.update({_identity(each): each for each in (group, *claims) if each is not None})
+    return list(found.values())
+
+
+def _identity(obj: Obj) -> tuple[str, str, str]:
+    metadata = obj["metadata"]
+    return str(obj["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])
