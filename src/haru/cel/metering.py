@@ -214,7 +214,11 @@ def _accumulated(number: int) -> Run:
 
 def _charged(run: Run, cost: int) -> Run:
     def charge(frame: Frame) -> Value:
-        value = run(frame)
+        try:
+            value = run(frame)
+        except EvaluationError:
+            frame[0].charge(cost)
+            raise
         frame[0].charge(cost)
         return value
 
@@ -259,7 +263,11 @@ def _presence(field: str) -> Qualifier:
 
 def _index(key_run: Run) -> Qualifier:
     def qualify(frame: Frame, value: Value) -> Value:
-        key = key_run(frame)
+        try:
+            key = key_run(frame)
+        except EvaluationError:
+            frame[0].charge(1)
+            raise
         return _step(frame, value, lambda: index(value, key))
 
     return qualify

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from haru.cel.ast import Call, Literal, Node
+from haru.cel.ast import Call, ListLiteral, Literal, MapLiteral, Node
 from haru.cel.checker import check, resolve_names
 from haru.cel.closures import Code, constant
 from haru.cel.compiler import Compiler
@@ -52,11 +52,22 @@ def instantiation_error(root: Node, environment: Environment) -> str:
         try:
             if node.function in _PATTERNS:
                 _look_at_pattern(node)
-            elif node.function in CONVERSIONS and len(node.args) == 1 and isinstance(node.args[0], Literal):
-                Compiler(environment, ()).apply(node, [constant(node.args[0].value)])([])
+            else:
+                _converted(node, environment)
         except (EvaluationError, PatternError) as error:
             return f"program instantiation failed: {error}"
     return ""
+
+
+def _converted(node: Node, environment: Environment) -> Code | None:
+    """A constant, also after conversions of it."""
+    if isinstance(node, Literal | ListLiteral | MapLiteral):
+        code = Compiler(environment, ()).compile(node)
+        return code if code.constant else None
+    if not isinstance(node, Call) or node.function not in CONVERSIONS or len(node.args) != 1:
+        return None
+    inner = _converted(node.args[0], environment)
+    return None if inner is None else constant(Compiler(environment, ()).apply(node, [inner])([]))
 
 
 _PATTERNS = frozenset(("matches", "find", "findAll"))

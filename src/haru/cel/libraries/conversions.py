@@ -72,6 +72,20 @@ def _string_to_double(text: str) -> float:
         raise EvaluationError("type conversion error from 'string' to 'double'") from None
 
 
+def _string_to_duration(text: str) -> Duration:
+    try:
+        return parse_duration(text)
+    except EvaluationError:
+        raise EvaluationError("type conversion error from 'string' to 'google.protobuf.Duration'") from None
+
+
+def _string_to_timestamp(text: str) -> Timestamp:
+    try:
+        return parse_timestamp(text)
+    except EvaluationError:
+        raise EvaluationError("type conversion error from 'string' to 'google.protobuf.Timestamp'") from None
+
+
 def _uint_to_int(value: int) -> int:
     if value > INT_MAX:
         raise EvaluationError("integer overflow")
@@ -180,7 +194,7 @@ FUNCTIONS: dict[str, tuple[Overload, ...]] = {
     "duration": (
         function("duration_to_duration", (DURATION,), DURATION, _same),
         function("int64_to_duration", (INT,), DURATION, _int_to_duration),
-        function("string_to_duration", (STRING,), DURATION, parse_duration),
+        function("string_to_duration", (STRING,), DURATION, _string_to_duration),
     ),
     "dyn": (function("to_dyn", (_T,), DYN, _same),),
     "int": (
@@ -204,7 +218,7 @@ FUNCTIONS: dict[str, tuple[Overload, ...]] = {
     "timestamp": (
         function("timestamp_to_timestamp", (TIMESTAMP,), TIMESTAMP, _same),
         function("int64_to_timestamp", (INT,), TIMESTAMP, _int_to_timestamp),
-        function("string_to_timestamp", (STRING,), TIMESTAMP, parse_timestamp),
+        function("string_to_timestamp", (STRING,), TIMESTAMP, _string_to_timestamp),
     ),
     "type": (function("type", (_T,), type_of_type(_T), type_of),),
     "uint": (
