@@ -19,6 +19,8 @@ MAX_BACKOFF_SECONDS = 10.0
 FLUSH_AFTER_SECONDS = 300.0
 _STALE_ENTRIES = 1000
 _MOST_DOUBLINGS = 64
+_ANY = ("",)
+"""Where units are parked that nobody in particular rejected: every event wakes them."""
 
 
 class Place(Enum):
@@ -87,6 +89,8 @@ class SchedulingQueue:
         self._backoff: list[tuple[float, int, Unit]] = []
         self._early: list[tuple[int, int, float, int, Unit]] = []
         self._timers: list[tuple[float, int, Unit]] = []
+        self._parked: dict[str, dict[tuple[str, str, str], Unit]] = {}
+        self._in_flight: dict[tuple[str, str, str], Unit] = {}
         self._pop_from_backoff = pop_from_backoff
         self._tickets = itertools.count(1)
 
@@ -146,6 +150,7 @@ class SchedulingQueue:
             if ticket != unit.ticket or unit.place is not place:
                 continue
             unit.place = Place.IN_FLIGHT
+            self._in_flight[unit.key] = unit
             unit.ticket = 0
             unit.attempts += 1
             unit.seen_events.clear()
@@ -155,6 +160,7 @@ class SchedulingQueue:
 
     def done(self, unit: Unit) -> None:
         """The cycle placed every pod the unit had: its attempts are forgotten. Pods that are held stay."""
+        self._in_flight.pop(unit.key, None)
         unit.attempts = unit.errors = 0
         if self.units.get(unit.key) is not unit:
             return
@@ -164,6 +170,7 @@ class SchedulingQueue:
 
     def reject(self, unit: Unit, plugins: Iterable[str], now: float) -> None:
         """The cycle found no place: wait for an event that concerns the plugins that said no."""
+        self._in_flight.pop(unit.key, None)
         if not self._still_there(unit):
             return
         unit.rejected_by = frozenset(plugins)
@@ -178,9 +185,12 @@ class SchedulingQueue:
         else:
             unit.place = Place.UNSCHEDULABLE
             unit.parked_at = now
+            for plugin in unit.rejected_by or _ANY:
+                self._parked.setdefault(plugin, {})[unit.key] = unit
 
     def fail(self, unit: Unit, now: float) -> None:
         """The cycle or the binding failed with an error: try again after a backoff, whatever happens."""
+        self._in_flight.pop(unit.key, None)
         if not self._still_there(unit):
             return
         unit.errors += 1
@@ -193,13 +203,16 @@ class SchedulingQueue:
         """A change that may satisfy `plugins`: wakes the units that they rejected. Returns how many were woken."""
         if not plugins:
             return 0
+        for unit in self._in_flight.values():
+            unit.seen_events |= plugins
         woken = 0
-        for unit in self.units.values():
-            if unit.place is Place.IN_FLIGHT:
-                unit.seen_events |= plugins
-            elif unit.place is Place.UNSCHEDULABLE and (not unit.rejected_by or unit.rejected_by & plugins):
-                self._wake(unit, now)
-                woken += 1
+        for plugin in (*plugins, *_ANY):
+            # Who is not woken by it has left its place in another way.
+            for unit in self._parked.pop(plugin, {}).values():
+                waits = unit.place is Place.UNSCHEDULABLE and self.units.get(unit.key) is unit
+                if waits and plugin in (unit.rejected_by or _ANY):
+                    self._wake(unit, now)
+                    woken += 1
         return woken
 
     def retry(self, unit: Unit, now: float) -> None:
