@@ -125,7 +125,8 @@ class NodeInfo:
 
     def with_pod(self, pod: PodInfo) -> NodeInfo:
         """The node with one more pod (or another version of one it has)."""
-        base = self.without_pod(pod.key.path) if pod.key.path in self.pods else self
+        path = pod.key.path
+        base = self.without_pod(path) if path in self.pods else self
         requested = dict(base.requested)
         for name, value in pod.usage.items():
             requested[name] = requested.get(name, 0) + value
@@ -133,10 +134,10 @@ class NodeInfo:
         return NodeInfo(
             self.name,
             self.spec,
-            {**base.pods, pod.key.path: pod},
+            {**base.pods, path: pod},
             requested,
             (base.scoring_requested[0] + cpu, base.scoring_requested[1] + memory),
-            (*base.host_ports, *sorted(pod.host_ports)),
+            (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports,
         )
 
     def without_pod(self, path: str) -> NodeInfo:

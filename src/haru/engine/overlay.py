@@ -109,11 +109,11 @@ class Overlay:
 
     def place(self, pod: PodInfo, node: str, claimed: tuple[Obj, ...] = ()) -> None:
         """Put a pod on a node, of which its devices take so much (KEP-5517)."""
-        bound = pod.bound_to(node, claimed)
-        before = self.node(node)
-        self._journal.append(("pod", pod.key.path, (node, self._nodes.get(node))))
-        self._nodes[node] = before.with_pod(bound)
-        self._pods[pod.key.path] = bound
+        bound, path = pod.bound_to(node, claimed), pod.key.path
+        before = self._nodes.get(node)
+        self._journal.append(("pod", path, (node, before)))
+        self._nodes[node] = (before or self.snapshot.nodes[node]).with_pod(bound)
+        self._pods[path] = bound
         self.changes.append(node)
         if self.after is not None:
             self.after.place(pod, node, claimed)

@@ -15,12 +15,14 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _BUCKETS = 256
+_MASK = _BUCKETS - 1
 _EMPTY: dict[str, Any] = {}
 """What all buckets share that nobody has written to."""
 
 
 def _bucket(key: str) -> int:
-    return crc32(key.encode()) & (_BUCKETS - 1)
+    """Where a key is. Look-ups, of which there are millions, have it written out."""
+    return crc32(key.encode()) & _MASK
 
 
 class FrozenMap(Mapping[str, V]):
@@ -35,11 +37,11 @@ class FrozenMap(Mapping[str, V]):
     def __getitem__(self, key: str) -> V:
         if not self._buckets:
             raise KeyError(key)
-        return self._buckets[_bucket(key)][key]
+        return self._buckets[crc32(key.encode()) & _MASK][key]
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or the default."""
-        return self._buckets[_bucket(key)].get(key, default) if self._buckets else default
+        return self._buckets[crc32(key.encode()) & _MASK].get(key, default) if self._buckets else default
 
     def __iter__(self) -> Iterator[str]:
         for bucket in self._buckets if self._size else ():
