@@ -107,13 +107,14 @@ def check_decision(world: World, unit: Unit, how: Options, decision: Decision, v
         assert decision.placed
         assert not decision.evictions
         _check_quorum(unit, len(decision.placed), view)
-        _check_places(world, decision.placed, view, frozenset())
+        _check_places(world, decision.placed, view, view.claims, frozenset())
         _check_promises(world, unit, decision.placed, view)
     elif decision.status == "nominated":
         assert not decision.placed, "somebody is bound by a decision that makes room"
         _check_quorum(unit, len(decision.nominated), view)
         check_victims(world, unit, decision, view)
-        _check_places(world, decision.nominated, view, going(world, view) | names(decision))
+        gone = going(world, view) | names(decision)
+        _check_places(world, decision.nominated, view, view.freed(gone), gone)
         check_need(world, unit, how, decision, view)
     else:
         assert not decision.placed, "somebody is bound although the unit is refused"
@@ -135,9 +136,10 @@ def _check_quorum(unit: Unit, count: int, view: View) -> None:
     assert count + there >= unit.minimum, f"{unit.name}: {count} and {there} of {unit.minimum} have places"
 
 
-def _check_places(world: World, members: Sequence[MemberDecision], view: View, without: Collection[str]) -> None:
+def _check_places(
+    world: World, members: Sequence[MemberDecision], view: View, claims: dict[str, Obj], without: Collection[str]
+) -> None:
     """The members fit beside all that stays; their claims are not on the way to something else."""
-    claims = view.freed(without) if without else view.claims
     placed, allocations = view.placed(without), given(claims.values())
     for member in members:
         taints = world.seen["Node", member.node or ""]["spec"]["taints"]
@@ -223,7 +225,7 @@ def check_need(world: World, unit: Unit, how: Options, decision: Decision, view:
     everybody = going(world, view) | names(decision)
     for stays in units_of(world, decision, view):
         without = replace(how, preempt_for_pods=False, preempt_for_groups=False)
-        left = ask(world.fork(everybody - stays, only_on=node), unit, without)
+        left = ask(world.fork(everybody - stays, freed=True, only_on=node), unit, without)
         assert len(left.placed) < len(decision.nominated), f"{stays} go in vain for {unit.name}"
 
 
@@ -236,10 +238,10 @@ def check_room_was_made(world: World, unit: Unit, how: Options, decision: Decisi
     """Once the nominations stand: when all that was evicted is gone the unit starts, and meanwhile it waits."""
     view = world.view()
     evicted = sorted(names(decision) | going(world, view))
-    later = ask(world.fork(evicted), unit, how)
+    later = ask(world.fork(evicted, freed=True), unit, how)
     assert later.status == "scheduled", f"{unit.name}: evicted {evicted} in vain: {later.message}"
     for count in range(1, len(evicted)):
-        partly = ask(world.fork(evicted[:count]), unit, how)
+        partly = ask(world.fork(evicted[:count], freed=True), unit, how)
         assert not partly.evictions, f"{unit.name}: with {evicted[:count]} gone it evicts {names(partly)} too"
         assert partly.status in ("scheduled", "nominated"), f"{unit.name}: {partly.message} without {evicted[:count]}"
 
@@ -256,7 +258,7 @@ def check_head(world: World, head: Unit, reservation: Reservation) -> None:
     gone = {path for path, end in ends.items() if end is not None and end <= then} | going(world, view)
     late = {key.path for key in reservation.waits_for if key.path in ends} - gone
     assert not late, f"{late} will not have ended at {then}"
-    started = ask(world.fork(gone, reservation=False), head, options(now=then))
+    started = ask(world.fork(gone, freed=True, reservation=False), head, options(now=then))
     assert started.status == "scheduled", f"{head.name} does not start at {then}: {started.message}"
 
 

@@ -217,11 +217,13 @@ class World:
         places = {path: pod["spec"]["nodeName"] for path, pod in pods.items() if pod["spec"].get("nodeName")}
         return View(pods, places, self.objects("ResourceClaim", seen=False), frozenset())
 
-    def fork(self, going: Collection[str] = (), *, only_on: str = "", reservation: bool = True) -> Cluster:
-        """Another cluster like the one that the scheduler sees, without some pods and with the claims freed."""
+    def fork(
+        self, going: Collection[str] = (), *, freed: bool = False, only_on: str = "", reservation: bool = True
+    ) -> Cluster:
+        """Another cluster like the one that the scheduler sees, without some pods and, if so, with the claims freed."""
         view, snapshot = self.view(), self.cluster.snapshot()
         made = Cluster()
-        claims = view.freed(going) if going else view.claims
+        claims = view.freed(going) if freed else view.claims
         for (kind, path), obj in self.seen.items():
             if kind == "Node" and only_on and path != only_on:
                 obj = {**obj, "spec": {**obj["spec"], "unschedulable": True}}

@@ -193,11 +193,11 @@ def test_a_promise_that_came_to_nothing_is_made_anew() -> None:
 def test_a_more_important_pod_takes_the_place_and_the_promise_is_void() -> None:
     cluster = promised(pod("urgent", cpu="8", priority=50))
     decision = ask(cluster, "urgent")
-    assert (decision.status, decision.evictions) == ("nominated", ())
+    assert (decision.status, [e.pod.name for e in decision.evictions]) == ("nominated", ["low"])
     assert displaced(cluster.snapshot(), decision, 50) == [key("first")]
     cluster.apply(pod("more", cpu="4", node="a", priority=7))
     decision = ask(cluster, "urgent")
-    assert (decision.status, [e.pod.name for e in decision.evictions]) == ("nominated", ["more"])
+    assert (decision.status, [e.pod.name for e in decision.evictions]) == ("nominated", ["more", "low"])
     assert displaced(cluster.snapshot(), decision, 50) == [key("first")]
     assert displaced(cluster.snapshot(), decision, 5) == []
 
@@ -374,3 +374,15 @@ def test_a_share_beside_one_that_goes_must_fit_beside_what_is_promised() -> None
     assert [e.pod.name for e in decision.evictions] == ["low"]
     cluster.nominate(nominations_of(decision, 5))
     assert ask(cluster, "late").status == "unschedulable"
+
+
+def test_who_takes_a_promised_place_evicts_for_it_itself() -> None:
+    """Nobody would see to it that `low` goes once the place of `first` is taken: it has not been seen to go yet."""
+    cluster = promised(pod("urgent", cpu="6", priority=9))
+    decision = ask(cluster, "urgent")
+    assert [e.pod.name for e in decision.evictions] == ["low"]
+    going = pod("low", cpu="4", node="a")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    cluster.apply(going)
+    assert ask(cluster, "urgent").status == "nominated"
+    assert ask(cluster, "urgent").evictions == ()

@@ -54,10 +54,13 @@ def promises(snapshot: Snapshot) -> Iterator[Promise]:
             yield Promise(pod, name, pod.priority)
 
 
-def leaving(snapshot: Snapshot) -> list[PodInfo]:
-    """The pods that make room for others: evicted by a decision, or seen to be deleted for that reason."""
+def leaving(snapshot: Snapshot, but: Collection[str] = ()) -> list[PodInfo]:
+    """The pods that make room for others: evicted by a decision, or seen to be deleted for that reason.
+
+    `but`: pending pods for whom nobody may be known to go; whose promise is void they do not wait for any more.
+    """
     found = {path: pod for path, pod in snapshot.leaving.items() if pod.preempted}
-    for key in evicted_pods(snapshot.nominations.values()):
+    for key in evicted_pods(one for path, one in snapshot.nominations.items() if path not in but):
         pod = snapshot.pods.get(key.path)
         if pod is not None and pod.key == key and pod.node and not pod.terminal:
             found[key.path] = pod
@@ -67,7 +70,8 @@ def leaving(snapshot: Snapshot) -> list[PodInfo]:
 def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True, now: float = 0.0) -> Snapshot:
     """The snapshot as pods that are decided together must see it: `after` is set if places are kept from them."""
     kept = [promise for promise in promises(snapshot) if _counts(snapshot, promise, pods, groups)]
-    going = leaving(snapshot)
+    lesser = [path for path in snapshot.nominations if _may_take(snapshot, path, pods, groups)]
+    going = leaving(snapshot, but=lesser)
     reservation = held_against(snapshot, pods, groups=groups, now=now)
     if reservation is not None:
         kept += _reserved(snapshot, reservation)
@@ -170,6 +174,17 @@ def _counts(snapshot: Snapshot, promise: Promise, pods: Collection[PodInfo], gro
     if other.group in together or any(pod.key.path == other.key.path for pod in pods):
         return False
     return promise.priority >= max(pod.priority for pod in pods) or (groups and is_half_placed(snapshot, other))
+
+
+def _may_take(snapshot: Snapshot, path: str, pods: Collection[PodInfo], groups: bool) -> bool:
+    """Whether these pods may take the place that a pod was promised, and so void the evictions made for it."""
+    other = snapshot.pods.get(path)
+    if other is None:
+        return False
+    own = other.group in ({pod.group for pod in pods} - {None} if groups else ())
+    if own or any(pod.key.path == path for pod in pods) or (groups and is_half_placed(snapshot, other)):
+        return False
+    return snapshot.nominations[path].priority < max(pod.priority for pod in pods)
 
 
 def _kept_places(snapshot: Snapshot, kept: Collection[Promise]) -> Snapshot:
