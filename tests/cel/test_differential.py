@@ -105,6 +105,13 @@ KNOWN = (
         "either: doubles out of range may be infinite. cel-go refuses the literal, as strconv.ParseFloat does",
     ),
     Known(
+        "the type of a map with values of a known and of any type",
+        "{'x': 'a', 'y': dyn({})}['y'].z",
+        ERROR,
+        COMPILE_ERROR,
+        "ours: what joins a type and dyn is dyn. Theirs is the type of the first value",
+    ),
+    Known(
         "a duration as int",
         "int(duration('1s'))",
         ("int", 10**9),
@@ -198,6 +205,8 @@ EXPLAINED = (
     (r"undeclared reference to 'dyn'", r'No value with name "dyn"'),
     ("", r"No matching overloads found : (int\(duration\)|@in|_\[\?_\]|_\?\._)"),
     (r"invalid double literal", ""),
+    (r"type conversion error from 'string' to 'google.protobuf.Timestamp'", ""),
+    (r"no such key", r"cannot be the operand of a select operation"),
     (r"no such overload: u?(int|double)\(bool\)", ""),
     (r"invalid (duration|timestamp|matches) argument", ""),
     ("", r"no matching overload for '_[<>]=?_' applied to '\((int|uint|double), (int|uint|double)\)'"),
