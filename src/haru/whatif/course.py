@@ -7,7 +7,7 @@ the next pod whose toleration runs out; nothing ends by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -21,7 +21,7 @@ from haru.engine.round import RoundResult, Waiting, run_round
 from haru.explain.owners import workload_of
 from haru.kube.meta import controller_of
 from haru.kube.names import format_time
-from haru.whatif.departures import Cause, Ground, departures
+from haru.whatif.departures import Cause, Departure, Ground, departures
 from haru.whatif.objects import Objects
 
 MAX_ROUNDS = 100
@@ -56,10 +56,12 @@ class End:
 
 def run_course(objects: Objects, original: Objects, options: Options, scheduler_name: str, now: datetime) -> End:
     """Let a cluster come to rest; `original` is what it was before it was changed."""
-    return _Course(objects, original, options, scheduler_name, now).run()
+    return Course(objects, original, options, scheduler_name, now).run()
 
 
-class _Course:
+class Course:
+    """One course of events, to be run once."""
+
     def __init__(
         self, objects: Objects, original: Objects, options: Options, scheduler_name: str, now: datetime
     ) -> None:
@@ -75,20 +77,24 @@ class _Course:
         self._rounds = 0
 
     def run(self) -> End:
+        """Until nobody has to go any more, and nobody has to go for others."""
         for path, again in self._objects.doomed.items():
             self._displace(path, Cause("Deleted", "deleted by the change"), remade=again)
-        while self._depart() or self._decide() or self._wait():
+        while self._depart() or self._decide() or self._due(lambda at: at <= self._now) or self._wait():
             pass
         self._end.snapshot = self._cluster.snapshot()
         return self._end
 
     # -- leaving -------------------------------------------------------------------------------------------------------
 
+    def first(self, found: list[Departure]) -> list[Departure]:
+        """Those who go before the next decisions are made, of those who have to go: all of them."""
+        return found
+
     def _depart(self) -> bool:
         """Whoever has to go by now goes; whether anybody did."""
-        found = [d for d in departures(self._cluster.snapshot(), self._ground, self._began) if d.at <= self._now]
         moved = False
-        for departure in found:
+        for departure in self.first(self._due(lambda at: at <= self._now)):
             node = self._cluster.snapshot().pods[departure.path].node
             seen = (departure.path, departure.cause.type, node)
             if seen in self._gone:
@@ -101,11 +107,15 @@ class _Course:
 
     def _wait(self) -> bool:
         """Let time pass until the next pod has to go; whether there is one."""
-        due = [d.at for d in departures(self._cluster.snapshot(), self._ground, self._began) if d.at > self._now]
-        if not due:
-            return False
-        self._now = min(due)
-        return True
+        later = self._due(lambda at: at > self._now)
+        if later:
+            self._now = min(departure.at for departure in later)
+        return bool(later)
+
+    def _due(self, when: Callable[[datetime], bool]) -> list[Departure]:
+        """Who has to go at such a time, but for those who are known to go round in circles."""
+        found = departures(self._cluster.snapshot(), self._ground, self._began)
+        return [d for d in found if when(d.at) and d.path not in self._end.circling]
 
     def _is_made_again(self, path: str) -> bool:
         pod = self._cluster.snapshot().pods[path]

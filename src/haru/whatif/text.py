@@ -83,7 +83,7 @@ def _displaced(entries: Sequence[Displacement]) -> Iterator[str]:
         yield f"{_pods_of(workload, len(group))} from {', '.join(sorted(left))}{later}: {message}"
         again = Counter(entry.new_node for entry in group if entry.outcome == "Restarts")
         if again:
-            yield f"  → {_restart(sum(again.values()))} {_on(again)}"
+            yield f"  → {_restart(sum(again.values()))}: {_on(again)}"
         for outcome, text in _ENDS.items():
             if number := sum(entry.outcome == outcome for entry in group):
                 yield f"  → {number} {text}"
