@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the virtual environment for development. Where it runs as root on Debian, it installs what Python itself needs
-# (venv) and the programs that the integration tests use (kubectl) when they are missing; elsewhere those tests skip.
+# (venv) and the programs that the integration tests use (kubectl, chromium) when they are missing; elsewhere those tests skip.
 set -eu
 
 PYTHON="${PYTHON:-python3}"
@@ -31,6 +31,8 @@ install_kubectl() {
 if can_install; then
   "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || install_package python3 python3-venv
   command -v kubectl >/dev/null 2>&1 || install_kubectl
+  command -v chromium >/dev/null 2>&1 || install_package chromium fonts-dejavu-core ||
+    echo "chromium could not be installed: the tests of the dashboard skip" >&2
 fi
 
 "$PYTHON" - <<'PY'

@@ -69,6 +69,7 @@ def _filters(path: str, chosen: Filter) -> Html:
             ("workload", chosen.workload, "job/*"),
             ("node", chosen.node, "dgx-*"),
         )
+        if name != "node" or path == "/"  # what waits is on no node
     ]
     clear = tag("a", "Clear", href=path) if chosen.parameters else None
     return tag(

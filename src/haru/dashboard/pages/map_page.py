@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from zlib import crc32
 
 from haru.dashboard.pages.frame import address
@@ -77,7 +78,9 @@ def _title(work: Workload) -> str:
     return f"{work.namespace}/{work.name}" if work.namespace else work.name
 
 
+@lru_cache(maxsize=4096)
 def _place(place: Place, chosen: Filter) -> Html:
+    """A row. Most rows are as they were when the page was last asked for."""
     count, first = len(place.names), place.names[0]
     title: Child = tag("a", first, href=address("/", Filter(node=first))) if place.is_node else first
     alike = f" and {counted(count - 1, 'node')} like it" if count > 1 else ""

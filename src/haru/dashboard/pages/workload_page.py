@@ -32,7 +32,8 @@ def workload_content(found: Story) -> Child:
 
 
 def _waits(told: Explanation) -> Html:
-    return tag("section", tag("h2", "Why not yet"), reasons(told), remedies(told), nodes(told), whole_text(told))
+    said = (tag("h3", "What the nodes say"), nodes(told)) if told.nodes else None
+    return tag("section", tag("h2", "Why not yet"), reasons(told), remedies(told), said, whole_text(told))
 
 
 def _here(here: Explanation) -> Html:

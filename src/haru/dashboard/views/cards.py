@@ -118,7 +118,8 @@ def _card_of(device: Device) -> str:
 def _layout(node: str, devices: Sequence[Device], totals: Counters) -> Layout:
     amounts = [_amount(device, totals) for device in devices]
     largest = devices[amounts.index(max(amounts))]
-    whole = amounts.count(max(amounts)) == 1
+    # Without counters the card itself is no device: there are only the partitions that it was divided into.
+    whole = len(devices) == 1 or (bool(totals) and amounts.count(max(amounts)) == 1)
     name = largest.name if whole else _beginning([device.name for device in devices]) or largest.name
     taints = sorted({str(taint) for device in devices for taint in device.taints})
     sets = {entry.counter_set for entry in largest.consumes}

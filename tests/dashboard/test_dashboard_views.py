@@ -1,0 +1,326 @@
+"""What the pages show, from small clusters, without a browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_objects import DRIVER, allocated, allocation, claim, node, pod, pod_group, resource_slice
+
+from haru.dashboard.views.cards import Layouts
+from haru.dashboard.views.device_map import DeviceMap, device_map
+from haru.dashboard.views.queue import pods_of, subject, waiting_work
+from haru.dashboard.views.story import story
+from haru.dashboard.views.timeline import timeline
+from haru.dashboard.views.workloads import Filter, Workload
+from haru.drivers.simulated.profiles import load_profile
+from haru.drivers.simulated.slices import resource_slices
+from haru.engine.cluster import Cluster
+
+Obj = dict[str, Any]
+NOW = "2026-03-01T12:00:00Z"
+
+
+def ready(name: str, status: str = "True", **more: Any) -> Obj:
+    made = node(name, **more)
+    made["status"]["conditions"] = [{"type": "Ready", "status": status}]
+    return made
+
+
+def user(name: str, where: str, *devices: str, owner: str = "") -> list[Obj]:
+    """A running pod with devices of its own."""
+    made = pod(name, node=where, claims=[name])
+    if owner:
+        kind, owner_name = owner.split("/")
+        reference = {"apiVersion": "v1", "kind": kind, "name": owner_name, "uid": owner, "controller": True}
+        made["metadata"]["ownerReferences"] = [reference]
+    return [made, allocated(claim(name), allocation(where, *devices), made)]
+
+
+def mapped(*objects: Obj, **chosen: str) -> DeviceMap:
+    return device_map(Cluster.of(objects).snapshot(), Layouts(), Filter(**chosen))
+
+
+def looks(found: DeviceMap) -> dict[str, list[str]]:
+    """Each row by its first name: its cards as `name: owner share, … + idle`."""
+    rows = {}
+    for place in found.places:
+        rows[place.names[0]] = [
+            f"{card.name}: "
+            + ", ".join(f"{'+'.join(o.name for o in part.owners)} {part.share:g}" for part in card.parts)
+            + (f" + {card.idle:g} idle" if card.idle else "")
+            for card in place.cards
+        ]
+    return rows
+
+
+def test_cards_by_holder_idle_ones_and_a_node_without() -> None:
+    found = mapped(ready("a"), resource_slice("a", 3), ready("b"), *user("p", "a", "gpu-1", owner="Job/train"))
+    assert looks(found) == {"a": ["gpu-0:  + 1 idle", "gpu-1: job/train 1", "gpu-2:  + 1 idle"], "b": []}
+    assert (found.totals.nodes, found.totals.cards, found.totals.taken, found.totals.idle) == (2, 3, 1, 2)
+    assert found.holders == ((Workload("default", "job/train"), 1),)
+
+
+def test_names_are_in_natural_order() -> None:
+    [place] = mapped(ready("a"), resource_slice("a", 11)).places
+    assert [card.name for card in place.cards] == [f"gpu-{number}" for number in range(11)]
+
+
+def test_nodes_that_look_alike_share_a_row_whichever_card_it_is() -> None:
+    objects = [o for name in ("n1", "n2", "n10", "n3") for o in (ready(name), resource_slice(name, 2))]
+    objects += [*user("p", "n2", "gpu-0", owner="Job/j"), *user("q", "n10", "gpu-1", owner="Job/j")]
+    assert [place.names for place in mapped(*objects).places] == [("n1", "n3"), ("n2", "n10")]
+
+
+def test_a_thousand_idle_nodes_are_one_row() -> None:
+    objects = [o for n in range(1000) for o in (ready(f"n{n}"), resource_slice(f"n{n}", 8))]
+    [place] = mapped(*objects).places
+    assert (len(place.names), len(place.cards)) == (1000, 8)
+
+
+@pytest.mark.parametrize(
+    ("made", "state", "cordoned"),
+    [
+        (ready("a", "False"), "not ready", False),
+        (ready("a", "Unknown"), "unknown", False),
+        (node("a"), "unknown", False),
+        (ready("a", unschedulable=True), "", True),
+    ],
+)
+def test_states_of_nodes(made: Obj, state: str, cordoned: bool) -> None:
+    found = mapped(made, resource_slice("a", 2))
+    [place] = found.places
+    assert (place.state, place.cordoned) == (state, cordoned)
+    assert (found.totals.unknown, found.totals.idle) == ((2, 0) if state else (0, 2))
+
+
+def test_tainted_cards_also_by_a_rule_and_tainted_nodes() -> None:
+    broken = {"key": "broken", "effect": "NoExecute"}
+    rule = {
+        "apiVersion": "resource.k8s.io/v1beta2",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "r", "uid": "r"},
+        "spec": {
+            "deviceSelector": {"device": "gpu-1"},
+            "taint": {"key": "old", "value": "yes", "effect": "NoSchedule"},
+        },
+    }
+    taint = {"key": "team", "effect": "NoSchedule"}
+    devices = [{"name": "gpu-0", "taints": [broken]}, {"name": "gpu-1"}, {"name": "gpu-2"}]
+    found = mapped(ready("a", taints=[taint]), resource_slice("a", devices), rule)
+    [place] = found.places
+    assert [card.taints for card in place.cards] == [("broken:NoExecute",), ("old=yes:NoSchedule",), ()]
+    assert (place.taints, found.totals.tainted) == (("team:NoSchedule",), 2)
+
+
+def test_a_pool_that_is_still_being_published_is_unknown() -> None:
+    unfinished = resource_slice("a", 2)
+    unfinished["spec"]["pool"]["resourceSliceCount"] = 2
+    [place] = mapped(ready("a"), unfinished).places
+    assert place.state == "its pool is being published"
+
+
+def test_only_the_newest_generation_counts() -> None:
+    old, new = resource_slice("a", 4), resource_slice("a", 1)
+    old["metadata"]["name"], new["spec"]["pool"]["generation"] = "old", 2
+    assert looks(mapped(ready("a"), old, new)) == {"a": ["gpu-0:  + 1 idle"]}
+
+
+def test_a_pool_of_many_nodes_and_one_of_a_node_that_is_gone() -> None:
+    found = mapped(resource_slice("", 1, pool="shared", allNodes=True), resource_slice("gone", 1))
+    assert {place.names[0]: (place.is_node, place.state) for place in found.places} == {
+        f"pool {DRIVER}/shared": (False, ""),
+        "gone": (True, "no such node"),
+    }
+
+
+def simulated(profile: str, name: str) -> list[Obj]:
+    return [ready(name), *resource_slices(load_profile(profile), name, f"uid-{name}", {}, 1)]
+
+
+def held(name: str, where: str, *devices: str) -> list[Obj]:
+    made, held_claim = user(name, where, *devices)
+    for result in held_claim["status"]["allocation"]["devices"]["results"]:
+        result["driver"] = "gpu.nvidia.com"
+    return [made, held_claim]
+
+
+def test_partitions_belong_to_their_card() -> None:
+    objects = simulated("dgx-a100-80gb-mig", "m")
+    names = [device["name"] for o in objects for device in o["spec"].get("devices") or ()]
+    half = next(name for name in names if name.startswith("gpu-2-mig-3g40gb-"))
+    [place] = mapped(*objects, *held("p", "m", half), *held("q", "m", "gpu-5")).places
+    assert [card.name for card in place.cards] == [f"gpu-{number}" for number in range(8)]
+    part, whole = place.cards[2], place.cards[5]
+    assert [(p.device, 0.4 < p.share < 0.6) for p in part.parts] == [(half, True)] and 0.4 < part.idle < 0.6
+    assert ([p.share for p in whole.parts], whole.idle) == ([1.0], 0.0)
+    assert place.cards[0].product == "NVIDIA A100-SXM4-80GB"
+
+
+def test_a_card_whose_counters_are_used_up_has_nothing_idle_left() -> None:
+    objects = simulated("a30-mig", "m")
+    names = [
+        d["name"] for o in objects for d in o["spec"].get("devices") or () if d["name"].startswith("gpu-0-mig-1g6gb-")
+    ]
+    taken = [o for number, name in enumerate(names) for o in held(f"p{number}", "m", name)]
+    [place] = mapped(*objects, *taken).places
+    assert (len(place.cards[0].parts), place.cards[0].idle, place.cards[1].idle) == (len(names), 0.0, 1.0)
+
+
+def test_cards_that_were_divided_beforehand() -> None:
+    [place] = mapped(*simulated("a30-mig-balanced", "m")).places
+    assert [card.name for card in place.cards] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+
+
+def test_shares_of_a_card_by_memory() -> None:
+    objects = simulated("t4-shared", "s")
+    made, taken = held("p", "s", "gpu-0")
+    taken["status"]["allocation"]["devices"]["results"][0] |= {
+        "shareID": "one",
+        "consumedCapacity": {"memory": "3840Mi"},
+    }
+    [place] = mapped(*objects, made, taken).places
+    [part] = place.cards[0].parts
+    assert 0.2 < part.share < 0.3 and 0.7 < place.cards[0].idle < 0.8
+
+
+def test_devices_of_a_plugin_are_counted() -> None:
+    counted = ready("p")
+    counted["status"]["allocatable"]["nvidia.com/gpu"] = "4"
+    limits = {"requests": {"nvidia.com/gpu": "3"}, "limits": {"nvidia.com/gpu": "3"}}
+    work = pod("w", node="p", containers=[{"name": "c", "image": "i", "resources": limits}])
+    assert looks(mapped(counted, work))["p"] == [
+        "1 of 4: pod/w 1",
+        "2 of 4: pod/w 1",
+        "3 of 4: pod/w 1",
+        "4 of 4:  + 1 idle",
+    ]
+
+
+def test_a_claim_that_nobody_uses_holds_its_devices_itself() -> None:
+    kept = allocated(claim("kept"), allocation("a", "gpu-0"))
+    assert looks(mapped(ready("a"), resource_slice("a", 1), kept))["a"] == ["gpu-0: resourceclaim/kept 1"]
+
+
+FILTERED = [
+    *(o for name in ("dgx-1", "dgx-2", "t4-1") for o in (ready(name), resource_slice(name, 2))),
+    *user("p", "dgx-1", "gpu-0", owner="Job/train"),
+    *user("q", "dgx-1", "gpu-1", owner="Job/other"),
+    *user("r", "dgx-2", "gpu-0", owner="Job/other"),
+]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({"node": "dgx-1"}, {"dgx-1": ["gpu-0: job/train 1", "gpu-1: job/other 1"]}),
+        ({"node": "t4-*"}, {"t4-1": ["gpu-0:  + 1 idle", "gpu-1:  + 1 idle"]}),
+        ({"workload": "job/train"}, {"dgx-1": ["gpu-0: job/train 1", "gpu-1: other work 1"]}),
+        ({"workload": "tr*", "namespace": "default"}, {"dgx-1": ["gpu-0: job/train 1", "gpu-1: other work 1"]}),
+        ({"namespace": "elsewhere"}, {}),
+        ({"workload": "other", "node": "dgx-2"}, {"dgx-2": ["gpu-0: job/other 1", "gpu-1:  + 1 idle"]}),
+    ],
+)
+def test_filters(chosen: dict[str, str], expected: dict[str, list[str]]) -> None:
+    assert looks(mapped(*FILTERED, **chosen)) == expected
+
+
+def test_a_layout_is_kept_until_its_pool_changes() -> None:
+    cluster, layouts = Cluster.of([resource_slice("a", 1), resource_slice("b", 1)]), Layouts()
+    before = layouts.of(cluster.snapshot().devices.pools)
+    cluster.apply(resource_slice("b", 2))
+    after = layouts.of(cluster.snapshot().devices.pools)
+    assert after[0] is before[0] and after[1] is not before[1]
+
+
+# -- the queue
+
+
+def waits(name: str, created: str = NOW, priority: int = 0, **more: Any) -> Obj:
+    made = pod(name, cpu="99", **more)
+    made["metadata"]["creationTimestamp"] = created
+    made["spec"]["priority"] = priority
+    return made
+
+
+def test_the_queue_is_in_the_order_of_trying() -> None:
+    early, late = "2026-03-01T10:00:00Z", "2026-03-01T11:00:00Z"
+    objects = [ready("a"), waits("late", late), waits("early", early), waits("urgent", late, 10), pod("runs", node="a")]
+    gone = waits("gone")
+    gone["metadata"]["deletionTimestamp"] = NOW
+    found = waiting_work(Cluster.of([*objects, gone]).snapshot())
+    assert [(w.workload.name, w.since, w.priority) for w in found] == [
+        ("pod/urgent", late, 10),
+        ("pod/early", early, 0),
+        ("pod/late", late, 0),
+    ]
+
+
+def test_pods_of_one_workload_wait_as_one_with_what_their_status_says() -> None:
+    members = [waits("m-0", group="g"), waits("m-1", group="g")]
+    members[1]["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": "no room"}]
+    snapshot = Cluster.of([ready("a"), pod_group("g", 2), *members]).snapshot()
+    [found] = waiting_work(snapshot)
+    assert (found.workload, found.pods, found.said) == (Workload("default", "podgroup/g"), 2, "no room")
+    about = subject(snapshot, found.workload, pods_of(snapshot, found.workload))
+    assert about is not None and (about[0], about[1]["metadata"]["name"]) == ("podgroup", "g")
+    assert waiting_work(snapshot, Filter(namespace="elsewhere")) == ()
+
+
+# -- a workload's page
+
+
+def test_the_story_of_a_pod_that_waits_and_of_one_that_runs() -> None:
+    objects = [ready("a"), resource_slice("a", 2), *user("runs", "a", "gpu-0"), waits("waits")]
+    snapshot = Cluster.of(objects).snapshot()
+    told = story(snapshot, Workload("default", "pod/waits"), lambda _: (), NOW)
+    assert told is not None and told.told.verdict == "NeverFits" and told.here is None
+    assert [(row.phase, row.node) for row in told.pods] == [("Pending", "")]
+    told = story(snapshot, Workload("default", "pod/runs"), lambda _: (), NOW)
+    assert told is not None and told.told.verdict == "Runs" and told.here is not None
+    [row] = told.pods
+    assert (row.node, [device.device for claim in row.holds for device in claim.devices]) == ("a", ["gpu-0"])
+
+
+def test_there_is_no_story_of_what_does_not_exist() -> None:
+    snapshot = Cluster.of([ready("a")]).snapshot()
+    for name in ("pod/x", "job/x", "podgroup/x", "resourceclaim/x", "deployment/x", "nonsense/x"):
+        assert story(snapshot, Workload("default", name), lambda _: (), NOW) is None
+
+
+def test_events_are_asked_for_about_the_workload_and_all_that_belongs_to_it() -> None:
+    members = user("m", "a", "gpu-0")
+    members[0]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    snapshot = Cluster.of([ready("a"), resource_slice("a", 1), pod_group("g", 1), *members]).snapshot()
+    asked: list[Obj] = []
+    story(snapshot, Workload("default", "podgroup/g"), lambda objects: asked.extend(objects) or (), NOW)
+    assert {(obj["kind"], obj["metadata"]["name"]) for obj in asked} == {
+        ("PodGroup", "g"),
+        ("Pod", "m"),
+        ("ResourceClaim", "m"),
+    }
+
+
+def event(name: str, reason: str, when: str, message: str, **more: Any) -> Obj:
+    about = {"kind": "Pod", "name": name, "uid": f"uid-{name}"}
+    told = {"reason": reason, "message": message, "lastTimestamp": when}
+    return {"metadata": {"name": f"{name}.1"}, "involvedObject": about, **told, **more}
+
+
+def test_the_timeline_has_conditions_and_events_the_latest_first_and_alike_ones_once() -> None:
+    made = waits("p", "2026-03-01T10:00:00Z")
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    made["status"]["conditions"] = [{**refused, "lastTransitionTime": "2026-03-01T10:00:01Z"}]
+    events = [
+        event("p", "FailedScheduling", "2026-03-01T10:00:02Z", "no room for p", type="Warning"),
+        event("q", "FailedScheduling", "2026-03-01T10:00:02Z", "no room for q", type="Warning"),
+        event("p", "Later", "", "m", eventTime="2026-03-01T10:00:03.250000Z"),
+    ]
+    found = timeline([made], events)
+    assert [(e.time[-9:], e.reason, e.name, e.count, e.warning) for e in found] == [
+        ("10:00:03Z", "Later", "p", 1, False),
+        ("10:00:02Z", "FailedScheduling", "p", 2, True),
+        ("10:00:01Z", "PodScheduled False", "p", 1, True),
+        ("10:00:00Z", "Created", "p", 1, False),
+    ]
+    assert found[2].message == "Unschedulable: no room"
