@@ -166,7 +166,7 @@ def _hint(name: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, list(known), 1)
     if close:
         return f"did you mean {close[0]}?"
-    return f"there are {listed(sorted(known))}" if known else "there are none"
+    return f"there {'is' if len(known) == 1 else 'are'} {listed(sorted(known)) or 'none'}"
 
 
 def _taint_node(objects: Objects, node: Obj, taint: Taint, now: datetime) -> None:
