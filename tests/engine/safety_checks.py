@@ -256,6 +256,9 @@ def check_head(world: World, head: Unit, reservation: Reservation) -> None:
     then = max(reservation.until, world.now)
     ends = dict(world.ends(view))
     gone = {path for path, end in ends.items() if end is not None and end <= then} | going(world, view)
+    if gone & set(view.members(head.group)) and head.group:
+        # It loses members of its own, and then needs more places than were kept.
+        return
     late = {key.path for key in reservation.waits_for if key.path in ends} - gone
     assert not late, f"{late} will not have ended at {then}"
     started = ask(world.fork(gone, freed=True, reservation=False), head, options(now=then))

@@ -135,7 +135,8 @@ class View:
 class World:
     """`api` is what is stored, `seen` what the scheduler has heard of it, `limits` the seconds that pods run at most.
 
-    Limits that are only promised (`unenforced`) may be broken. `hit` are groups that lost members by a fault.
+    Limits that are only promised (`unenforced`) may be broken. `hit` are groups that lost members by a fault. `late`:
+    somebody took so long from its decision to its start that no foreseen time holds.
     """
 
     def __init__(self, machines: Sequence[Hardware], wide: int) -> None:
@@ -257,7 +258,13 @@ class World:
         return errand
 
     def reserve(self, errand: Errand, broken: int = -1) -> None:
-        """Write all claims, of which one may fail; then go on as a whole, or take back as a whole."""
+        """Write all claims, of which one may fail; then go on as a whole, or take back as a whole.
+
+        Errands of one group take turns.
+        """
+        for other in self.errands[: self.errands.index(errand)]:
+            if errand.group and other.group == errand.group and other.ready is None:
+                self.reserve(other)
         failed: set[PodKey] = set()
         for number, (path, write) in enumerate(claim_writes(errand.members).items()):
             try:
@@ -265,7 +272,7 @@ class World:
             except BindingError as error:
                 self.refused.append(str(error))
                 failed |= write.pods
-        failed |= {member.pod for member in errand.members if member.pod not in failed and self._fallen(member)}
+        failed |= {one.pod for one in errand.members if one.pod not in failed and self._fallen(errand, one)}
         ready = [member for member in errand.members if member.pod not in failed]
         if errand.group and len(self._certain(errand)) + len(ready) < errand.minimum:
             ready = []
@@ -302,12 +309,15 @@ class World:
         self._written[claim_path(claim)] = claim
         self.cluster.assume_claim(claim, written=True)
 
-    def _fallen(self, member: MemberDecision) -> bool:
+    def _fallen(self, errand: Errand, member: MemberDecision) -> bool:
         pod = self.seen.get(("Pod", member.pod.path))
         if pod is None or deleting(pod) or ("Node", member.node) not in self.seen:
             return True
         claims = self.view().claims
-        return any(path not in claims or not reserved_for(claims[path]) for path in claims_of(pod))
+        others = {
+            path for other in self.errands if other is not errand and other.ready is None for path in other.claims
+        }
+        return any(path in others or path not in claims or not reserved_for(claims[path]) for path in claims_of(pod))
 
     def _certain(self, errand: Errand) -> set[str]:
         sent = {member.pod.path for other in self.errands if other.ready is None for member in other.members}
@@ -365,6 +375,7 @@ class World:
     def tick(self, seconds: int) -> None:
         """Time passes; whoever has used up its run time ends."""
         self.now += seconds
+        self.late |= any(self.now > errand.decided + 5 for errand in self.errands)
         for path, end in list(self.ends(self.truth())):
             if end is not None and end <= self.now and path not in self.unenforced:
                 self.put(with_status(self.api["Pod", path], phase="Failed"))
