@@ -18,7 +18,7 @@ from haru.dashboard.access import Access, check_loopback
 from haru.dashboard.serving import DashboardServer
 from haru.embedded.options import OptionError, parse_dashboard, read_config
 from haru.kube.yaml import load
-from haru_process import Process, Up, haru
+from haru_process import Process, Up, free_port, haru
 
 PATHS = (
     "/",
@@ -208,9 +208,30 @@ def test_haru_dashboard_is_another_door_to_the_same_cluster(up: Up, tmp_path: Pa
         address = line.split()[-1]
         cookie = ask(address, f"/?{urlsplit(address).query}")[1]["Set-Cookie"].split(";")[0]
         assert "t4-0" in ask(address, "/", Cookie=cookie)[2]
+        # A browser that listens to changes does not hold up the end.
+        split = urlsplit(address)
+        listening = http.client.HTTPConnection(split.hostname or "", split.port, timeout=30)
+        listening.request("GET", "/changes", headers={"Cookie": cookie})
+        stream = listening.getresponse()
+        assert stream.headers["Content-Type"] == "text/event-stream" and stream.readline().startswith(b"data: ")
     finally:
         assert process.stop(signal.SIGINT) == 0
+    stream.read()  # it was ended, not cut off: that would be an error here
+    listening.close()
     assert "Traceback" not in process.log.read_text()
+
+
+def test_a_cluster_that_cannot_be_reached_is_said_to(up: Up, tmp_path: Path) -> None:
+    gone = tmp_path / "gone.kubeconfig"
+    gone.write_text(up.kubeconfig.read_text().replace(urlsplit(up.api.url).netloc, f"127.0.0.1:{free_port()}"))
+    process = Process(tmp_path, ["dashboard", "--kubeconfig", str(gone)], "dashboard")
+    try:
+        address = process.line().split()[-1]
+        cookie = ask(address, f"/?{urlsplit(address).query}")[1]["Set-Cookie"].split(";")[0]
+        status, _, text = ask(address, "/", Cookie=cookie)
+        assert status == 503 and "The API server cannot be reached" in text
+    finally:
+        assert process.stop() == 0
 
 
 @pytest.mark.parametrize(

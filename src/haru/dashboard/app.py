@@ -93,7 +93,7 @@ class Dashboard:
             await reply.text(303, "", [(b"location", b"/"), (b"set-cookie", cookie.encode())])
         elif not self._access.knows(headers.get(b"cookie", b"").decode("latin-1")):
             await reply.html(403, message_page("Not allowed", _NO_ENTRY))
-        elif path == "/changes":
+        elif path == "/changes" and method == "GET":
             await self._changes(receive, reply)
         elif path.startswith("/static/"):
             await _static(path.removeprefix("/static/"), reply)

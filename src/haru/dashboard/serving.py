@@ -5,27 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from haru.client.api import ApiClient
 from haru.dashboard.access import Access, check_loopback
-from haru.dashboard.app import Dashboard
-from haru.dashboard.watching import LINGER_SECONDS, Watching
+
+if TYPE_CHECKING:
+    from haru.dashboard.app import Dashboard
 
 _LINGER_SECONDS = 0.3
 
 
 class DashboardServer:
-    """Serves the dashboard of one cluster until it is stopped; port 0 takes a free one."""
+    """Serves the dashboard of one cluster until it is stopped; port 0 takes a free one.
 
-    def __init__(self, client: ApiClient, host: str, port: int, linger: float = LINGER_SECONDS) -> None:
+    What makes pages is imported when the first one is asked for: it is no part of the start of `haru up`.
+    """
+
+    def __init__(self, client: ApiClient, host: str, port: int) -> None:
         check_loopback(host, port, "--dashboard")
         self._host = "127.0.0.1" if host == "localhost" else host
         self._wanted_port = port
         self._client = client
-        self._linger = linger
         self.url = ""
         """The address with the one-time code; once started."""
+        self._access: Access | None = None
         self._app: Dashboard | None = None
         self._server: Any = None
         self._socket: socket.socket | None = None
@@ -37,10 +41,9 @@ class DashboardServer:
 
         self._socket = _listening_socket(self._host, self._wanted_port)
         port = self._socket.getsockname()[1]
-        access = Access(port)
-        self._app = Dashboard(Watching(self._client, self._linger), access)
+        self._access = Access(port)
         config = uvicorn.Config(
-            self._app,
+            self._answer,
             loop="none",  # the loop runs already
             ws="none",
             lifespan="off",
@@ -60,18 +63,28 @@ class DashboardServer:
                 raise RuntimeError("the dashboard's server ended before it had started")
             await asyncio.sleep(0.001)
         host = f"[{self._host}]" if ":" in self._host else self._host
-        self.url = f"http://{host}:{port}/?code={access.code}"
+        self.url = f"http://{host}:{port}/?code={self._access.code}"
 
     async def stop(self) -> None:
         """Ends streams and watches, finishes what is in flight, closes."""
-        if self._task is None or self._app is None or self._socket is None:
+        if self._task is None or self._socket is None:
             return
-        await self._app.stop()
+        if self._app is not None:
+            await self._app.stop()
         self._server.should_exit = True
         while not self._task.done():
             await asyncio.wait([self._task], timeout=_LINGER_SECONDS)
         self._socket.close()
         self._task = None
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._app is None:
+            from haru.dashboard.app import Dashboard
+            from haru.dashboard.watching import Watching
+
+            assert self._access is not None
+            self._app = Dashboard(Watching(self._client), self._access)
+        await self._app(scope, receive, send)
 
 
 def _listening_socket(host: str, port: int) -> socket.socket:
