@@ -130,6 +130,13 @@ def test_what_would_start_anyway_is_not_the_changes_doing() -> None:
     assert not found.starts and found.anyway == (1, 0)
 
 
+def test_what_is_being_deleted_already_gives_its_room_back() -> None:
+    leaving = pod("old", "n1", "8", owner=OWNER)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T11:59:00Z"
+    found = compare([node("n1"), leaving, pod("next", cpu="8")], AddNodes(load_profile("cpu"), 1))
+    assert (found.displaced, found.starts, found.anyway) == ((), (), (1, 1))
+
+
 def test_added_nodes_of_a_profile_bring_their_devices_and_classes() -> None:
     found = compare([], AddNodes(load_profile("dgx-a100-80gb-mig"), 2))
     assert found.usage["devices gpu.nvidia.com"][1].total == 16, "eight cards each, whatever they can be divided into"

@@ -127,7 +127,8 @@ class _Difference:
         before, after = self._before.snapshot, self._after.snapshot
         placed_before, placed_after = _placed(before), _placed(after)
         started = [p for p in placed_after if p not in self._ran]
-        lost = {p: d for p, d in self._after.displaced.items() if p in self._ran}
+        # Who got a place only to lose it for good is told, too; who waits again waits as before.
+        lost = {p: d for p, d in self._after.displaced.items() if p in self._ran or p not in after.pods}
         anyway = {p for p in self._before.displaced if p in lost and (p in placed_after or p not in placed_before)}
         none = Amount()
         usages = usage_of(before), usage_of(after)

@@ -78,8 +78,11 @@ class Course:
 
     def run(self) -> End:
         """Until nobody has to go any more, and nobody has to go for others."""
+        for path in list(self._cluster.snapshot().leaving):  # who makes it again has done so when it was deleted
+            self._displace(path, Cause("Deleted", "is being deleted already"), remade=False)
         for path, again in self._objects.doomed.items():
-            self._displace(path, Cause("Deleted", "deleted by the change"), remade=again)
+            if path in self._cluster.snapshot().pods:
+                self._displace(path, Cause("Deleted", "deleted by the change"), remade=again)
         while self._depart() or self._decide() or self._due(lambda at: at <= self._now) or self._wait():
             pass
         self._end.snapshot = self._cluster.snapshot()
