@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,8 +83,10 @@ def _compare(
     from haru.cli.schedule_cases import options_of
     from haru.whatif import ChangeError, Objects, try_out
 
+    now = datetime.now(UTC)
+    deciding = replace(options_of(gates), now=now.timestamp())
     try:
-        return try_out(Objects(objects), changes, options_of(gates), options.scheduler_name, datetime.now(UTC))
+        return try_out(Objects(objects), changes, deciding, options.scheduler_name, now)
     except ChangeError as error:
         raise UsageError(str(error)) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
