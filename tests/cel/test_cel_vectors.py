@@ -123,4 +123,4 @@ def test_outcomes_of_kubernetes_1_36() -> None:
         if {key: found.get(key) for key in expected} != expected:
             wrong[line["expression"]] = (expected, found)
     assert wrong == {}
-    assert len(lines) == 831
+    assert len(lines) == 835

@@ -222,6 +222,13 @@ def explained(ours: str, theirs: str) -> bool:
     )
 
 
+def _reordered(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
+    """The same elements: theirs visits the keys of a map in any order."""
+    if ours[0] != "list" or theirs[0] != "list":
+        return False
+    return sorted(map(repr, ours[1])) == sorted(map(repr, theirs[1]))
+
+
 def disagreement(text: str, values: dict[str, Any]) -> str:
     """How the engines disagree, or nothing."""
     try:
@@ -229,7 +236,7 @@ def disagreement(text: str, values: dict[str, Any]) -> str:
     except UntoldError:
         return ""
     ours, our_words = here(text, values)
-    if ours == theirs or explained(our_words, their_words):
+    if ours == theirs or explained(our_words, their_words) or _reordered(ours, theirs):
         return ""
     return f"{text}\n  with {values}\n  here  {ours} {our_words}\n  there {theirs} {their_words}"
 

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 
 from haru.cel.ast import Call, ListLiteral, Literal, MapLiteral, Node
 from haru.cel.errors import EvaluationError, Issue
+from haru.cel.libraries.conversions import int_to_timestamp
 from haru.cel.libraries.format_string import check_format
 from haru.cel.libraries.regex import PatternError, compile_pattern
 from haru.cel.libraries.timestamps import parse_duration, parse_timestamp
 from haru.cel.types import DYN, Type, format_type, is_optional
+from haru.cel.values import Value
 
 
 def look_at_literals(root: Node, kubernetes: bool) -> list[Issue]:
@@ -67,18 +69,20 @@ def _call_issues(node: Call, kubernetes: bool) -> Iterator[Issue]:
     if node.function not in ("matches", "duration", "timestamp") or not node.args:
         return
     argument = node.args[0]
-    if isinstance(argument, Literal) and isinstance(argument.value, str) and not _is_valid(node.function, argument):
+    if isinstance(argument, Literal) and not _is_valid(node.function, argument.value):
         yield Issue(argument.offset, f"invalid {node.function} argument")
 
 
-def _is_valid(function: str, argument: Literal) -> bool:
+def _is_valid(function: str, value: Value) -> bool:
     try:
         if function == "matches":
-            compile_pattern(argument.value)
+            compile_pattern(value)
         elif function == "duration":
-            parse_duration(argument.value)
+            return isinstance(value, str) and parse_duration(value) is not None
+        elif isinstance(value, str):
+            parse_timestamp(value)
         else:
-            parse_timestamp(argument.value)
+            int_to_timestamp(value)
     except (PatternError, EvaluationError):
         return False
     return True

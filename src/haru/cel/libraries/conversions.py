@@ -164,14 +164,16 @@ def _timestamp_to_int(value: Timestamp) -> int:
     return value.ns // 10**9
 
 
-def _int_to_timestamp(seconds: int) -> Timestamp:
+def int_to_timestamp(seconds: int) -> Timestamp:
+    """The moment so many seconds after 1970. Raises EvaluationError outside of the years 1 to 9999."""
     if not TIMESTAMP_MIN <= seconds * 10**9 <= TIMESTAMP_MAX:
         raise EvaluationError("timestamp overflow")
     return Timestamp(seconds * 10**9)
 
 
 def _int_to_duration(value: int) -> Duration:
-    return Duration(value)
+    # Declared, and always refused: as in cel-go.
+    raise EvaluationError("type conversion error from 'int' to 'google.protobuf.Duration'")
 
 
 _T = param("T")
@@ -217,7 +219,7 @@ FUNCTIONS: dict[str, tuple[Overload, ...]] = {
     ),
     "timestamp": (
         function("timestamp_to_timestamp", (TIMESTAMP,), TIMESTAMP, _same),
-        function("int64_to_timestamp", (INT,), TIMESTAMP, _int_to_timestamp),
+        function("int64_to_timestamp", (INT,), TIMESTAMP, int_to_timestamp),
         function("string_to_timestamp", (STRING,), TIMESTAMP, _string_to_timestamp),
     ),
     "type": (function("type", (_T,), type_of_type(_T), type_of),),
