@@ -60,7 +60,7 @@ def random_nodes(rng: random.Random) -> list[tuple[Profile, str]]:
 
 
 def random_workloads(rng: random.Random) -> list[Workload]:
-    priorities = rng.sample(range(1, 100), 8)
+    priorities = rng.sample(range(2, 100, 2), 8)
     found = []
     for number in range(rng.randint(3, 8)):
         kind = rng.choice(("set", "set", "gang", "gang", "bare"))
@@ -86,7 +86,9 @@ class Arrival:
 def random_arrival(rng: random.Random) -> Arrival:
     kind = rng.choice(("set", "gang", "bare"))
     size = 1 if kind == "bare" else rng.randint(2, 4)
-    return Arrival(Workload(f"{kind}-new", kind, size, rng.randint(1, 4), rng.choice(CLAIMS), rng.randint(40, 200)))
+    return Arrival(
+        Workload(f"{kind}-new", kind, size, rng.randint(1, 4), rng.choice(CLAIMS), rng.randrange(41, 200, 2))
+    )
 
 
 def random_change(rng: random.Random, nodes: list[tuple[Profile, str]], works: list[Workload]) -> Change:

@@ -61,6 +61,7 @@ PODS, NODES, SLICES = (
     known_kind("resource.k8s.io/v1", "ResourceSlice"),
 )
 GROUPS = known_kind("scheduling.k8s.io/v1alpha2", "PodGroup")
+CLAIMS = known_kind("resource.k8s.io/v1", "ResourceClaim")
 SETS = known_kind("apps/v1", "ReplicaSet")
 RULES = known_kind("resource.k8s.io/v1beta2", "DeviceTaintRule")
 PRIORITIES = known_kind("scheduling.k8s.io/v1", "PriorityClass")
@@ -103,7 +104,7 @@ class Workload(NamedTuple):
             objects.append(_of(SETS, {"metadata": {"name": self.name}, "spec": spec}))
         elif self.kind == "gang":
             spec = {"schedulingPolicy": {"gang": {"minCount": self.size}}, "priorityClassName": f"p{self.priority}"}
-            spec["disruptionMode"] = ("Pod", "PodGroup")[self.priority % 2]
+            spec["disruptionMode"] = ("Pod", "PodGroup")[self.priority // 2 % 2]
             objects.append(_of(GROUPS, {"metadata": {"name": self.name}, "spec": spec}))
             objects += [_of(PODS, self.pod(name)) for name in self.names()]
         else:
@@ -251,21 +252,33 @@ class World:
             await self.api.delete(of, name, NS if of.namespaced else "")
 
     async def _repartition(self, node: str, profile: Profile) -> None:
-        """The driver is stopped, the cards are cut, and whoever used what is no more is ended."""
+        """The driver is stopped, whoever uses what is to be no more is ended, and then the cards are cut."""
         self._tasks.pop("driver").cancel()
         uid = uid_of(await self.api.get(NODES, node))
-        old = [s for s in (await self.api.list(SLICES))["items"] if s["spec"].get("nodeName") == node]
-        for item in old:
-            await self.api.delete(SLICES, item["metadata"]["name"])
-        for item in resource_slices(profile, node, uid, {}, 2):
+        new = resource_slices(profile, node, uid, {}, 2)
+        left = {device["name"] for item in new for device in item["spec"].get("devices") or ()}
+        for item in (await self.api.list(SLICES))["items"]:
+            if item["spec"].get("nodeName") == node:
+                await self.api.delete(SLICES, item["metadata"]["name"])
+        ended = [user for user in await self._users_of(node) if user[1] not in left]
+        for user in dict(ended):
+            await self.api.delete(PODS, user, NS)
+        for _ in range(1000):
+            await asyncio.sleep(0.01)
+            if all(device in left for _, device in await self._users_of(node)):
+                break
+        for item in new:
             await self.api.create(SLICES, item)
-        left = {d["name"] for s in resource_slices(profile, node, uid, {}, 2) for d in s["spec"].get("devices") or ()}
-        claims = known_kind("resource.k8s.io/v1", "ResourceClaim")
-        for claim in (await self.api.list(claims, NS))["items"]:
-            results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results") or ()
-            if any(r["pool"] == node and r["device"] not in left for r in results):
-                for user in claim["status"].get("reservedFor") or ():
-                    await self.api.delete(PODS, user["name"], NS)
+
+    async def _users_of(self, node: str) -> list[tuple[str, str]]:
+        """Pods, each with a device of the node that it uses."""
+        found = []
+        for claim in (await self.api.list(CLAIMS, NS))["items"]:
+            status = claim.get("status") or {}
+            results = (status.get("allocation") or {}).get("devices", {}).get("results") or ()
+            devices = [result["device"] for result in results if result["pool"] == node]
+            found += [(user["name"], device) for user in status.get("reservedFor") or () for device in devices]
+        return found
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
