@@ -31,6 +31,10 @@ def up(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     running.api.patch("nodes", "t4-0", {"metadata": {"annotations": taint}})
     placed = lambda: sum(phase(pod) == "Running" for pod in running.api.list("pods", "default")) == 4  # noqa: E731
     until("three notebooks and a slice run", placed)
+    until(
+        "a card is tainted",
+        lambda: any("taints" in d for s in running.api.list("resourceslices") for d in s["spec"].get("devices") or ()),
+    )
     until("the gang waits", lambda: len(running.api.list("pods", "default")) == 10)
     yield running
     assert running.stop() == 0

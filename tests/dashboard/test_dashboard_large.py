@@ -65,7 +65,9 @@ class Server:
         self._loop.close()
 
 
-@pytest.mark.parametrize("alike", [True, False], ids=["alike", "all different"])
+@pytest.mark.parametrize(
+    "alike", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["alike", "all different"]
+)
 def test_the_first_paint(browser: Any, alike: bool, record_property: Any) -> None:
     server = Server(alike)
     try:

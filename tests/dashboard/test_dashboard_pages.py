@@ -15,7 +15,7 @@ from haru.dashboard.pages.queue_page import queue_content
 from haru.dashboard.pages.workload_page import workload_content
 from haru.dashboard.views.cards import Layouts
 from haru.dashboard.views.device_map import device_map
-from haru.dashboard.views.queue import waiting_work
+from haru.dashboard.views.queue import Told, waiting_work
 from haru.dashboard.views.story import story
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.engine.cluster import Cluster
@@ -56,11 +56,16 @@ def pages() -> dict[str, str]:
     held = allocated(claim("c"), allocation("a", "gpu-0"), made)
     tainted = node("a", taints=[{"key": EVIL, "effect": "NoSchedule"}])
     snapshot = Cluster.of([tainted, resource_slice("a", [device]), made, waiting, held]).snapshot()
-    chosen = Filter(node="*" + EVIL[:0])
-    event = {"metadata": {}, "reason": EVIL, "message": EVIL, "involvedObject": {"kind": EVIL, "name": EVIL}}
+    chosen = Filter(node="*")
+    event = {
+        "metadata": {},
+        "reason": EVIL,
+        "message": EVIL,
+        "involvedObject": {"kind": EVIL, "name": EVIL, "uid": "uid-w"},
+    }
     found = waiting_work(snapshot)
-    told = {each.workload: explain(snapshot, "pod", waiting) for each in found}
-    work = story(snapshot, Workload("default", "pod/w"), lambda _: [event], NOW)
+    told = {each.workload: Told(explain(snapshot, "pod", waiting), NOW) for each in found}
+    work = story(snapshot, Workload("default", "pod/w"), [event], NOW)
     assert work is not None
     contents = {
         "/": map_content(device_map(snapshot, Layouts(), chosen), chosen),

@@ -273,10 +273,10 @@ def test_pods_of_one_workload_wait_as_one_with_what_their_status_says() -> None:
 def test_the_story_of_a_pod_that_waits_and_of_one_that_runs() -> None:
     objects = [ready("a"), resource_slice("a", 2), *user("runs", "a", "gpu-0"), waits("waits")]
     snapshot = Cluster.of(objects).snapshot()
-    told = story(snapshot, Workload("default", "pod/waits"), lambda _: (), NOW)
+    told = story(snapshot, Workload("default", "pod/waits"), (), NOW)
     assert told is not None and told.told.verdict == "NeverFits" and told.here is None
     assert [(row.phase, row.node) for row in told.pods] == [("Pending", "")]
-    told = story(snapshot, Workload("default", "pod/runs"), lambda _: (), NOW)
+    told = story(snapshot, Workload("default", "pod/runs"), (), NOW)
     assert told is not None and told.told.verdict == "Runs" and told.here is not None
     [row] = told.pods
     assert (row.node, [device.device for claim in row.holds for device in claim.devices]) == ("a", ["gpu-0"])
@@ -285,20 +285,17 @@ def test_the_story_of_a_pod_that_waits_and_of_one_that_runs() -> None:
 def test_there_is_no_story_of_what_does_not_exist() -> None:
     snapshot = Cluster.of([ready("a")]).snapshot()
     for name in ("pod/x", "job/x", "podgroup/x", "resourceclaim/x", "deployment/x", "nonsense/x"):
-        assert story(snapshot, Workload("default", name), lambda _: (), NOW) is None
+        assert story(snapshot, Workload("default", name), (), NOW) is None
 
 
-def test_events_are_asked_for_about_the_workload_and_all_that_belongs_to_it() -> None:
+def test_a_story_has_the_events_about_the_workload_and_all_that_belongs_to_it() -> None:
     members = user("m", "a", "gpu-0")
     members[0]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
     snapshot = Cluster.of([ready("a"), resource_slice("a", 1), pod_group("g", 1), *members]).snapshot()
-    asked: list[Obj] = []
-    story(snapshot, Workload("default", "podgroup/g"), lambda objects: asked.extend(objects) or (), NOW)
-    assert {(obj["kind"], obj["metadata"]["name"]) for obj in asked} == {
-        ("PodGroup", "g"),
-        ("Pod", "m"),
-        ("ResourceClaim", "m"),
-    }
+    uids = ("uid-group-g", "uid-m", "uid-claim-m", "uid-other", "")
+    events = [{**event("x", uid, NOW, ""), "involvedObject": {"kind": "K", "name": "x", "uid": uid}} for uid in uids]
+    told = story(snapshot, Workload("default", "podgroup/g"), events, NOW)
+    assert told is not None and {e.reason for e in told.entries if e.kind == "K"} == set(uids[:3])
 
 
 def event(name: str, reason: str, when: str, message: str, **more: Any) -> Obj:

@@ -72,17 +72,18 @@ async def test_changes_are_told_but_not_heartbeats() -> None:
     await watching.stop()
 
 
-async def test_events_are_found_by_what_they_are_about() -> None:
+async def test_events_are_seen() -> None:
     api = FakeApi()
     client = ApiClient.in_process(api)
-    about = {"kind": "Pod", "name": "p", "uid": "u"}
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}}
-    await client.create(EVENT, {**event, "involvedObject": about, "reason": "Told"})
+    await client.create(EVENT, {**event, "involvedObject": {"kind": "Pod", "name": "p"}, "reason": "Told"})
     watching = Watching(client)
     async with watching.looking():
         sight = watching.sight()
-        assert [e["reason"] for e in sight.events_of([{"metadata": {"uid": "u"}}])] == ["Told"]
-        assert sight.events_of([{"metadata": {"uid": "other"}}]) == []
+        assert [e["reason"] for e in sight.events] == ["Told"]
+        await client.delete(EVENT, "e", "default")
+        await watching.newer_than(sight.version)
+        assert watching.sight().events == () and len(sight.events) == 1
     await watching.stop()
 
 

@@ -1,34 +1,33 @@
 """The dashboard as an ASGI application: who may come in, which page an address is, and the stream of changes.
 
-Pages are computed in one thread of their own, from snapshots that nobody changes, so that the event loop stays free:
-in `haru up` the API server runs on it.
+Pages are made in threads, from snapshots that nobody changes, so that the event loop stays free: in `haru up` the API
+server runs on it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from haru.dashboard.access import Access
+from haru.dashboard.explaining import Explaining, now_text
 from haru.dashboard.pages.frame import message_page, page
-from haru.dashboard.pages.html import Child, Html
+from haru.dashboard.pages.html import Child, Html, joined
 from haru.dashboard.pages.map_page import map_content
 from haru.dashboard.pages.queue_page import queue_content
 from haru.dashboard.pages.workload_page import workload_content
 from haru.dashboard.views.device_map import device_map
-from haru.dashboard.views.queue import pods_of, subject, waiting_work
+from haru.dashboard.views.queue import waiting_work
 from haru.dashboard.views.story import story
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.dashboard.watching import Sight, Watching
-from haru.explain import Explanation, explain
 
+T = TypeVar("T")
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -56,7 +55,6 @@ _NO_ENTRY = (
     "This page needs the address that haru printed when it started, with its one-time code. If that was used already, "
     "run haru dashboard: it prints another one."
 )
-_EXPLAINING_SECONDS = 1.0
 _PAUSE_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
 
@@ -67,15 +65,16 @@ class Dashboard:
     def __init__(self, watching: Watching, access: Access) -> None:
         self._watching = watching
         self._access = access
-        self._told: tuple[int, dict[Workload, Explanation]] = (-1, {})
-        self._worker = ThreadPoolExecutor(1, "dashboard")
+        self._explaining = Explaining(watching.tell)
+        self._drawing = ThreadPoolExecutor(1, "dashboard pages")
         self._stopping = asyncio.Event()
 
     async def stop(self) -> None:
         """Ends the streams and the watches."""
         self._stopping.set()
         await self._watching.stop()
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        self._explaining.stop()
+        self._drawing.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -104,48 +103,44 @@ class Dashboard:
 
     async def _page(self, path: str, query: Mapping[str, str], reply: _Reply) -> None:
         chosen = Filter.of(query)
-        made: Callable[[Sight], Child]
+        made: Callable[[Sight], Awaitable[Child]]
         if path == "/":
-            title, made = "Map", lambda sight: map_content(device_map(sight.snapshot, sight.layouts, chosen), chosen)
+            title, made = "Map", lambda sight: self._map(sight, chosen)
         elif path == "/queue":
             title, made = "Queue", lambda sight: self._queue(sight, chosen)
         elif path.startswith("/workload/") and path.count("/") == 4 and path[-1] != "/":
             _, _, namespace, kind, name = path.split("/")
             work = Workload(namespace, f"{kind}/{name}")
-            title, made = f"{namespace}/{work.name}", lambda sight: _story(sight, work)
+            title, made = f"{namespace}/{work.name}", lambda sight: self._workload(sight, work)
         else:
             await reply.html(404, message_page("Not found", "There is no such page."))
             return
         try:
             async with self._watching.looking():
                 sight = self._watching.sight()
-                loop = asyncio.get_running_loop()
-                whole = await loop.run_in_executor(self._worker, lambda: _whole(title, path, chosen, sight, made))
+                content = await made(sight)
         except OSError as error:
             await reply.html(503, message_page("The API server cannot be reached", str(error)))
             return
-        if whole is None:
-            whole = page(title, path, chosen, Html("<p>It does not exist, or not any more.</p>"), version=sight.version)
-            await reply.html(404, whole)
-            return
-        await reply.html(200, whole)
+        status = 200 if content is not None else 404
+        content = content or Html("<p>It does not exist, or not any more.</p>")
+        notes = [f"Not allowed to read {', '.join(sight.refused)}: the page is without them."] if sight.refused else []
+        await reply.html(status, page(title, path, chosen, content, version=sight.version, notes=notes))
 
-    def _queue(self, sight: Sight, chosen: Filter) -> Child:
-        """The queue with as many explanations as there is time for; those of this version are kept."""
-        found = waiting_work(sight.snapshot, chosen)
-        version, told = self._told
-        if version != sight.version:
-            version, told = self._told = sight.version, {}
-        deadline = time.monotonic() + _EXPLAINING_SECONDS
-        for each in found:
-            if each.workload in told:
-                continue
-            if told and time.monotonic() > deadline:
-                break
-            about = subject(sight.snapshot, each.workload, pods_of(sight.snapshot, each.workload))
-            if about is not None:
-                told[each.workload] = explain(sight.snapshot, *about, now=_now())
-        return queue_content(found, told, chosen)
+    async def _map(self, sight: Sight, chosen: Filter) -> Child:
+        return await self._drawn(lambda: joined(map_content(device_map(sight.snapshot, sight.layouts, chosen), chosen)))
+
+    async def _queue(self, sight: Sight, chosen: Filter) -> Child:
+        found = await self._drawn(lambda: waiting_work(sight.snapshot, chosen))
+        told = await self._explaining.of(sight.snapshot, found)
+        return await self._drawn(lambda: joined(queue_content(found, told, chosen)))
+
+    async def _workload(self, sight: Sight, work: Workload) -> Child:
+        found = await self._explaining.run(lambda: story(sight.snapshot, work, sight.events, now_text()))
+        return workload_content(found) if found is not None else None
+
+    async def _drawn(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._drawing, work)
 
     # -- live ---------------------------------------------------------------------------------------------------------
 
@@ -174,21 +169,6 @@ class Dashboard:
                 task.cancel()
             with suppress(OSError):
                 await reply.more(b"", last=True)
-
-
-def _story(sight: Sight, work: Workload) -> Child:
-    found = story(sight.snapshot, work, sight.events_of, _now())
-    return workload_content(found) if found is not None else None
-
-
-def _whole(title: str, path: str, chosen: Filter, sight: Sight, made: Callable[[Sight], Child]) -> Html | None:
-    content = made(sight)
-    notes = [f"Not allowed to read {', '.join(sight.refused)}: the page is without them."] if sight.refused else []
-    return page(title, path, chosen, content, version=sight.version, notes=notes) if content is not None else None
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,6 @@ from haru.dashboard.views.cards import Layouts
 from haru.engine.cluster import Cluster, Snapshot
 from haru.engine.groups.finished import as_needed
 from haru.kube.kinds import Kind, known_kind
-from haru.kube.meta import uid_of
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +44,6 @@ KINDS = (
     ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
 )
 LINGER_SECONDS = 60.0
-_ABOUT = "about"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +53,8 @@ class Sight:
     snapshot: Snapshot
     version: int
     refused: tuple[str, ...]
-    events: Informer | None
     layouts: Layouts
-
-    def events_of(self, objects: Iterable[Obj]) -> Sequence[Obj]:
-        """The events about some objects."""
-        if self.events is None:
-            return ()
-        return [event for obj in objects for event in self.events.by_index(_ABOUT, uid_of(obj))]
+    events: tuple[Obj, ...]
 
 
 class Watching:
@@ -109,13 +101,20 @@ class Watching:
         if self._counted != self._version:
             self._counted = self._version
             self._count_succeeded()
-        return Sight(self._cluster.snapshot(), self._version, tuple(self._refused), self._events, self._layouts)
+        events = tuple(self._events.store.values()) if self._events is not None else ()
+        return Sight(self._cluster.snapshot(), self._version, tuple(self._refused), self._layouts, events)
 
     async def newer_than(self, version: int) -> int:
         """Waits until something has changed since a version; the version that it is now."""
         while self._version <= version:
             await self._changed.wait()
         return self._version
+
+    def tell(self) -> None:
+        """Whoever waits for changes is told of one."""
+        self._version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def stop(self) -> None:
         """Ends the watches."""
@@ -170,8 +169,7 @@ class Watching:
             return None
         informer = Informer(self._client, kind, transform=self._transform(kind))
         if name == "Event":
-            informer.add_index(_ABOUT, lambda event: [str((event.get("involvedObject") or {}).get("uid") or "")])
-            informer.add_handler(lambda _: self._tell(), lambda _, __: self._tell(), lambda _: self._tell())
+            informer.add_handler(lambda _: self.tell(), lambda _, __: self.tell(), lambda _: self.tell())
             self._events = informer
         else:
             self._groups = informer if name == "PodGroup" else self._groups
@@ -190,11 +188,11 @@ class Watching:
         if new["kind"] != "ResourceSlice":
             self._cluster.apply(new)
         if old is None or new["kind"] != "Node" or _facts(old) != _facts(new):
-            self._tell()
+            self.tell()
 
     def _drop(self, last: Obj) -> None:
         self._cluster.remove(last)
-        self._tell()
+        self.tell()
 
     def _count_succeeded(self) -> None:
         """Let the groups count their members that have succeeded, as quorum does."""
@@ -206,11 +204,6 @@ class Watching:
             seen = as_needed(group, finished[path])
             if seen != snapshot.pod_groups.get(path):
                 self._cluster.apply(seen)
-
-    def _tell(self) -> None:
-        self._version += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
 
 
 def _facts(node: Obj) -> object:

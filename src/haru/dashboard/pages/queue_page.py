@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from haru.dashboard.pages.explaining import reasons, remedies, verdict, whole_text
 from haru.dashboard.pages.html import Child, Html, tag
-from haru.dashboard.views.queue import Waiting
+from haru.dashboard.views.queue import Told, Waiting
 from haru.dashboard.views.workloads import Filter, Workload
-from haru.explain import Explanation
 from haru.explain.wording import counted
 
 _MOST = 200
 
 
-def queue_content(found: Sequence[Waiting], told: Mapping[Workload, Explanation], chosen: Filter) -> Child:
+def queue_content(found: Sequence[Waiting], told: Mapping[Workload, Told], chosen: Filter) -> Child:
     """Work that waits; `told` has the explanations that are there so far."""
     if not found:
         return tag(
@@ -29,7 +28,7 @@ def queue_content(found: Sequence[Waiting], told: Mapping[Workload, Explanation]
     )
 
 
-def _entry(each: Waiting, told: Explanation | None) -> Html:
+def _entry(each: Waiting, told: Told | None) -> Html:
     work = each.workload
     return tag(
         "li",
@@ -46,12 +45,14 @@ def _facts(each: Waiting) -> Child:
     return f"{counted(each.pods, 'pod')} waiting · priority {each.priority}", since
 
 
-def _told(told: Explanation) -> Child:
-    return tag("p", verdict(told), " ", told.summary), reasons(told), remedies(told), whole_text(told)
+def _told(told: Told) -> Child:
+    answer = told.explanation
+    older = tag("p", f"As of {told.as_of}; it is being worked out again.", class_="hint") if told.as_of else None
+    return tag("p", verdict(answer), " ", answer.summary), older, reasons(answer), remedies(answer), whole_text(answer)
 
 
 def _said(each: Waiting) -> Child:
     return (
         tag("p", each.said or "Not tried yet.", class_="said"),
-        tag("p", "The remedies are being worked out; the workload's page has them at once.", class_="hint"),
+        tag("p", "Reasons and remedies are being worked out.", class_="hint"),
     )

@@ -9,6 +9,7 @@ from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workloa
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
 from haru.engine.pods import PodInfo
+from haru.explain import Explanation
 from haru.explain.subject import SubjectKind
 from haru.kube.meta import get_condition
 
@@ -24,6 +25,14 @@ class Waiting:
     since: str
     priority: int
     said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An explanation; `as_of` (RFC 3339) is when it was made if something has changed since, else empty."""
+
+    explanation: Explanation
+    as_of: str = ""
 
 
 def waiting_work(snapshot: Snapshot, chosen: Filter = EVERYTHING) -> tuple[Waiting, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from haru.dashboard.views.queue import created_at, is_waiting, pods_of, subject
@@ -15,10 +15,9 @@ from haru.explain import Explanation, explain
 from haru.explain.explanation import HeldClaim
 from haru.explain.holdings import held_by
 from haru.explain.owners import since_of
+from haru.kube.meta import uid_of
 
 _MOST_PODS = 200
-EventsOf = Callable[[Iterable[Obj]], Sequence[Obj]]
-"""The events about some objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,8 @@ class Story:
     entries: tuple[Entry, ...]
 
 
-def story(snapshot: Snapshot, work: Workload, events_of: EventsOf, now: str) -> Story | None:
-    """The story of a workload at a moment (RFC 3339); None if there is no such workload."""
+def story(snapshot: Snapshot, work: Workload, events: Iterable[Obj], now: str) -> Story | None:
+    """The story of a workload at a moment (RFC 3339); None if there is none. `events` may be about anything."""
     pods = pods_of(snapshot, work)
     found = subject(snapshot, work, pods)
     if found is None:
@@ -55,8 +54,10 @@ def story(snapshot: Snapshot, work: Workload, events_of: EventsOf, now: str) -> 
     placed = next((pod for pod in pods if pod.node and not pod.terminal), None)
     here = explain(snapshot, "pod", placed.obj, now=now) if placed is not None else None
     about = _objects(snapshot, obj, pods)
+    uids = {uid_of(each) for each in about}
+    told_of = [event for event in events if (event.get("involvedObject") or {}).get("uid") in uids]
     rows = tuple(_row(snapshot, pod) for pod in pods[:_MOST_PODS])
-    return Story(work, told, here, rows, max(0, len(pods) - _MOST_PODS), timeline(about, events_of(about)))
+    return Story(work, told, here, rows, max(0, len(pods) - _MOST_PODS), timeline(about, told_of))
 
 
 def _row(snapshot: Snapshot, pod: PodInfo) -> PodRow:

@@ -1,0 +1,111 @@
+"""Explanations that take long hold up neither the page nor each other, and are never made twice for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from engine_objects import node, pod
+
+from haru.dashboard import explaining
+from haru.dashboard.explaining import Explaining
+from haru.dashboard.views.queue import waiting_work
+from haru.dashboard.views.workloads import Workload
+from haru.engine.cluster import Cluster, Snapshot
+from haru.explain import explain
+
+ONE, TWO = Workload("default", "pod/one"), Workload("default", "pod/two")
+
+
+class Slow:
+    """`explain` that lasts until it is let go; `asked` has the names that it was asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.go = threading.Semaphore(0)
+        self.fails: set[str] = set()
+
+    def __call__(self, snapshot: Snapshot, kind: Any, obj: Any, **more: Any) -> Any:
+        name = obj["metadata"]["name"]
+        self.asked.append(name)
+        assert self.go.acquire(timeout=30)
+        if name in self.fails:
+            raise ValueError("a bug")
+        return explain(snapshot, kind, obj, **more)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    made = Slow()
+    monkeypatch.setattr(explaining, "explain", made)
+    monkeypatch.setattr(explaining, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(explaining, "_IDLE_FACTOR", 0)
+    monkeypatch.setattr(explaining, "_KEPT_FACTOR", 0)
+    yield made
+    for _ in range(10):
+        made.go.release()
+
+
+def cluster(*names: str) -> Cluster:
+    return Cluster.of([node("a"), *(pod(name, cpu="99") for name in names)])
+
+
+class Viewer:
+    """Asks for a queue's explanations, and hears when there are more."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+        self.explaining = Explaining(self.told.set)
+
+    async def look(self, snapshot: Snapshot) -> dict[Workload, str]:
+        found = await self.explaining.of(snapshot, waiting_work(snapshot))
+        return {work: told.explanation.verdict + (" before" if told.as_of else "") for work, told in found.items()}
+
+    async def more(self) -> None:
+        async with asyncio.timeout(30):
+            await self.told.wait()
+        self.told.clear()
+
+
+async def test_the_page_comes_without_them_and_is_told_when_they_are_there(slow: Slow) -> None:
+    viewer, snapshot = Viewer(), cluster("one", "two").snapshot()
+    assert await viewer.look(snapshot) == {}
+    slow.go.release()
+    await viewer.more()
+    assert await viewer.look(snapshot) == {ONE: "NeverFits"}
+    slow.go.release()
+    await viewer.more()
+    assert await viewer.look(snapshot) == {ONE: "NeverFits", TWO: "NeverFits"}
+    assert await viewer.look(snapshot) == {ONE: "NeverFits", TWO: "NeverFits"}
+    assert slow.asked == ["one", "two"]
+    viewer.explaining.stop()
+
+
+async def test_after_a_change_the_old_ones_are_shown_until_there_are_new_ones(slow: Slow) -> None:
+    viewer, changing = Viewer(), cluster("one")
+    slow.go.release()
+    while not await viewer.look(changing.snapshot()):
+        pass
+    changing.apply(node("b", cpu="200"))
+    assert await viewer.look(changing.snapshot()) == {ONE: "NeverFits before"}
+    slow.go.release()
+    await viewer.more()
+    assert await viewer.look(changing.snapshot()) == {ONE: "Starting"}
+    changing.remove(pod("one"))
+    assert await viewer.look(changing.snapshot()) == {}
+    assert slow.asked == ["one", "one"]
+    viewer.explaining.stop()
+
+
+async def test_what_cannot_be_explained_leaves_the_others_alone(slow: Slow, caplog: pytest.LogCaptureFixture) -> None:
+    viewer, snapshot = Viewer(), cluster("one", "two").snapshot()
+    slow.fails.add("one")
+    slow.go.release()
+    slow.go.release()
+    while TWO not in (found := await viewer.look(snapshot)):
+        pass
+    assert found == {TWO: "NeverFits"} and "default/pod/one cannot be explained" in caplog.text
+    viewer.explaining.stop()
