@@ -119,7 +119,7 @@ class View:
         for path, claim in self.claims.items():
             entries = reserved_for(claim)
             stay = [entry for entry in entries if self._stays(entry, path, left, going)]
-            if len(stay) < len(entries) and path not in self.in_flight:
+            if len(stay) < len(entries):
                 status = {**claim["status"], "reservedFor": stay} if stay else freed_status(claim)
                 claim = {**claim, "status": status}
             found[path] = claim
@@ -225,14 +225,15 @@ class World:
         view, snapshot = self.view(), self.cluster.snapshot()
         made = Cluster()
         claims = view.freed(going) if freed else view.claims
+        under_way = {path for path in view.in_flight if allocation_of(claims[path]) is not None}
         for (kind, path), obj in self.seen.items():
             if kind == "Node" and only_on and path != only_on:
                 obj = {**obj, "spec": {**obj["spec"], "unschedulable": True}}
             if kind == "ResourceClaim":
-                obj = obj if path in view.in_flight else claims[path]
+                obj = obj if path in under_way else claims[path]
             if kind != "Pod" or path not in going:
                 made.apply(obj)
-        for path in sorted(view.in_flight & claims.keys()):
+        for path in sorted(under_way):
             made.assume_claim(claims[path])
         for path, node in self._assumed.items():
             if path not in going:
