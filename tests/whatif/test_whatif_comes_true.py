@@ -201,7 +201,7 @@ async def play(seed: int, folder: Path) -> str:
         await world.stop()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", (0, 2, 3, 1041, 1042))
 def test_a_change_does_what_was_foretold(seed: int, tmp_path: Path) -> None:
     assert virtual_time.run(play(seed, tmp_path)) == "determined"
 
