@@ -86,6 +86,7 @@ class Binder:
         unlearn: Callable[[Kind, Obj], None] = _ignore,
         cached_pod: Callable[[str], Obj | None] = _unknown,
         count: Callable[[str], None] = _uncounted,
+        now: Callable[[], str] = _nothing,
     ) -> None:
         self._client = client
         self._cached_claim = cached_claim
@@ -94,6 +95,7 @@ class Binder:
         self._sleep = sleep
         self._learn = learn
         self._unlearn = unlearn
+        self._now = now
         self._slots = asyncio.Semaphore(_PARALLEL)
         self._maker = ClaimMaker(client, self._slots, sleep, learn, count)
 
@@ -217,17 +219,19 @@ class Binder:
         `obstacle()` names what makes further attempts senseless.
         """
         attempt = 0
+        pod = self._cached_pod(member.pod.path)
         while True:
             try:
                 async with self._slots:
                     await self._client.create_subresource(
-                        PODS, member.pod.name, "binding", _binding(member), member.pod.namespace
+                        PODS, member.pod.name, "binding", _binding(member, pod), member.pod.namespace
                     )
                 return
             except (StatusError, OSError) as error:
                 problem: Exception = error
             attempt += 1
-            bound = await self._bound_to_ours(member)
+            pod = await self._ours(member)
+            bound = None if pod is None else bool((pod.get("spec") or {}).get("nodeName"))
             if bound:
                 return
             text = f"binding of {member.pod.path} to {member.node}: {problem}"
@@ -240,11 +244,6 @@ class Binder:
             if attempt >= ATTEMPTS:
                 _log.warning("%s; trying again", text)
             await self._sleep(delay(attempt))
-
-    async def _bound_to_ours(self, member: MemberDecision) -> bool | None:
-        """Whether the pod has its node; None if nobody can tell. Raises PodGoneError if it is not ours any more."""
-        pod = await self._ours(member)
-        return bool((pod.get("spec") or {}).get("nodeName")) if pod is not None else None
 
     async def _ours(self, member: MemberDecision) -> Obj | None:
         """The pod as it is stored; None if nobody can tell. Raises PodGoneError if it is not ours any more."""
@@ -288,19 +287,40 @@ class Binder:
         works += [self._until_certain(m.pod.path, self._clear, m, fields) for m, fields in cleared.values() if fields]
         await asyncio.gather(*works)
 
-    async def deallocate(self, claim: Obj) -> None:
+    async def deallocate(self, claim: Obj, pods: Sequence[Obj] = ()) -> None:
         """Frees a claim that nobody can use, unless it has changed since it was seen. Best effort.
 
-        A claim for extended resources is of no use afterwards, and removed.
+        `pods` are those that wait with it: a binding that a scheduler before this one has sent, and that has not
+        arrived yet, must come to nothing first. A claim for extended resources is of no use afterwards, and removed.
         """
         try:
             async with self._slots:
+                for pod in pods:
+                    await self._outdate(pod)
                 claim = await self._free(claim)
                 if special_owner(claim):
                     await self._delete(claim)
         except (StatusError, OSError) as error:
             if not isinstance(error, StatusError) or error.code not in (404, 409):
                 _log.warning("freeing claim %s: %s", claim["metadata"]["name"], error)
+
+    async def _outdate(self, pod: Obj) -> None:
+        """Give the pod a later version than any that a binding under way may name. StatusError if it is bound."""
+        metadata = pod["metadata"]
+        preconditions = {"uid": metadata["uid"], "resourceVersion": metadata.get("resourceVersion")}
+        probed = {"type": "PodScheduled", "status": "False", "lastProbeTime": self._now() or None}
+        patch = {"metadata": preconditions, "status": {"conditions": [probed]}}
+        where = metadata["name"], metadata.get("namespace", "")
+        try:
+            answer = await self._client.patch(PODS, where[0], patch, where[1], "strategic", "status")
+        except StatusError as error:
+            if error.code != 409:
+                raise
+            # It has a later version already, unless that came of being bound.
+            answer = await self._client.get(PODS, *where)
+            if (answer.get("spec") or {}).get("nodeName") or answer["metadata"].get("uid") != metadata["uid"]:
+                raise
+        self._learn(PODS, answer)
 
     async def unprotect(self, claim: Obj) -> None:
         """Takes the finalizer off a claim that is not allocated, unless it has changed. Best effort."""
@@ -381,10 +401,14 @@ class Binder:
         self._learn(PODS, await self._patch_pod(member, patch))
 
 
-def _binding(member: MemberDecision) -> Obj:
+def _binding(member: MemberDecision, pod: Obj | None) -> Obj:
+    """The binding of the pod as it was seen last: one that comes late, when others rely on its failure, is refused."""
+    metadata = {"name": member.pod.name, "namespace": member.pod.namespace, "uid": member.pod.uid}
+    if pod is not None and pod["metadata"].get("uid") == member.pod.uid:
+        metadata["resourceVersion"] = pod["metadata"].get("resourceVersion") or ""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": member.pod.name, "namespace": member.pod.namespace, "uid": member.pod.uid},
+        "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": member.node},
     }

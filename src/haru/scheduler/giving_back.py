@@ -61,19 +61,27 @@ class ClaimReturns:
         if half and self._decide(without_allocations(snapshot, idle), unit, rejected).status != "scheduled":
             return
         for claim in idle.values():
-            self.give_back(claim)
+            self.give_back(claim, _users(claim, rejected))
 
-    def give_back(self, claim: Obj) -> None:
-        """Free an allocated claim that nobody uses."""
+    def give_back(self, claim: Obj, pods: Sequence[Obj] = ()) -> None:
+        """Free an allocated claim that nobody uses; `pods` are those that wait with it."""
         busy = dict(claim)
         self._cluster.assume_claim(busy)
         self._running += 1
-        self._spawn(self._deallocate(claim, busy))
+        self._spawn(self._deallocate(claim, busy, pods))
 
-    async def _deallocate(self, claim: Obj, busy: Obj) -> None:
+    async def _deallocate(self, claim: Obj, busy: Obj, pods: Sequence[Obj]) -> None:
         try:
-            await self._binder.deallocate(claim)
+            await self._binder.deallocate(claim, pods)
         finally:
             self._running -= 1
         self._cluster.forget_claim(path_of(claim), busy)
         self._freed()
+
+
+def _users(claim: Obj, pods: Sequence[Obj]) -> list[Obj]:
+    """The pods that a claim is reserved for; all of them if that is said of their group."""
+    entries = (claim.get("status") or {}).get("reservedFor") or ()
+    named = {entry.get("uid") for entry in entries}
+    shared = any(entry.get("resource") != "pods" for entry in entries)
+    return [pod for pod in pods if shared or pod["metadata"].get("uid") in named]

@@ -85,6 +85,7 @@ class Scheduler:
             unlearn=self._unlearn,
             cached_pod=partial(self._cached, PODS),
             count=lambda status: self.metrics.claim_creates.labels(status).inc(),
+            now=self._timestamp,
         )
         self._carrier = Carrier(
             self.cluster, self._binder, self, self._reporter.silence, workload_claims=config.workload_claims

@@ -7,7 +7,7 @@ ResourceSlices are kept only in the engine's compact form: the informer remember
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from haru.client.api import ApiClient
@@ -18,6 +18,7 @@ from haru.scheduler import hints
 from haru.scheduler.finished import FinishedMembers
 
 Obj = dict[str, Any]
+_ATTEMPTS = 6
 
 
 class Desk(Protocol):
@@ -74,7 +75,7 @@ async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[d
         else:
             kinds[name] = kind
     if run_times:
-        status, _, _ = await client.raw("GET", "/apis/batch/v1/jobs", query=[("limit", "1")])
+        status, _ = await _asked(client, "/apis/batch/v1/jobs", [("limit", "1")])
         if status == 200:
             kinds["Job"] = known_kind("batch/v1", "Job")
         else:
@@ -83,8 +84,18 @@ async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[d
 
 
 async def _serves(client: ApiClient, kind: Kind) -> bool:
-    status, _, body = await client.raw("GET", f"/apis/{kind.group}/{kind.version}")
+    status, body = await _asked(client, f"/apis/{kind.group}/{kind.version}")
     return status == 200 and f'"{kind.plural}"'.encode() in body
+
+
+async def _asked(client: ApiClient, path: str, query: Sequence[tuple[str, str]] = ()) -> tuple[int, bytes]:
+    """Status and body; that a server is out of sorts for a moment says nothing about what it serves."""
+    for attempt in range(_ATTEMPTS):
+        status, _, body = await client.raw("GET", path, query=query)
+        if status < 500 and status != 429:
+            break
+        await asyncio.sleep(0.1 * 2.0**attempt)
+    return status, body
 
 
 def _selecting(obj: Obj) -> Obj:

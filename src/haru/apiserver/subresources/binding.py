@@ -34,6 +34,13 @@ async def bind(call: Call) -> Response:
                 f"Precondition failed: UID in precondition: {metadata['uid']}, "
                 f"UID in object meta: {pod['metadata']['uid']}",
             )
+        version = metadata.get("resourceVersion")
+        if version and version != pod["metadata"]["resourceVersion"]:
+            raise _conflict(
+                pods.name,
+                f"Precondition failed: ResourceVersion in precondition: {version}, "
+                f"ResourceVersion in object meta: {pod['metadata']['resourceVersion']}",
+            )
         return bound(call, pod, binding)
 
     await change(pods, make, prepare=_as_it_is, applied=True)
