@@ -16,7 +16,7 @@ from explain_schema import check_explanation
 from system_cluster import claim, job, pod, pod_group, request, template
 
 from haru.cli.main import main
-from haru.cli.reading import KINDS
+from haru.engine.inputs import KINDS
 from haru.kube.kinds import by_kind
 from haru_process import Up, condition, haru, phase, until
 

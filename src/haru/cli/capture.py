@@ -10,12 +10,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from haru.cli.connection import add_connection_arguments, connect
+from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
 
 Obj = dict[str, Any]
@@ -53,25 +52,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _save(path: Path, text: str) -> None:
-    """For its owner alone, and whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
+    from haru.apiserver.certificates import write_private
+
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        partial.replace(path)
+        write_private(path, text)
     except OSError as error:
         raise UsageError(f"--write: {path}: {error.strerror}") from None
 
 
 async def _from_api(options: argparse.Namespace) -> tuple[list[Obj], list[str]]:
     from haru.cli.reading import list_objects
-    from haru.kube.errors import StatusError
 
     async with connect(options, "haru-capture") as client:
-        try:
+        with told_as_usage(client):
             return await list_objects(client)
-        except StatusError as error:
-            raise UsageError(error.message) from error
-        except OSError as error:
-            raise UsageError(f"{client.server} cannot be reached: {error}") from error

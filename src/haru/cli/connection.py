@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,19 @@ def find_kubeconfig(flag: Path | None) -> list[Path]:
     if home.is_file():
         return [home]
     raise UsageError("no cluster found: start one with `haru up`, or name one with --kubeconfig FILE")
+
+
+@contextmanager
+def told_as_usage(client: ApiClient) -> Iterator[None]:
+    """What a server refuses, and that it cannot be reached, become UsageErrors."""
+    from haru.kube.errors import StatusError
+
+    try:
+        yield
+    except StatusError as error:
+        raise UsageError(error.message) from error
+    except OSError as error:
+        raise UsageError(f"{client.server} cannot be reached: {error}") from error
 
 
 def connect(options: argparse.Namespace, user_agent: str) -> ApiClient:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from haru.cli.connection import add_connection_arguments, connect
+from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -100,10 +100,9 @@ def run(options: argparse.Namespace) -> int:
 
 async def _with_client(options: argparse.Namespace) -> _Change:
     from haru.client.discovery import newest_kind
-    from haru.kube.errors import StatusError
 
     async with connect(options, "haru-device") as client:
-        try:
+        with told_as_usage(client):
             kind = await newest_kind(client, "resource.k8s.io", "devicetaintrules")
             if kind is None:
                 raise UsageError(
@@ -113,10 +112,6 @@ async def _with_client(options: argparse.Namespace) -> _Change:
             world = await _read(client, kind)
             work = _taint if options.action == "taint" else _untaint
             return await work(client, kind, world, options)
-        except StatusError as error:
-            raise UsageError(error.message) from error
-        except OSError as error:
-            raise UsageError(f"{client.server} cannot be reached: {error}") from error
 
 
 async def _read(client: ApiClient, rule_kind: Kind) -> _World:

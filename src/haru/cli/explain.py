@@ -12,7 +12,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from haru.cli.connection import add_connection_arguments, connect
+from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -115,7 +115,6 @@ def _find(cluster: Cluster, kind: str, namespace: str, name: str) -> Obj:
 
 async def _from_api(options: argparse.Namespace, kind: str, name: str) -> tuple[Cluster, Obj, list[str]]:
     from haru.cli.reading import read_cluster
-    from haru.kube.errors import StatusError
     from haru.kube.kinds import by_kind
 
     api_version, kind_name = _API[kind]
@@ -123,11 +122,7 @@ async def _from_api(options: argparse.Namespace, kind: str, name: str) -> tuple[
     assert served is not None
     async with connect(options, "haru-explain") as client:
         namespace = options.namespace or client.namespace
-        try:
+        with told_as_usage(client):
             obj = await client.get(served, name, namespace)
             cluster, refused = await read_cluster(client)
-        except StatusError as error:
-            raise UsageError(error.message) from error
-        except OSError as error:
-            raise UsageError(f"{client.server} cannot be reached: {error}") from error
     return cluster, {"apiVersion": api_version, "kind": kind_name, **obj}, refused

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.cli.connection import connect
+from haru.cli.connection import connect, told_as_usage
 from haru.cli.main import UsageError
-from haru.cli.reading import KINDS, list_objects, read_objects
+from haru.cli.reading import list_objects, read_objects
 from haru.cli.settling import settled
+from haru.engine.inputs import KINDS
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -63,14 +64,8 @@ async def _live(options: argparse.Namespace, user_agent: str) -> Fork:
 
 
 async def _listed(client: ApiClient) -> Fork:
-    from haru.kube.errors import StatusError
-
-    try:
+    with told_as_usage(client):
         return await list_objects(client, FORKED_KINDS)
-    except StatusError as error:
-        raise UsageError(error.message) from error
-    except OSError as error:
-        raise UsageError(f"{client.server} cannot be reached: {error}") from error
 
 
 async def _from_directory(directory: Path) -> Fork:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.cli.main import UsageError
+from haru.engine.inputs import KINDS
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -17,24 +18,6 @@ if TYPE_CHECKING:
     from haru.kube.gates import FeatureGates
 
 Obj = dict[str, Any]
-
-KINDS = (
-    ("v1", "Node"),
-    ("v1", "Namespace"),
-    ("v1", "Pod"),
-    ("v1", "PersistentVolume"),
-    ("v1", "PersistentVolumeClaim"),
-    ("batch/v1", "Job"),
-    ("policy/v1", "PodDisruptionBudget"),
-    ("storage.k8s.io/v1", "StorageClass"),
-    ("resource.k8s.io/v1", "DeviceClass"),
-    ("resource.k8s.io/v1", "ResourceSlice"),
-    ("resource.k8s.io/v1", "ResourceClaim"),
-    ("resource.k8s.io/v1", "ResourceClaimTemplate"),
-    ("scheduling.k8s.io/v1alpha2", "PodGroup"),
-    ("scheduling.k8s.io/v1alpha2", "Workload"),
-    ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
-)
 
 
 async def read_cluster(client: ApiClient) -> tuple[Cluster, list[str]]:

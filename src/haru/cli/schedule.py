@@ -14,7 +14,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from haru.cli.connection import add_connection_arguments, connect
+from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -102,12 +102,7 @@ def _gather(options: argparse.Namespace, gates: Mapping[str, bool]) -> tuple[Clu
 
 async def _from_api(options: argparse.Namespace) -> tuple[Cluster, list[str]]:
     from haru.cli.reading import read_cluster
-    from haru.kube.errors import StatusError
 
     async with connect(options, "haru-schedule") as client:
-        try:
+        with told_as_usage(client):
             return await read_cluster(client)
-        except StatusError as error:
-            raise UsageError(error.message) from error
-        except OSError as error:
-            raise UsageError(f"{client.server} cannot be reached: {error}") from error

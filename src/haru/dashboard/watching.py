@@ -20,29 +20,13 @@ from haru.client.informer import Informer, strip_managed_fields
 from haru.dashboard.views.cards import Layouts
 from haru.engine.cluster import Cluster, Snapshot
 from haru.engine.groups.finished import as_needed
+from haru.engine.inputs import KINDS as DECIDED_BY
 from haru.kube.kinds import Kind, known_kind
 
 _log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
-KINDS = (
-    ("v1", "Node"),
-    ("v1", "Namespace"),
-    ("v1", "Pod"),
-    ("v1", "PersistentVolume"),
-    ("v1", "PersistentVolumeClaim"),
-    ("v1", "Event"),
-    ("batch/v1", "Job"),
-    ("policy/v1", "PodDisruptionBudget"),
-    ("storage.k8s.io/v1", "StorageClass"),
-    ("resource.k8s.io/v1", "DeviceClass"),
-    ("resource.k8s.io/v1", "ResourceSlice"),
-    ("resource.k8s.io/v1", "ResourceClaim"),
-    ("resource.k8s.io/v1", "ResourceClaimTemplate"),
-    ("scheduling.k8s.io/v1alpha2", "PodGroup"),
-    ("scheduling.k8s.io/v1alpha2", "Workload"),
-    ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
-)
+KINDS = (*DECIDED_BY, ("v1", "Event"))
 LINGER_SECONDS = 60.0
 
 
