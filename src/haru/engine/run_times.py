@@ -8,6 +8,7 @@ Source: Kubernetes' deadlines of pods and Jobs; that they bound a reservation is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from haru.cel.errors import EvaluationError
@@ -15,7 +16,8 @@ from haru.cel.libraries.timestamps import parse_duration
 from haru.engine.decision import Obj
 from haru.engine.pods import PodInfo
 from haru.engine.snapshot import Snapshot
-from haru.kube.names import parse_time
+from haru.kube.meta import controller_of
+from haru.kube.names import format_time, parse_time
 
 ANNOTATION = "haru.dev/run-time-limit"
 _GRACE_SECONDS = 30
@@ -31,7 +33,7 @@ def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
     """
     started = epoch(pod.status.get("startTime")) or now + _START_SECONDS
     ends = [started + limit for limit in _limits(snapshot, pod)]
-    job = _owner(snapshot, pod, "Job")
+    job = _job(snapshot, pod)
     deadline = ((job or {}).get("spec") or {}).get("activeDeadlineSeconds")
     if job is not None and deadline is not None:
         ends.append((epoch((job.get("status") or {}).get("startTime")) or now) + deadline)
@@ -46,7 +48,7 @@ def ends_by_itself(pod: PodInfo) -> bool:
     """Whether the pod can be expected to end some day; one that a controller keeps running is not."""
     if pod.spec.get("restartPolicy", "Always") != "Always":
         return True
-    return not any(owner.get("controller") for owner in pod.obj["metadata"].get("ownerReferences") or ())
+    return controller_of(pod.obj) is None
 
 
 def parse_limit(text: str) -> float:
@@ -76,17 +78,17 @@ def _declared(metadata: Mapping[str, Obj]) -> float | None:
     try:
         return parse_limit(text) if isinstance(text, str) else None
     except ValueError:
-        # `haru lint` tells the author; a promise that nobody understands is none.
+        # A promise that nobody understands is none.
         return None
 
 
-def _owner(snapshot: Snapshot, pod: PodInfo, kind: str) -> Obj | None:
-    for owner in pod.obj["metadata"].get("ownerReferences") or ():
-        if owner.get("controller") and owner.get("kind") == kind:
-            found = snapshot.objects(kind).get(f"{pod.key.namespace}/{owner.get('name')}")
-            if found is not None and found["metadata"].get("uid") == owner.get("uid"):
-                return found
-    return None
+def _job(snapshot: Snapshot, pod: PodInfo) -> Obj | None:
+    """The Job that controls the pod, if it is known."""
+    owner = controller_of(pod.obj)
+    if owner is None or owner.get("kind") != "Job":
+        return None
+    found = snapshot.objects("Job").get(f"{pod.key.namespace}/{owner.get('name')}")
+    return found if found is not None and found["metadata"].get("uid") == owner.get("uid") else None
 
 
 @lru_cache(maxsize=4096)
@@ -100,3 +102,8 @@ def _parsed(text: str) -> float | None:
 def epoch(text: object) -> float | None:
     """Seconds since the epoch of an RFC 3339 time; None of anything else."""
     return _parsed(text) if isinstance(text, str) else None
+
+
+def time_text(seconds: float) -> str:
+    """The RFC 3339 time of seconds since the epoch."""
+    return format_time(datetime.fromtimestamp(seconds, UTC))

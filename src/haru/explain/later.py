@@ -5,14 +5,12 @@ It is the search by which the scheduler keeps places for the head of its queue (
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from haru.engine.cluster import Snapshot
 from haru.engine.groups import Options
 from haru.engine.groups.reserving import reserve
+from haru.engine.run_times import time_text
 from haru.explain.explanation import Later
 from haru.explain.work import Work
-from haru.kube.names import format_time
 
 
 def later(snapshot: Snapshot, work: Work, options: Options) -> Later | None:
@@ -21,5 +19,5 @@ def later(snapshot: Snapshot, work: Work, options: Options) -> Later | None:
     found = reserve(snapshot, pods, group=work.pod_group(snapshot), options=options)
     if found is None or not found.waits_for:
         return None
-    until = "" if found.until is None else format_time(datetime.fromtimestamp(found.until, UTC))
+    until = "" if found.until is None else time_text(found.until)
     return Later(tuple(sorted(pod.path for pod in found.waits_for)), until)

@@ -7,7 +7,6 @@ found again by the scheduler's own search on the cluster as it is.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from haru.engine.cluster import Snapshot, claim_path
@@ -15,8 +14,8 @@ from haru.engine.decision import GroupKey, Obj, Reason
 from haru.engine.groups import Options
 from haru.engine.groups.reserving import reserve
 from haru.engine.reservation import Reservation, is_reserved
+from haru.engine.run_times import time_text
 from haru.explain.work import Work
-from haru.kube.names import format_time
 
 
 def kept_from(snapshot: Snapshot, work: Work, options: Options) -> Reason | None:
@@ -31,7 +30,7 @@ def kept_from(snapshot: Snapshot, work: Work, options: Options) -> Reason | None
     data: dict[str, Any] = {"for": name}
     text = f"a place is free for it, but kept for {name}, which is the head of the queue"
     if found.until is not None:
-        data["until"] = format_time(datetime.fromtimestamp(found.until, UTC))
+        data["until"] = time_text(found.until)
         text += f" and starts by {data['until']} at the latest; work that has ended by then goes first"
     return Reason("Reserved", text, data)
 

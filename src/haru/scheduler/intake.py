@@ -36,11 +36,11 @@ class Follower(Protocol):
         """Nobody uses this allocated claim any more."""
 
     def unit_changed(self) -> None:
-        """A pod has come to wait, or does not wait any more."""
+        """A pod does not wait any more."""
 
 
 class Intake:
-    """Takes watch events in; the cluster knows of each already. `waits` decides whose pods are ours."""
+    """Takes watch events in; the cluster knows of each already."""
 
     def __init__(
         self,

@@ -100,7 +100,9 @@ class Scheduler:
             lambda: self._intake.may_help(hints.DEVICES),
             workload_claims=config.workload_claims,
         )
-        self._head = HeadOfQueue(self.cluster, self.queue, config, self._tell_reserved, self._intake.may_help)
+        self._head = HeadOfQueue(
+            self.cluster, self.queue, config, self._options, self._tell_reserved, self._intake.may_help
+        )
         evictor = Evictor(client, recorder, partial(self._cached, PODS), self._timestamp, self._learn)
         self._room = RoomMaker(
             self.cluster,
@@ -157,7 +159,7 @@ class Scheduler:
         for path in list(self.cluster.snapshot().pod_groups):
             self.settle_group(GroupKey(*path.split("/", 1)))
         self._room.catch_up()
-        self._head.catch_up(self._options)
+        self._head.catch_up()
         self._clear_leftovers()
 
     def _clear_leftovers(self) -> None:
@@ -205,7 +207,7 @@ class Scheduler:
         self._wake.set()
 
     def unit_changed(self) -> None:
-        """A pod has come to wait, or does not wait any more."""
+        """A pod does not wait any more."""
         self._head.look()
 
     def give_back(self, claim: Obj) -> None:
@@ -295,7 +297,7 @@ class Scheduler:
             self.queue.reject(unit, self._rejecting(unit, decision, left, pods), now)
             self._wait_for_time(unit, decision)
             if not placed:
-                self._head.refused(unit, list(pods.values()), self._options(pods.values()))
+                self._head.refused(unit, list(pods.values()))
         if unit.is_group and not placed:
             reason = "SchedulerError" if decision.status == "error" else "Unschedulable"
             self._report_group(GroupKey(unit.key[1], unit.key[2]), "False", reason, decision.message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -226,11 +226,11 @@ class SchedulingQueue:
             unit.timer = time
             heapq.heappush(self._timers, (time, next(self._tickets), unit))
 
-    def waiting(self) -> list[Unit]:
-        """The units that were tried in vain, in the order of the queue."""
+    def first_waiting(self, but: Container[tuple[str, str, str]]) -> Unit | None:
+        """The first unit, in the order of the queue, that was tried in vain and is none of those."""
         places = (Place.UNSCHEDULABLE, Place.BACKOFF)
-        found = [unit for unit in self.units.values() if unit.place in places]
-        return sorted(found, key=lambda unit: unit.rank)
+        found = (unit for unit in self.units.values() if unit.place in places and unit.key not in but)
+        return min(found, key=lambda unit: unit.rank, default=None)
 
     def flush_leftovers(self, now: float) -> int:
         """The safety net: units that no event has woken for five minutes are tried again. Held units are not."""

@@ -9,14 +9,13 @@ Source: EASY backfilling; docs/adr/0007.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from haru.engine.cluster import Cluster
 from haru.engine.groups import Options
 from haru.engine.groups.reserving import reserve
 from haru.engine.reservation import Reservation, is_reserved
-from haru.kube.names import format_time
+from haru.engine.run_times import time_text
 from haru.scheduler import hints
 from haru.scheduler.queue import Place, SchedulingQueue, Unit
 from haru.scheduler.settings import SchedulerConfig
@@ -28,32 +27,37 @@ _MOST_NAMED = 5
 
 
 class HeadOfQueue:
-    """Keeps places in the cluster for one unit. `tell` writes what is kept for an object, or that nothing is (None)."""
+    """Keeps places in the cluster for one unit.
+
+    `options` says how its pods are decided, `tell` writes what is kept for an object, or that nothing is (None).
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         queue: SchedulingQueue,
         config: SchedulerConfig,
+        options: Callable[[Sequence[Obj]], Options],
         tell: Callable[[Obj, str | None], None],
         may_help: Callable[[frozenset[str]], None],
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._config = config
+        self._options = options
         self._tell = tell
         self._may_help = may_help
         self._holder: Unit | None = None
         self._told: tuple[Obj, str] | None = None
         self._cannot: set[tuple[str, str, str]] = set()
 
-    def refused(self, unit: Unit, pods: Sequence[Obj], options: Options) -> None:
+    def refused(self, unit: Unit, pods: Sequence[Obj]) -> None:
         """A unit found no place, and nobody is evicted for it: if it is the head, places are kept for it now."""
         if not self._config.backfill or self._is_behind(unit):
             return
         before, holder = self._cluster.snapshot().reservation, self._holder
         group = group_object(self._cluster.snapshot(), unit)
-        found = reserve(self._cluster.snapshot(), pods, group=group, options=options)
+        found = reserve(self._cluster.snapshot(), pods, group=group, options=self._options(pods))
         if found is None:
             self._cannot.add(unit.key)
             if holder is unit:
@@ -74,7 +78,7 @@ class HeadOfQueue:
             # Only what was kept for the other one was in its way.
             self._queue.retry(unit, now)
 
-    def catch_up(self, options: Callable[[Sequence[Obj]], Options]) -> None:
+    def catch_up(self) -> None:
         """Go on keeping places for whom a scheduler before this one has done so."""
         snapshot = self._cluster.snapshot()
         pods = [pod.obj for pod in snapshot.pods.values() if pod.group is None or not self._config.groups]
@@ -85,7 +89,7 @@ class HeadOfQueue:
             unit = self._queue.units.get((kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
             members = [snapshot.pods[path].obj for path in unit.pods if path in snapshot.pods] if unit else []
             if unit is not None and members and unit.place is not Place.HELD:
-                self.refused(unit, members, options(members))
+                self.refused(unit, members)
             if unit is None or unit is not self._holder:
                 self._tell(obj, None)
 
@@ -116,10 +120,9 @@ class HeadOfQueue:
 
     def _next(self) -> None:
         """Have the next unit tried again that might become the head."""
-        for unit in self._queue.waiting():
-            if unit.key not in self._cannot:
-                self._queue.retry(unit, self._config.monotonic())
-                return
+        unit = self._queue.first_waiting(but=self._cannot)
+        if unit is not None:
+            self._queue.retry(unit, self._config.monotonic())
 
     def _announce(self, obj: Obj, found: Reservation) -> None:
         text = told(found)
@@ -136,7 +139,7 @@ def told(reservation: Reservation) -> str:
     if reservation.waits_for:
         text += f"; waiting for the end of {_named(sorted(pod.path for pod in reservation.waits_for))}"
     if reservation.until is not None and reservation.waits_for:
-        text += f", by {format_time(datetime.fromtimestamp(reservation.until, UTC))} at the latest"
+        text += f", by {time_text(reservation.until)} at the latest"
     return text
 
 

@@ -9,7 +9,7 @@ Source: kube-scheduler's treatment of nominated pods when it filters (with them 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from haru.engine.clearing import Clearing
@@ -42,11 +42,10 @@ def promises(snapshot: Snapshot) -> Iterator[Promise]:
     """All promises that still stand, by pod."""
     for path in sorted({*snapshot.nominations, *snapshot.nominated}):
         pod, nomination = snapshot.pods.get(path), snapshot.nominations.get(path)
-        if pod is None or pod.node or pod.terminal or pod.deleting:
+        if pod is None:
             continue
         name = nomination.node if nomination is not None else pod.nominated_node
-        node = snapshot.nodes.get(name)
-        if node is None or not node.present:
+        if not _may_still_have(snapshot, pod, name):
             continue
         if nomination is not None:
             yield Promise(pod, name, nomination.priority, nomination.allocations, nomination.claimed)
@@ -60,10 +59,8 @@ def leaving(snapshot: Snapshot, but: Collection[str] = ()) -> list[PodInfo]:
     `but`: pending pods for whom nobody may be known to go; whose promise is void they do not wait for any more.
     """
     found = {path: pod for path, pod in snapshot.leaving.items() if pod.preempted}
-    for key in evicted_pods(one for path, one in snapshot.nominations.items() if path not in but):
-        pod = snapshot.pods.get(key.path)
-        if pod is not None and pod.key == key and pod.node and not pod.terminal:
-            found[key.path] = pod
+    evicted = evicted_pods(one for path, one in snapshot.nominations.items() if path not in but)
+    found.update((pod.key.path, pod) for pod in _on_nodes(snapshot, evicted))
     return [found[path] for path in sorted(found)]
 
 
@@ -75,7 +72,7 @@ def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool
     reservation = held_against(snapshot, pods, groups=groups, now=now)
     if reservation is not None:
         kept += _reserved(snapshot, reservation)
-        going = list({pod.key: pod for pod in (*going, *_awaited(snapshot, reservation))}.values())
+        going = list({pod.key: pod for pod in (*going, *_on_nodes(snapshot, sorted(reservation.waits_for)))}.values())
     if not kept and not going:
         return snapshot
     without = Clearing(snapshot, [going]).settled() if going else snapshot
@@ -118,26 +115,27 @@ def reserved_now(snapshot: Snapshot, reservation: Reservation) -> Snapshot:
     return replace(_kept_places(snapshot, _reserved(snapshot, reservation)), reservation=None)
 
 
-def _reserved(snapshot: Snapshot, reservation: Reservation) -> list[Promise]:
+def _reserved(snapshot: Snapshot, reservation: Reservation) -> Iterator[Promise]:
     """The places of the head that still waits for them; those that it was promised otherwise count there."""
-    found = []
     for place in reservation.places:
-        pod, node = snapshot.pods.get(place.pod.path), snapshot.nodes.get(place.node)
-        waits = pod is not None and pod.key == place.pod and not (pod.node or pod.terminal or pod.deleting)
-        if (
-            pod is not None
-            and waits
-            and node is not None
-            and node.present
-            and place.pod.path not in snapshot.nominations
-        ):
-            found.append(Promise(pod, place.node, place.priority, place.allocations, place.claimed))
-    return found
+        pod = snapshot.pods.get(place.pod.path)
+        known = pod is not None and pod.key == place.pod and place.pod.path not in snapshot.nominations
+        if pod is not None and known and _may_still_have(snapshot, pod, place.node):
+            yield Promise(pod, place.node, place.priority, place.allocations, place.claimed)
 
 
-def _awaited(snapshot: Snapshot, reservation: Reservation) -> list[PodInfo]:
-    known = ((key, snapshot.pods.get(key.path)) for key in sorted(reservation.waits_for))
-    return [pod for key, pod in known if pod is not None and pod.key == key and pod.node and not pod.terminal]
+def _may_still_have(snapshot: Snapshot, pod: PodInfo, name: str) -> bool:
+    """Whether the pod still waits, and the node that it is to have is there."""
+    node = snapshot.nodes.get(name)
+    return not (pod.node or pod.terminal or pod.deleting) and node is not None and node.present
+
+
+def _on_nodes(snapshot: Snapshot, keys: Iterable[PodKey]) -> Iterator[PodInfo]:
+    """Those of the pods that are still on their nodes."""
+    for key in keys:
+        pod = snapshot.pods.get(key.path)
+        if pod is not None and pod.key == key and pod.node and not pod.terminal:
+            yield pod
 
 
 def own_promises(snapshot: Snapshot, pods: Collection[PodInfo]) -> list[Promise]:
@@ -169,25 +167,31 @@ def is_half_placed(snapshot: Snapshot, pod: PodInfo) -> bool:
 
 
 def _counts(snapshot: Snapshot, promise: Promise, pods: Collection[PodInfo], groups: bool) -> bool:
+    """Whether these pods have to respect what another one was promised."""
     other = promise.pod
-    together = {pod.group for pod in pods} - {None} if groups else set()
-    if other.group in together or any(pod.key.path == other.key.path for pod in pods):
-        return False
-    return promise.priority >= max(pod.priority for pod in pods) or (groups and is_half_placed(snapshot, other))
+    return not _is_own(other, pods, groups) and _holds(snapshot, other, promise.priority, pods, groups)
 
 
 def _may_take(snapshot: Snapshot, path: str, pods: Collection[PodInfo], groups: bool) -> bool:
     """Whether these pods may take the place that a pod was promised, and so void the evictions made for it."""
-    other = snapshot.pods.get(path)
-    if other is None:
-        return False
-    own = other.group in ({pod.group for pod in pods} - {None} if groups else ())
-    if own or any(pod.key.path == path for pod in pods) or (groups and is_half_placed(snapshot, other)):
-        return False
-    return snapshot.nominations[path].priority < max(pod.priority for pod in pods)
+    other, priority = snapshot.pods.get(path), snapshot.nominations[path].priority
+    return (
+        other is not None and not _is_own(other, pods, groups) and not _holds(snapshot, other, priority, pods, groups)
+    )
 
 
-def _kept_places(snapshot: Snapshot, kept: Collection[Promise]) -> Snapshot:
+def _is_own(other: PodInfo, pods: Collection[PodInfo], groups: bool) -> bool:
+    """Whether the pod is one of these, or of a group of theirs."""
+    together = {pod.group for pod in pods} - {None} if groups else set()
+    return other.group in together or any(pod.key.path == other.key.path for pod in pods)
+
+
+def _holds(snapshot: Snapshot, other: PodInfo, priority: int, pods: Collection[PodInfo], groups: bool) -> bool:
+    """Whether a promise of this priority to another pod is kept from these."""
+    return priority >= max(pod.priority for pod in pods) or (groups and is_half_placed(snapshot, other))
+
+
+def _kept_places(snapshot: Snapshot, kept: Iterable[Promise]) -> Snapshot:
     """The snapshot with the promised pods in their places."""
     nodes: dict[str, NodeInfo | None] = {}
     pods: dict[str, PodInfo | None] = {}

@@ -56,7 +56,8 @@ def reserve(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, optio
     if quorum_is_met(seen, preemptor):
         return None
     base = once_room_is_made(seen)
-    ends = {pod.key.path: end for pod in _waitable(base) if (end := _end(snapshot, pod, options.now)) is not None}
+    running = running_pods(base, base.node_names)
+    ends = {pod.key.path: end for pod in running if (end := _end(snapshot, pod, options.now)) is not None}
     units = sorted((Unit((base.pods[path],), 0) for path in ends), key=lambda unit: _of(ends, unit), reverse=True)
     try:
         found = Search(base, preemptor).least(
@@ -76,10 +77,6 @@ def reserve(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, optio
     unknown = any(ends[pod.key.path].unknown for pod in awaited)
     until = None if unknown else max((ends[pod.key.path].time for pod in awaited), default=options.now)
     return Reservation(key, preemptor.priority, kept, frozenset(pod.key for pod in awaited), until)
-
-
-def _waitable(base: Snapshot) -> list[PodInfo]:
-    return [pod for pod in running_pods(base, base.node_names) if not pod.terminal]
 
 
 def _end(snapshot: Snapshot, pod: PodInfo, now: float) -> _End | None:
