@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks.device_objects import CLASSES, GPU, full_gpu, pool
 from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
+from haru.engine.decision import Decision, MemberDecision
 
 Obj = dict[str, Any]
 
@@ -132,9 +132,14 @@ def gang(name: str, size: int, cards: int, topology: str = "", cpu: str = "8") -
 
 def take(cluster: Cluster, decision: Decision) -> None:
     """Carry a decision out as the live scheduler does: assume pods and claims."""
-    for placed in decision.placed:
-        for given in placed.allocations:
+    put(cluster, decision.placed)
+
+
+def put(cluster: Cluster, members: Iterable[MemberDecision]) -> None:
+    """Assume members in their places, with their claims."""
+    for member in members:
+        for given in member.allocations:
             claim = cluster.snapshot().claims[given.path]
             status = {"allocation": given.allocation, "reservedFor": [given.reserve_for]}
             cluster.assume_claim({**claim, "status": status}, written=True)
-        cluster.assume_pod(placed.pod, placed.node or "")
+        cluster.assume_pod(member.pod, member.node or "")

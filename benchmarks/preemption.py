@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import plots
-from benchmarks.decision_objects import Obj
+from benchmarks.decision_objects import Obj, put
 from benchmarks.pace import PacedClock
 from benchmarks.preemption_objects import ABOVE_ALL, KINDS, LEVELS, Full, Kind, full_cluster
 from benchmarks.results import CALIBRATION_SECONDS, Result
@@ -84,12 +84,7 @@ def _carry_out(full: Full, decision: Decision, objects: list[Obj]) -> None:
     evicted = [full.objects[eviction.pod.path] for eviction in decision.evictions]
     for obj in (obj for made in evicted for obj in reversed(made)):
         cluster.remove(obj)
-    for member in decision.nominated:
-        for given in member.allocations:
-            claim = cluster.snapshot().claims[given.path]
-            status = {"allocation": given.allocation, "reservedFor": [given.reserve_for]}
-            cluster.assume_claim({**claim, "status": status}, written=True)
-        cluster.assume_pod(member.pod, member.node or "")
+    put(cluster, decision.nominated)
     cluster.snapshot()
     for obj in reversed(objects):
         cluster.remove(obj)
