@@ -34,6 +34,7 @@ from haru.engine.devices import (
 )
 from haru.engine.devices.allocate import DEFAULT_BUDGET
 from haru.engine.devices.question import Refusal
+from haru.errors import InputError
 from haru.kube.conversion import convert
 from haru.kube.decoding import strict_decode
 from haru.kube.errors import StatusError
@@ -55,10 +56,6 @@ Obj = dict[str, Any]
 
 _UNLIMITED = 1 << 60
 _MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, RecursionError, StatusError)
-
-
-class InputError(ValueError):
-    """What was passed in cannot be understood; the text names the object, the value and what is wrong with it."""
 
 
 class InvalidPools(AllocationError):

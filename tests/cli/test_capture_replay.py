@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from haru.cli.hiding import hidden, new_names
+from haru.answers.hiding import hidden, new_names
 from haru.cli.main import main
 from haru.engine.cluster import Cluster
 from haru.engine.groups import Options, decide

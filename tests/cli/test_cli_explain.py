@@ -224,7 +224,7 @@ def test_through_a_pipe(tmp_path: Path) -> None:
     assert (answer.returncode, answer.stderr) == (0, "") and "worker" in answer.stdout
     missing = haru(tmp_path, "explain", "pod/other", "-f", "-", stdin=text)
     assert (missing.returncode, missing.stdout) == (2, "")
-    assert 'pod "other" is not in the files, in namespace default' in missing.stderr
+    assert 'there is no pod "other" in namespace default' in missing.stderr
 
 
 def test_a_reader_with_few_rights_is_told_what_was_left_out(up: Up, tmp_path: Path) -> None:

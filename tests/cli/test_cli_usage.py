@@ -71,7 +71,7 @@ CASES: list[tuple[list[str], list[str]]] = [
     (["explain", "pod/a", "--kubeconfig", "kubeconfig", "--context", "lab"], ["kubeconfig", "lab"]),
     (["explain", "pod/a", "--kubeconfig", "broken.yaml"], ["broken.yaml", "line"]),
     (["explain", "pod/a", "-f", NOWHERE], [NOWHERE, "No such file"]),
-    (["explain", "pod/a", "-f", "."], [".", "Is a directory"]),
+    (["explain", "pod/a", "-f", "."], ["no kind", "UpConfiguration"]),  # the manifests of a directory
     (["explain", "pod/a", "-f", "broken.yaml"], ["broken.yaml", "line"]),
     (["explain", "pod/a", "-f", "file"], ["file", "kind"]),
     (["explain", "pod/a", "--namespac", "x"], ["--namespac", "did you mean --namespace?"]),

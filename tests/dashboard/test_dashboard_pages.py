@@ -9,7 +9,6 @@ import pytest
 from engine_objects import allocated, allocation, claim, node, pod, resource_slice
 
 from haru.dashboard.pages.frame import address, page
-from haru.dashboard.pages.html import Html, tag
 from haru.dashboard.pages.map_page import HUES, hue, map_content
 from haru.dashboard.pages.queue_page import queue_content
 from haru.dashboard.pages.workload_page import workload_content
@@ -20,6 +19,7 @@ from haru.dashboard.views.story import story
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.engine.cluster import Cluster
 from haru.explain import explain
+from haru.markup import Html, tag
 
 Obj = dict[str, Any]
 EVIL = "<script>alert('x')</script>\"&"

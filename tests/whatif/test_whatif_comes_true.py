@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +25,9 @@ import pytest
 from whatif_world import CUT, NS, PLAIN, REST_SECONDS, SMALL, Summary, Workload, World, workload_of
 
 import virtual_time
-from haru.cli.schedule_cases import options_of
-from haru.cli.whatif_changes import changes_of
+from haru.answers.changes import Apply as AskedApply
+from haru.answers.changes import resolved
+from haru.answers.deciding import options_of
 from haru.drivers.simulated.profiles import Profile
 from haru.engine.devices.model import DeviceId, Taint
 from haru.engine.groups import Options
@@ -80,7 +80,7 @@ class Arrival:
     def changes(self, objects: Sequence[Obj], folder: Path, gates: Mapping[str, bool]) -> list[Change]:
         path = folder / "work.yaml"
         path.write_text("---\n".join(map(dump, self.work.manifests())))
-        return changes_of(Namespace(changes=[("--apply", [str(path)])], namespace=NS), objects, gates)
+        return resolved([AskedApply(path)], objects, gates, NS)
 
 
 def random_arrival(rng: random.Random) -> Arrival:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from haru.cli.schedule_cases import options_of
+from haru.answers.deciding import options_of
 from haru.drivers.simulated.objects import node_object
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import virtual_time
+from haru.answers.fetching import FORKED_KINDS, list_objects
+from haru.answers.settling import settled
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
-from haru.cli.forking import FORKED_KINDS
-from haru.cli.reading import list_objects
-from haru.cli.settling import settled
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.controllers.manager import ControllerManager

@@ -8,16 +8,16 @@ digests, and commands and environments are left out; decisions about it are the 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from haru.cli.connection import add_connection_arguments, connect, told_as_usage
+from haru.cli.connection import add_connection_arguments
 from haru.cli.main import UsageError
 
-Obj = dict[str, Any]
+if TYPE_CHECKING:
+    from haru.answers.snapshot import Snapshot
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,37 +32,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the capture."""
-    from haru.cli.hiding import hidden
-    from haru.cli.reading import read_objects
+    from haru.cli.asking import snapshot_of
+    from haru.engine.inputs import KINDS
 
-    refused: list[str] = []
-    if options.filename:
-        objects = list(read_objects(options.filename, "default"))
-    else:
-        objects, refused = asyncio.run(_from_api(options))
-    found = {"apiVersion": "v1", "kind": "List", "items": hidden(objects) if options.hide else objects}
+    snapshot = snapshot_of(options, "haru-capture", KINDS, "default")
+    found = snapshot.hidden() if options.hide else snapshot
     if options.write is None:
-        json.dump(found, sys.stdout)
+        json.dump(found.as_dict(), sys.stdout)
         print()
     else:
-        _save(options.write, json.dumps(found) + "\n")
+        _save(found, options.write)
+    refused = snapshot.refused
     note = f", without {', '.join(refused)}, which may not be read" if refused else ""
-    print(f"{len(objects)} objects captured{note}", file=sys.stderr)
+    print(f"{len(snapshot)} objects captured{note}", file=sys.stderr)
     return 0
 
 
-def _save(path: Path, text: str) -> None:
-    from haru.apiserver.certificates import write_private
-
+def _save(snapshot: Snapshot, path: Path) -> None:
     try:
-        write_private(path, text)
+        snapshot.write(path)
     except OSError as error:
         raise UsageError(f"--write: {path}: {error.strerror}") from None
-
-
-async def _from_api(options: argparse.Namespace) -> tuple[list[Obj], list[str]]:
-    from haru.cli.reading import list_objects
-
-    async with connect(options, "haru-capture") as client:
-        with told_as_usage(client):
-            return await list_objects(client)

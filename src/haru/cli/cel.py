@@ -83,7 +83,7 @@ def answer_case(case: Obj) -> Obj:
 
 def _try(options: argparse.Namespace) -> int:
     from haru.cel.device import CompileError, compile_device_selector
-    from haru.cli.reading import file_gates
+    from haru.cli.asking import file_gates
 
     gates = file_gates(options.feature_gates)
     try:
@@ -109,8 +109,8 @@ def _try(options: argparse.Namespace) -> int:
 
 def _judged(selector: DeviceSelector, paths: list[str]) -> Iterator[Obj]:
     """Every device with whether it matches, and if not the first condition that fails."""
+    from haru.answers.files import read_objects
     from haru.cel.device import DeviceView, EvaluationError, explain_mismatch
-    from haru.cli.reading import read_objects
 
     for item in read_objects(paths, "default"):
         if item.get("kind") != "ResourceSlice":

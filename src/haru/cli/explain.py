@@ -8,39 +8,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
-from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
-    from haru.engine.cluster import Cluster
+    from haru.answers.snapshot import Snapshot
+    from haru.explain.subject import SubjectKind
 
 Obj = dict[str, Any]
-
-_ALIASES = {
-    "pod": "pod",
-    "pods": "pod",
-    "po": "pod",
-    "podgroup": "podgroup",
-    "podgroups": "podgroup",
-    "job": "job",
-    "jobs": "job",
-    "claim": "resourceclaim",
-    "claims": "resourceclaim",
-    "resourceclaim": "resourceclaim",
-    "resourceclaims": "resourceclaim",
-}
-_KINDS = "pod, podgroup, job, claim"
-_NOT_YET = frozenset({"node", "nodes", "no", "device", "devices"})
-_API = {
-    "pod": ("v1", "Pod"),
-    "podgroup": ("scheduling.k8s.io/v1alpha2", "PodGroup"),
-    "job": ("batch/v1", "Job"),
-    "resourceclaim": ("resource.k8s.io/v1", "ResourceClaim"),
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,73 +32,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
-    from haru.explain import explain, to_json, to_text
+    from haru.answers.subjects import parse_subject
+    from haru.cli.asking import show, snapshot_of
+    from haru.engine.inputs import KINDS
 
-    kind, name = _parse(options.object)
-    cluster, obj, refused = _gather(options, kind, name)
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    explanation = explain(cluster.snapshot(), kind, obj, now=now)  # type: ignore[arg-type]
-    if options.output == "json":
-        print(json.dumps(to_json(explanation), indent=2))
-    elif options.output == "yaml":
-        from haru.kube.yaml import dump
-
-        print(dump(to_json(explanation)), end="")
+    kind, name = parse_subject(options.object)
+    if options.filename:
+        snapshot, what = snapshot_of(options, "haru-explain", KINDS, options.namespace), options.object
     else:
-        print(to_text(explanation).rstrip())
-        if refused:
-            print(f"(not allowed to read {', '.join(refused)}: the answer is without them)")
+        snapshot, what = asyncio.run(_from_api(options, kind, name))
+    show(snapshot.explain(what), options.output, snapshot.refused)
     return 0
 
 
-def _parse(text: str) -> tuple[str, str]:
-    word, slash, name = text.partition("/")
-    kind = _ALIASES.get(word.lower().split(".")[0])
-    if not slash or not name:
-        raise UsageError(f'"{text}": write KIND/NAME, for example job/training')
-    if word.lower() in _NOT_YET:
-        raise UsageError(f'"{word}": nodes and devices cannot be explained yet; KIND is one of {_KINDS}')
-    if kind is None:
-        raise UsageError(f'"{word}": cannot be explained; KIND is one of {_KINDS}')
-    return kind, name
+async def _from_api(options: argparse.Namespace, kind: SubjectKind, name: str) -> tuple[Snapshot, Obj]:
+    """The object is read by itself: a missing one is told at once, and one may be read where no list may."""
+    from haru.answers.fetching import fetch
+    from haru.answers.snapshot import Snapshot
+    from haru.answers.subjects import served_kind
+    from haru.engine.inputs import KINDS
 
-
-def _gather(options: argparse.Namespace, kind: str, name: str) -> tuple[Cluster, Obj, list[str]]:
-    from haru.cli.reading import read_files
-
-    if options.filename:
-        namespace = options.namespace or "default"
-        cluster = read_files(options.filename, namespace)
-        return cluster, _find(cluster, kind, namespace, name), []
-    return asyncio.run(_from_api(options, kind, name))
-
-
-def _find(cluster: Cluster, kind: str, namespace: str, name: str) -> Obj:
-    snapshot, path = cluster.snapshot(), f"{namespace}/{name}"
-    if kind == "pod":
-        info = snapshot.pods.get(path)
-        found = info.obj if info is not None else None
-    elif kind == "resourceclaim":
-        found = snapshot.claims.get(path)
-    elif kind == "podgroup":
-        found = snapshot.pod_groups.get(path)
-    else:
-        found = snapshot.objects("Job").get(path)
-    if found is None:
-        raise UsageError(f'{kind} "{name}" is not in the files, in namespace {namespace}')
-    return found
-
-
-async def _from_api(options: argparse.Namespace, kind: str, name: str) -> tuple[Cluster, Obj, list[str]]:
-    from haru.cli.reading import read_cluster
-    from haru.kube.kinds import by_kind
-
-    api_version, kind_name = _API[kind]
-    served = by_kind(api_version, kind_name)
-    assert served is not None
+    served = served_kind(kind)
     async with connect(options, "haru-explain") as client:
         namespace = options.namespace or client.namespace
         with told_as_usage(client):
             obj = await client.get(served, name, namespace)
-            cluster, refused = await read_cluster(client)
-    return cluster, {"apiVersion": api_version, "kind": kind_name, **obj}, refused
+        fetched = await fetch(client, KINDS)
+    snapshot = Snapshot(fetched.objects, namespace=namespace, refused=fetched.refused)
+    return snapshot, {"apiVersion": served.api_version, "kind": served.kind, **obj}

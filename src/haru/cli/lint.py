@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +19,6 @@ from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
     from haru.lint import Fixed
-
-_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,31 +62,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read(names: list[str], *, fix: bool) -> dict[str, str]:
+    from haru.answers.linting import read_texts
+
     if not names:
         raise UsageError("no FILE is given; - is standard input")
-    texts: dict[str, str] = {}
-    for name in names:
-        if name == "-" and fix:
-            raise UsageError("--fix writes files in place, standard input is none")
-        try:
-            for path in _expanded(name):
-                data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-                texts[path] = data.decode("utf-8")
-        except OSError as error:
-            raise UsageError(f"{name}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{name}: byte {error.start} is no UTF-8") from error
-    return texts
-
-
-def _expanded(name: str) -> list[str]:
-    path = Path(name)
-    if name == "-" or not path.is_dir():
-        return [name]
-    found = sorted(str(inner) for inner in path.rglob("*") if inner.suffix in _SUFFIXES and inner.is_file())
-    if not found:
-        raise UsageError(f"{name}: the directory has no {' or '.join(_SUFFIXES)} files")
-    return found
+    if fix and "-" in names:
+        raise UsageError("--fix writes files in place, standard input is none")
+    return read_texts(names)
 
 
 def _write(before: Mapping[str, str], after: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from haru import __version__
+from haru.errors import HaruError
 
 COMMANDS = {
     "up": "run a whole cluster in this process",
@@ -34,7 +35,7 @@ COMMANDS = {
 }
 
 
-class UsageError(Exception):
+class UsageError(HaruError):
     """The command line or an input cannot be used; the text says what and how to mend it."""
 
 
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UsageError(_unknown(parser, options.command, unknown[0]))
         status = int(module.run(options))
         sys.stdout.flush()
-    except UsageError as error:
+    except HaruError as error:
         print(f"haru {options.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

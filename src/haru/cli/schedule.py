@@ -10,19 +10,9 @@ a file is a small cluster; one JSON line per case has its decisions, or says wha
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-from typing import TYPE_CHECKING, Any
 
-from haru.cli.connection import add_connection_arguments, connect, told_as_usage
+from haru.cli.connection import add_connection_arguments
 from haru.cli.main import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from haru.engine.cluster import Cluster
-
-Obj = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,57 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints what would be decided."""
-    from haru.cli.reading import file_gates
+    from haru.cli.asking import file_gates, show, snapshot_of
+    from haru.engine.inputs import KINDS
 
-    gates = file_gates(options.feature_gates).all()
     if options.cases:
         if options.filename:
             raise UsageError("--cases brings its own objects: leave -f out")
         from haru.cli.cases import answer_every_case
         from haru.cli.schedule_cases import answer_case
 
+        gates = file_gates(options.feature_gates).all()
         return answer_every_case(options.cases, lambda case: answer_case(case, gates))
-    return _schedule(options, gates)
-
-
-def _schedule(options: argparse.Namespace, gates: Mapping[str, bool]) -> int:
-    from haru.cli.schedule_cases import options_of
-    from haru.cli.schedule_text import document, show
-    from haru.engine.round import run_round
-
-    cluster, refused = _gather(options, gates)
-    try:
-        result = run_round(cluster, options_of(gates), options.scheduler_name)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise UsageError(f"nothing can be decided: an object is malformed: {what}; try haru lint") from error
-    answer = document(result)
-    if options.output == "json":
-        print(json.dumps(answer, indent=2))
-    elif options.output == "yaml":
-        from haru.kube.yaml import dump
-
-        print(dump(answer), end="")
-    else:
-        print(show(answer))
-        if refused:
-            print(f"(not allowed to read {', '.join(refused)}: the answer is without them)")
-    return 1 if answer["pending"] else 0
-
-
-def _gather(options: argparse.Namespace, gates: Mapping[str, bool]) -> tuple[Cluster, list[str]]:
-    if not options.filename:
-        return asyncio.run(_from_api(options))
-    from haru.cli.reading import cluster_of, read_objects
-    from haru.cli.settling import settled
-
-    objects = list(read_objects(options.filename, options.namespace))
-    return cluster_of(settled(objects, group_claims=gates["DRAWorkloadResourceClaims"])), []
-
-
-async def _from_api(options: argparse.Namespace) -> tuple[Cluster, list[str]]:
-    from haru.cli.reading import read_cluster
-
-    async with connect(options, "haru-schedule") as client:
-        with told_as_usage(client):
-            return await read_cluster(client)
+    snapshot = snapshot_of(options, "haru-schedule", KINDS, options.namespace)
+    answer = snapshot.schedule(options.scheduler_name)
+    show(answer, options.output, snapshot.refused)
+    return 0 if answer.complete else 1

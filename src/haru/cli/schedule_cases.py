@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from haru.answers.deciding import options_of
+from haru.answers.rounds import reason_of
 from haru.engine.cluster import Cluster
-from haru.engine.devices import Features
-from haru.engine.groups import Options
 from haru.engine.round import RoundResult, run_round
 
 Obj = dict[str, Any]
 
-CODES = {
-    "NodeNameMismatch": "NodeMismatch",
-    "NodeAffinityMismatch": "NodeMismatch",
-    "NodeTaints": "Taints",
-    "PortsTaken": "Ports",
-    "PodAffinity": "PodAffinity",
-    "PodAntiAffinity": "PodAffinity",
-    "ExistingPodAntiAffinity": "PodAffinity",
-    "InsufficientResource": "InsufficientResources",
-    "TooManyPods": "InsufficientResources",
-    "ClaimNotOnNode": "Devices",
-    "ClaimInFlight": "Devices",
-    "ClaimReservedFull": "Devices",
-    "BindingConditions": "Devices",
-    "DevicesUnavailable": "Devices",
-}
-"""Codes of the test vectors for types of reasons; every other type is a code itself."""
 _RESULT_FIELDS = ("request", "driver", "pool", "device")
 
 
@@ -38,24 +20,6 @@ def answer_case(case: Obj, gates: Mapping[str, bool]) -> Obj:
     cluster = Cluster.of(case["objects"])
     enabled = {**gates, **(case.get("gates") or {})}
     return {"name": case["name"], **answer(run_round(cluster, options_of(enabled)))}
-
-
-def options_of(enabled: Mapping[str, bool]) -> Options:
-    """How a round decides under feature gates: reproducibly, shares being numbered."""
-    numbers = itertools.count(1)
-    return Options(
-        features=Features.from_gates(enabled),
-        new_share_id=lambda: f"00000000-0000-0000-0000-{next(numbers):012x}",
-        groups=enabled["GenericWorkload"],
-        gang_scheduling=enabled["GangScheduling"],
-        workload_claims=enabled["DRAWorkloadResourceClaims"],
-        topology=enabled["TopologyAwareWorkloadScheduling"],
-        extended_resources=enabled["DRAExtendedResource"],
-        node_allocatable=enabled["DRANodeAllocatableResources"],
-        declared_features=enabled["NodeDeclaredFeatures"],
-        preempt_for_pods=True,
-        preempt_for_groups=enabled["WorkloadAwarePreemption"],
-    )
 
 
 def answer(result: RoundResult) -> Obj:
@@ -69,13 +33,6 @@ def answer(result: RoundResult) -> Obj:
         },
         "nominations": result.nominations,
         "evictions": [eviction.pod.path for eviction in result.evictions],
-        "pending": {path: {"reason": reason(result, path)} for path in result.pending},
+        "pending": {path: {"reason": reason_of(result, path)} for path in result.pending},
         "groups": result.groups,
     }
-
-
-def reason(result: RoundResult, path: str) -> str:
-    """Why a pod waits: a code, and the message."""
-    waiting = result.pending[path]
-    kind = waiting.reasons[0].type if waiting.reasons else "Quorum"
-    return f"{CODES.get(kind, kind)}: {waiting.message}"

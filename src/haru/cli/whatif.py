@@ -10,21 +10,10 @@ Nothing is written anywhere. Exit status: 0 if everybody who had a place, or cam
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import add_connection_arguments
-from haru.cli.main import UsageError
 from haru.cli.whatif_changes import add_change_arguments
-
-if TYPE_CHECKING:
-    from haru.whatif import Comparison
-
-Obj = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,40 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the difference that the changes make."""
-    from haru.cli.forking import fork
-    from haru.cli.reading import file_gates
-    from haru.cli.whatif_changes import changes_of
-    from haru.whatif import to_json, to_text
+    from haru.answers.fetching import FORKED_KINDS
+    from haru.cli.asking import show, snapshot_of
+    from haru.cli.whatif_changes import asked_changes, told_by_flag
 
-    gates = file_gates(options.feature_gates).all()
-    objects, refused = fork(options, gates, "haru-whatif")
-    changes = changes_of(options, objects, gates)
-    comparison = _compare(options, objects, changes, gates)
-    if options.output == "json":
-        print(json.dumps(to_json(comparison), indent=2))
-    elif options.output == "yaml":
-        from haru.kube.yaml import dump
-
-        print(dump(to_json(comparison)), end="")
-    else:
-        print(to_text(comparison))
-        if refused:
-            print(f"(not allowed to read {', '.join(refused)}: the answer is without them)")
+    snapshot = snapshot_of(options, "haru-whatif", FORKED_KINDS, options.namespace)
+    with told_by_flag():
+        comparison = snapshot.what_if(*asked_changes(options), scheduler_name=options.scheduler_name)
+    show(comparison, options.output, snapshot.refused)
     return 0 if comparison.harmless else 1
-
-
-def _compare(
-    options: argparse.Namespace, objects: list[Obj], changes: list[Any], gates: Mapping[str, bool]
-) -> Comparison:
-    from haru.cli.schedule_cases import options_of
-    from haru.whatif import ChangeError, Objects, try_out
-
-    now = datetime.now(UTC)
-    deciding = replace(options_of(gates), now=now.timestamp())
-    try:
-        return try_out(Objects(objects), changes, deciding, options.scheduler_name, now)
-    except ChangeError as error:
-        raise UsageError(str(error)) from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise UsageError(f"nothing can be decided: an object is malformed: {what}; try haru lint") from error

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
-    from haru.whatif import Change
+    from haru.answers.changes import AskedChange
 
-Obj = dict[str, Any]
-_SHORT = {"claim": "ResourceClaim", "claims": "ResourceClaim"}
+_FLAGS = {
+    "--apply": "Apply",
+    "--delete": "Delete",
+    "--cordon": "Cordon",
+    "--taint": "Taint",
+    "--add-nodes": "AddNodes",
+    "--repartition": "Repartition",
+}
 
 
 class InOrder(argparse.Action):
@@ -45,128 +52,55 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     flag("--repartition", metavar="NODE=PROFILE", help="the node's cards are cut as the profile has them")
 
 
-def changes_of(options: argparse.Namespace, objects: Sequence[Obj], gates: Mapping[str, bool]) -> list[Change]:
-    """The changes that the flags ask for, given the objects of the cluster; raises UsageError for what makes none."""
-    from haru.drivers.simulated.profiles import ProfileError
-    from haru.explain.device_names import DeviceNameError
-    from haru.explain.tainting import TaintTextError
-
+def asked_changes(options: argparse.Namespace) -> list[AskedChange]:
+    """The changes that the flags ask for; raises UsageError for what makes none."""
     if not options.changes:
         raise UsageError("nothing changes: say what, for example --cordon NODE or --apply FILE")
-    parse = _Parser(options.namespace, objects, gates)
-    found: list[Change] = []
-    for flag, values in options.changes:
-        try:
-            found += parse.changes(flag, values)
-        except (DeviceNameError, ProfileError, TaintTextError) as error:
-            raise UsageError(f"{flag}: {error}") from error
-    return found
+    return [change for flag, values in options.changes for change in _asked(flag, values)]
 
 
-class _Parser:
-    def __init__(self, namespace: str, objects: Sequence[Obj], gates: Mapping[str, bool]) -> None:
-        self._namespace = namespace
-        self._objects = list(objects)
-        self._gates = gates
+@contextmanager
+def told_by_flag() -> Iterator[None]:
+    """What is wrong with a change is told by the name of its flag."""
+    from haru.answers.changes import Apply
+    from haru.errors import ChangeInputError
 
-    def changes(self, flag: str, values: Sequence[str]) -> Iterator[Change]:
-        from haru.whatif import Cordon
-
-        if flag == "--apply":
-            yield from self._apply(values[0])
-        elif flag == "--delete":
-            yield self._delete(values[0])
-        elif flag == "--cordon":
-            yield Cordon(values[0])
-        elif flag == "--taint":
-            yield self._taint(values[0], values[1])
-        elif flag == "--add-nodes":
-            yield from _add_nodes(values[0])
-        else:
-            yield _repartition(values[0])
-
-    def _apply(self, path: str) -> Iterator[Change]:
-        from haru.cli.making import made_by
-        from haru.cli.reading import read_manifests
-        from haru.cli.settling import settled
-        from haru.kube.conversion import convert
-        from haru.kube.kinds import known_kind
-        from haru.whatif import Apply
-
-        known = {_key(obj) for obj in self._objects}
-        patches: dict[tuple[str, str, str], Obj] = {}
-        read: list[Obj] = []
-        for written, stored in read_manifests([path], self._namespace):
-            read.append(stored)
-            if _key(stored) in known:
-                kind = known_kind(stored["apiVersion"], stored["kind"])
-                metadata = {**written["metadata"], "namespace": stored["metadata"].get("namespace")}
-                patches[_key(stored)] = convert({**written, "metadata": metadata}, kind)
-        made = [more for obj in read if _key(obj) not in known for more in made_by(obj, self._gates)]
-        together = settled([*self._objects, *read, *made], group_claims=self._gates["DRAWorkloadResourceClaims"])
-        fresh = [obj for obj in together if _key(obj) not in known]
-        self._objects += fresh
-        by_key = {_key(obj): obj for obj in fresh}
-        for obj in read:
-            yield Apply(by_key.pop(_key(obj), obj), patches.get(_key(obj)))
-        for obj in by_key.values():
-            yield Apply(obj, follows=True)
-
-    def _delete(self, text: str) -> Change:
-        from haru.cli.forking import FORKED_KINDS
-        from haru.kube.kinds import known_kind
-        from haru.whatif import Delete
-
-        word, slash, name = text.partition("/")
-        kinds = [known_kind(*kind) for kind in FORKED_KINDS]
-        for kind in kinds if slash and name else ():
-            words = (kind.singular, kind.plural, kind.kind.lower(), *kind.short_names)
-            if word.lower() in words or _SHORT.get(word.lower()) == kind.kind:
-                return Delete(kind.kind, f"{self._namespace}/{name}" if kind.namespaced else name)
-        listed = ", ".join(sorted(kind.kind.lower() for kind in kinds))
-        raise UsageError(f'--delete: "{text}": write KIND/NAME; KIND is one of {listed}')
-
-    def _taint(self, where: str, text: str) -> Change:
-        from haru.engine.devices.model import Taint
-        from haru.explain.device_names import find_device
-        from haru.explain.tainting import parse_taint
-        from haru.whatif import TaintDevice, TaintNode
-
-        if "/" in where:
-            slices = [obj for obj in self._objects if obj["kind"] == "ResourceSlice"]
-            nodes = [obj for obj in self._objects if obj["kind"] == "Node"]
-            return TaintDevice(find_device(where, slices, nodes), parse_taint(text))
-        described, _, effect = text.rpartition(":")
-        if effect == "PreferNoSchedule":  # nodes have it, devices do not
-            parsed = parse_taint(f"{described}:NoSchedule")
-            return TaintNode(where, Taint(parsed.key, parsed.value, effect))
-        if effect == "None":
-            raise UsageError(f'--taint: "{text}": a node taint has the effect NoSchedule, PreferNoSchedule, NoExecute')
-        return TaintNode(where, parse_taint(text))
+    try:
+        yield
+    except ChangeInputError as error:
+        change = error.change
+        flag = next(flag for flag, name in _FLAGS.items() if name == type(change).__name__)
+        # A file is named already, with the line.
+        raise UsageError(error.problem if isinstance(change, Apply) else f"{flag}: {error.problem}") from error
 
 
-def _add_nodes(text: str) -> Iterator[Change]:
-    from haru.drivers.simulated.profiles import load_profile
+def _asked(flag: str, values: Sequence[str]) -> Iterator[AskedChange]:
+    from haru.answers import changes
+
+    if flag == "--add-nodes":
+        yield from _add_nodes(values[0])
+    elif flag == "--repartition":
+        yield _repartition(values[0])
+    else:
+        yield getattr(changes, _FLAGS[flag])(*values)
+
+
+def _add_nodes(text: str) -> Iterator[AskedChange]:
+    from haru.answers.changes import AddNodes
     from haru.embedded.options import OptionError, parse_profiles
-    from haru.whatif import AddNodes
 
     try:
         counts = parse_profiles(text, "--add-nodes")
     except OptionError as error:
         raise UsageError(str(error)) from error
     for entry in counts:
-        yield AddNodes(load_profile(entry.profile), entry.count)
+        yield AddNodes(entry.profile, entry.count)
 
 
-def _repartition(text: str) -> Change:
-    from haru.drivers.simulated.profiles import load_profile
-    from haru.whatif import Repartition
+def _repartition(text: str) -> AskedChange:
+    from haru.answers.changes import Repartition
 
     node, equals, profile = text.partition("=")
     if not node or not equals or not profile:
         raise UsageError(f'--repartition: "{text}": write NODE=PROFILE, for example dgx-h100-0=dgx-h100-mig-balanced')
-    return Repartition(node, load_profile(profile))
-
-
-def _key(obj: Obj) -> tuple[str, str, str]:
-    return obj["kind"], obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+    return Repartition(node, profile)

@@ -17,7 +17,6 @@ from urllib.parse import parse_qsl
 from haru.dashboard.access import Access
 from haru.dashboard.explaining import Explaining, now_text
 from haru.dashboard.pages.frame import message_page, page
-from haru.dashboard.pages.html import Child, Html, joined
 from haru.dashboard.pages.map_page import map_content
 from haru.dashboard.pages.queue_page import queue_content
 from haru.dashboard.pages.workload_page import workload_content
@@ -26,6 +25,7 @@ from haru.dashboard.views.queue import waiting_work
 from haru.dashboard.views.story import story
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.dashboard.watching import Sight, Watching
+from haru.markup import Child, Html, joined
 
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]

@@ -207,3 +207,19 @@ class Explanation:
     holds: tuple[HeldClaim, ...] = ()
     age_seconds: int | None = None
     later: Later | None = None
+
+    def as_dict(self) -> Obj:
+        """The Explanation object of haru.dev/v1alpha1, as `haru explain -o json` prints it."""
+        from haru.explain.output import to_json
+
+        return to_json(self)
+
+    def __str__(self) -> str:
+        from haru.explain.text import to_text
+
+        return to_text(self).rstrip()
+
+    def _repr_html_(self) -> str:
+        from haru.explain.html import to_html
+
+        return to_html(self)

@@ -32,7 +32,7 @@ def to_text(report: Report) -> str:
     """One paragraph a finding, then a line that counts."""
     parts = [_paragraph(finding) for finding in (*report.findings, *report.notices)]
     parts += [f"{name}: not a kind of Kubernetes, so not checked" for name in report.unchecked]
-    return "\n".join([*parts, _summary(report)])
+    return "\n".join([*parts, summary(report)])
 
 
 def _paragraph(finding: Finding) -> str:
@@ -49,7 +49,8 @@ def _paragraph(finding: Finding) -> str:
     return "\n".join(lines)
 
 
-def _summary(report: Report) -> str:
+def summary(report: Report) -> str:
+    """The counts, in one line."""
     warnings = len(report.findings) - report.errors
     fixable = sum(finding.fixable for finding in (*report.findings, *report.notices))
     text = f"{_count(report.objects, 'object')}: {_count(report.errors, 'error')}, {_count(warnings, 'warning')}"

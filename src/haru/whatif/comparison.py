@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal
 
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import GroupKey, Reason, ReasonType
+from haru.engine.decision import GroupKey, Obj, Reason, ReasonType
 from haru.engine.groups import Options
 from haru.engine.groups.quorum import min_count
 from haru.engine.pods import PodInfo
@@ -96,6 +96,22 @@ class Comparison:
     def harmless(self) -> bool:
         """Whether everybody who had a place, or came with the changes, has one in the end."""
         return not self.waits and not any(d.outcome in ("Waits", "Lost") for d in self.displaced)
+
+    def as_dict(self) -> Obj:
+        """The WhatIf object of haru.dev/v1alpha1, as `haru whatif -o json` prints it."""
+        from haru.whatif.output import to_json
+
+        return to_json(self)
+
+    def __str__(self) -> str:
+        from haru.whatif.text import to_text
+
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        from haru.whatif.html import to_html
+
+        return to_html(self)
 
 
 def try_out(

@@ -22,7 +22,7 @@ _MOST = 3
 
 def to_text(comparison: Comparison) -> str:
     """The answer of `haru whatif`."""
-    lines = [*_entries("change", comparison.changes), _verdict(comparison)]
+    lines = [*_entries("change", comparison.changes), *_entries("so", [verdict_text(comparison)])]
     lines += _entries("starts", _starts(comparison.starts))
     lines += _entries("displaced", _displaced(comparison.displaced))
     lines += _entries("waits", _waits(comparison.waits))
@@ -38,7 +38,8 @@ def _entries(title: str, texts: Iterable[str]) -> list[str]:
     return [f"{title if number == 0 else '':<{_WIDTH}}{line}" for number, line in enumerate(lines)]
 
 
-def _verdict(comparison: Comparison) -> str:
+def verdict_text(comparison: Comparison) -> str:
+    """What the changes come to, in one line."""
     outcomes = Counter(entry.outcome for entry in comparison.displaced)
     parts = []
     if comparison.starts:
@@ -56,7 +57,7 @@ def _verdict(comparison: Comparison) -> str:
         parts += [text.format(outcomes[outcome]) for outcome, text in texts.items() if outcomes[outcome]]  # type: ignore[index]
     if comparison.waits:
         parts.append(f"{counted(len(comparison.waits), 'pod')} more {_verb(len(comparison.waits), 'wait')}")
-    return f"{'so':<{_WIDTH}}{'; '.join(parts) or 'nobody starts, nobody is displaced'}"
+    return "; ".join(parts) or "nobody starts, nobody is displaced"
 
 
 def _verb(count: int, verb: str) -> str:
@@ -139,10 +140,11 @@ def _on(places: Counter[str]) -> str:
 
 def _usage(comparison: Comparison) -> Iterator[str]:
     for name, (before, after) in comparison.usage.items():
-        yield f"{name}: {_amount(name, before)} → {_amount(name, after)}"
+        yield f"{name}: {amount_text(name, before)} → {amount_text(name, after)}"
 
 
-def _amount(name: str, amount: Amount) -> str:
+def amount_text(name: str, amount: Amount) -> str:
+    """How much of a resource is in use."""
     scale = {"cpu": 1000, "memory": _GIB}.get(name, 1)
     unit = " GiB" if name == "memory" else ""
     return f"{amount.used / scale:.4g} of {amount.total / scale:.6g}{unit} ({amount.share:.0%})"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from haru.dashboard.pages.html import Child, Html, tag
 from haru.explain import Explanation, NodeGroup, Remedy, to_text
 from haru.explain.wording import counted
+from haru.markup import Child, Html, tag
 
 _MEANING = {
     "Runs": "it has its place",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlencode
 
-from haru.dashboard.pages.html import Child, Html, joined, tag
 from haru.dashboard.views.workloads import Filter
+from haru.markup import Child, Html, joined, tag
 
 _PAGES = (("/", "Map"), ("/queue", "Queue"))
 

@@ -7,11 +7,11 @@ from functools import lru_cache
 from zlib import crc32
 
 from haru.dashboard.pages.frame import address
-from haru.dashboard.pages.html import Child, Html, tag
 from haru.dashboard.views.cards import Card, Part
 from haru.dashboard.views.device_map import DeviceMap, Place, Totals
 from haru.dashboard.views.workloads import OTHER, Filter, Workload
 from haru.explain.wording import counted
+from haru.markup import Child, Html, tag
 
 HUES = 12
 _WIDTHS = 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 _VOID = frozenset({"input", "link", "meta"})
@@ -42,3 +42,32 @@ def joined(children: Child) -> Html:
 def _attribute(key: str, value: str | int | bool) -> str:
     name = key.rstrip("_").replace("_", "-")
     return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+
+
+_MOST_ROWS = 200
+_LEFT = "text-align: left; vertical-align: top"
+
+
+def table(caption: Child, columns: Sequence[str], rows: Iterable[Sequence[Child]]) -> Html | None:
+    """A table for notebooks, the first cell of each row being its header; nothing if there are no rows.
+
+    Beyond 200 rows it says how many more there are.
+    """
+    found = list(rows)
+    if not found:
+        return None
+    body: list[Child] = [_row(row) for row in found[:_MOST_ROWS]]
+    if len(found) > _MOST_ROWS:
+        body.append(tag("tr", tag("td", f"and {len(found) - _MOST_ROWS} more", colspan=len(columns), style=_LEFT)))
+    head = tag("tr", [tag("th", column, scope="col", style=_LEFT) for column in columns])
+    return tag("table", tag("caption", caption, style=_LEFT), tag("thead", head), tag("tbody", body))
+
+
+def section(title: str, *children: Child) -> Html:
+    """What a notebook shows of one answer: a named region that screen readers find."""
+    return tag("section", tag("p", tag("strong", title)), children, aria_label=title, class_="haru")
+
+
+def _row(cells: Sequence[Child]) -> Html:
+    first, *rest = cells
+    return tag("tr", tag("th", first, scope="row", style=_LEFT), [tag("td", cell, style=_LEFT) for cell in rest])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from haru.cli.reading import as_stored
+from haru.answers.files import as_stored
 
 Obj = dict[str, Any]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from haru.cli.main import UsageError
 from haru.controllers import claim_names
 from haru.controllers.objects import POD_GROUPS, PODS
+from haru.errors import InputError
 from haru.kube.kinds import Kind
 
 Obj = dict[str, Any]
@@ -22,7 +22,7 @@ _SYSTEM_CLASSES: dict[str, Obj] = {
 
 
 def settled(objects: Sequence[Obj], *, group_claims: bool = True) -> list[Obj]:
-    """The objects and the claims made for them; raises UsageError for a priority class that is not among them."""
+    """The objects and the claims made for them; raises InputError for a priority class that is not among them."""
     classes = {**_SYSTEM_CLASSES, **{o["metadata"]["name"]: o for o in objects if o["kind"] == "PriorityClass"}}
     prioritized = [_prioritized(o, classes) if o["kind"] in ("Pod", "PodGroup") else o for o in objects]
     return list(_with_claims(prioritized, group_claims=group_claims))
@@ -46,7 +46,7 @@ def _class_of(obj: Obj, name: str, classes: dict[str, Obj]) -> Obj:
     if name in classes:
         return classes[name]
     where = f"{obj['kind']} {obj['metadata']['name']}: spec.priorityClassName"
-    raise UsageError(f'{where}: no PriorityClass "{name}" in the files: add it, or write spec.priority')
+    raise InputError(f'{where}: no PriorityClass "{name}" in the files: add it, or write spec.priority')
 
 
 def _default_class(classes: Iterable[Obj]) -> Obj | None:

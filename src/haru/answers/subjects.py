@@ -1,0 +1,84 @@
+"""KIND/NAME, as people write it: which kind that is, and the object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haru.answers.fetching import FORKED_KINDS
+from haru.engine.cluster import Snapshot
+from haru.errors import InputError, NotFoundError
+from haru.explain.subject import SubjectKind
+from haru.kube.kinds import Kind, known_kind
+
+Obj = dict[str, Any]
+
+_SHORT = {"claim": "ResourceClaim", "claims": "ResourceClaim"}
+_EXPLAINED: dict[str, SubjectKind] = {
+    "pod": "pod",
+    "pods": "pod",
+    "po": "pod",
+    "podgroup": "podgroup",
+    "podgroups": "podgroup",
+    "job": "job",
+    "jobs": "job",
+    "claim": "resourceclaim",
+    "claims": "resourceclaim",
+    "resourceclaim": "resourceclaim",
+    "resourceclaims": "resourceclaim",
+}
+_KINDS = "pod, podgroup, job, claim"
+_NOT_YET = frozenset({"node", "nodes", "no", "device", "devices"})
+_API = {
+    "pod": ("v1", "Pod"),
+    "podgroup": ("scheduling.k8s.io/v1alpha2", "PodGroup"),
+    "job": ("batch/v1", "Job"),
+    "resourceclaim": ("resource.k8s.io/v1", "ResourceClaim"),
+}
+
+
+def parse_subject(text: str) -> tuple[SubjectKind, str]:
+    """What can be explained, of which name; raises InputError for anything else."""
+    word, slash, name = text.partition("/")
+    kind = _EXPLAINED.get(word.lower().split(".")[0])
+    if not slash or not name:
+        raise InputError(f'"{text}": write KIND/NAME, for example job/training')
+    if word.lower() in _NOT_YET:
+        raise InputError(f'"{word}": nodes and devices cannot be explained yet; KIND is one of {_KINDS}')
+    if kind is None:
+        raise InputError(f'"{word}": cannot be explained; KIND is one of {_KINDS}')
+    return kind, name
+
+
+def find_subject(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: str) -> Obj:
+    """The object, with its kind; raises NotFoundError."""
+    path = f"{namespace}/{name}"
+    found: Obj | None
+    if kind == "pod":
+        info = snapshot.pods.get(path)
+        found = info.obj if info is not None else None
+    elif kind == "resourceclaim":
+        found = snapshot.claims.get(path)
+    elif kind == "podgroup":
+        found = snapshot.pod_groups.get(path)
+    else:
+        found = snapshot.objects("Job").get(path)
+    if found is None:
+        raise NotFoundError(f'there is no {kind} "{name}" in namespace {namespace}')
+    return {"apiVersion": _API[kind][0], "kind": _API[kind][1], **found}
+
+
+def served_kind(kind: SubjectKind) -> Kind:
+    """The kind as an API server knows it."""
+    return known_kind(*_API[kind])
+
+
+def kind_of_word(text: str) -> tuple[Kind, str]:
+    """The kind and the name of KIND/NAME, of all kinds that a snapshot has; raises InputError."""
+    word, slash, name = text.partition("/")
+    kinds = [known_kind(*kind) for kind in FORKED_KINDS]
+    for kind in kinds if slash and name else ():
+        words = (kind.singular, kind.plural, kind.kind.lower(), *kind.short_names)
+        if word.lower() in words or _SHORT.get(word.lower()) == kind.kind:
+            return kind, name
+    listed = ", ".join(sorted(kind.kind.lower() for kind in kinds))
+    raise InputError(f'"{text}": write KIND/NAME; KIND is one of {listed}')
