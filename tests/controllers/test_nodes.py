@@ -117,7 +117,9 @@ async def test_a_node_that_was_never_heard_of_has_time_to_start(cluster):
     clock[0] += 2
 
     async def unreachable():
+        # A slow machine may have missed the renewal above: as any kubelet, this one says again that it is ready.
         await renew(cluster, "n2")
+        await make_ready(cluster, "n2")
         return taints(await cluster.get(NODES, "n1")) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
 
     await cluster.eventually(unreachable)
