@@ -78,6 +78,16 @@ def member(name: str, group: str, cards: int, *, node: str = "", card: str = "",
     return [made, claim_of(made, cards, node, [card])]
 
 
+def taken_member(
+    name: str, node: str, cards: Sequence[int], *, priority: int = 0, cpu: str = "4", memory: str = "64Gi"
+) -> list[Obj]:
+    """A running pod that has these cards of a node."""
+    made, _ = member(name, "", 1, node=node, card="gpu-0", cpu=cpu)
+    made["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory
+    made["spec"]["priority"] = priority
+    return [made, claim_of(made, len(cards), node, [f"gpu-{card}" for card in cards])]
+
+
 def claim_of(owner: Obj, cards: int, node: str = "", given: Sequence[str] = ()) -> Obj:
     """A pod's claim for cards; `node` and `given` say where it has which ones already."""
     name, uid = owner["metadata"]["name"], owner["metadata"]["uid"]

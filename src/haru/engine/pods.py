@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from haru.engine.affinity import NO_TERMS, PodTerms
 from haru.engine.cached import cached_property
 from haru.engine.decision import GroupKey, Obj, PodKey
+from haru.kube.meta import controller_of
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import claimed_resources, pod_requests
 
@@ -161,6 +162,11 @@ class PodInfo:
         """The PodGroup that the pod names."""
         name = (self.spec.get("schedulingGroup") or {}).get("podGroupName")
         return GroupKey(self.key.namespace, name) if name else None
+
+    @cached_property
+    def controller(self) -> Obj | None:
+        """The owner reference of the controller that made it."""
+        return controller_of(self.obj)
 
     @cached_property
     def priority(self) -> int:

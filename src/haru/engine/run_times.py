@@ -16,7 +16,6 @@ from haru.cel.libraries.timestamps import parse_duration
 from haru.engine.decision import Obj
 from haru.engine.pods import PodInfo
 from haru.engine.snapshot import Snapshot
-from haru.kube.meta import controller_of
 from haru.kube.names import format_time, parse_time
 
 ANNOTATION = "haru.dev/run-time-limit"
@@ -31,6 +30,9 @@ def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
 
     A pod that has not started is taken to start in a moment. A limit that has passed, with the pod there, is none.
     """
+    says_nothing = pod.spec.get("activeDeadlineSeconds") is None and not pod.obj["metadata"].get("annotations")
+    if says_nothing and pod.group is None and pod.controller is None:
+        return None  # as with most pods, of which there may be many
     started = epoch(pod.status.get("startTime")) or now + _START_SECONDS
     ends = [started + limit for limit in _limits(snapshot, pod)]
     job = _job(snapshot, pod)
@@ -48,7 +50,7 @@ def ends_by_itself(pod: PodInfo) -> bool:
     """Whether the pod can be expected to end some day; one that a controller keeps running is not."""
     if pod.spec.get("restartPolicy", "Always") != "Always":
         return True
-    return controller_of(pod.obj) is None
+    return pod.controller is None
 
 
 def parse_limit(text: str) -> float:
@@ -84,7 +86,7 @@ def _declared(metadata: Mapping[str, Obj]) -> float | None:
 
 def _job(snapshot: Snapshot, pod: PodInfo) -> Obj | None:
     """The Job that controls the pod, if it is known."""
-    owner = controller_of(pod.obj)
+    owner = pod.controller
     if owner is None or owner.get("kind") != "Job":
         return None
     found = snapshot.objects("Job").get(f"{pod.key.namespace}/{owner.get('name')}")

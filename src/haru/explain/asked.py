@@ -5,6 +5,7 @@ Members of one kind ask for the same, so one stands for all. A claim that severa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,8 @@ class MemberKind:
     demand: Demand
     claims: tuple[Claim, ...]
     paths: frozenset[str]
+    asked: tuple[str, ...] = ()
+    """What the claims ask for, as text: equal for claims that differ in names only."""
 
 
 def member_kinds(snapshot: Snapshot, work: Work, options: Options) -> list[MemberKind]:
@@ -53,7 +56,8 @@ def member_kinds(snapshot: Snapshot, work: Work, options: Options) -> list[Membe
         if known is not None:
             found[key] = replace(known, pods=known.pods + 1, paths=known.paths | paths)
         else:
-            found[key] = MemberKind(pod, 1, demand, decoded_claims(overlay, options, uses), paths)
+            specs = tuple(json.dumps(use.claim.get("spec"), sort_keys=True) for use in uses)
+            found[key] = MemberKind(pod, 1, demand, decoded_claims(overlay, options, uses), paths, specs)
     kinds = list(found.values())[:MOST_KINDS]
     return [_as_needed(kinds[0], _needed(snapshot, work, kinds[0].pods))] if len(kinds) == 1 else kinds
 

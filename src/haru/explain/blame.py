@@ -10,6 +10,9 @@ from haru.engine.devices.state import PoolUse
 
 def users(use: PoolUse, device: str) -> tuple[str, ...]:
     """The claims that hold a device or shares of it."""
+    if not use.shares:
+        whole = use.devices.get(device, ())
+        return whole if len(whole) < 2 else tuple(dict.fromkeys(whole))
     return tuple(dict.fromkeys(use.holders(device)))
 
 

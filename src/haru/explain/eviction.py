@@ -1,22 +1,24 @@
 """Whose work would have to end: the least important that is in the way, as little of it as is enough.
 
-Candidates are ordered so that those which free a node together stand together; the shortest beginning of that order
-with which it fits is found by doubling and halving, then what can be spared of it is spared.
+Candidates are ordered so that those which free a node together stand together. Who of them has to go is for the search
+of preemption to say (`room`); where it gives up, the scheduler is asked about one set after the other.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from haru.engine.cluster import Snapshot
 from haru.engine.groups import Options
+from haru.engine.groups.errors import UnansweredError
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed
 from haru.explain.explanation import Remedy
 from haru.explain.holders import Unit, units
 from haru.explain.holdings import frees_text, held_by
 from haru.explain.owners import workload_of
+from haru.explain.room import least
 from haru.explain.smallest import smallest
 from haru.explain.study import Study
 from haru.explain.wording import counted
@@ -25,7 +27,7 @@ from haru.explain.work import Work
 
 def evict(snapshot: Snapshot, work: Work, options: Options, found: Study) -> Iterator[Remedy]:
     """Running work to end, named by who it belongs to, with what becomes free."""
-    ended = _least(snapshot, work, options, _candidates(snapshot, work, found), found.missing)
+    ended = _least(snapshot, work, options, found)
     if not ended:
         return
     pods = [pod for unit in ended for pod in unit.pods]
@@ -67,24 +69,33 @@ def _candidates(snapshot: Snapshot, work: Work, found: Study) -> list[Unit]:
         for unit in units(snapshot, work)
         if any(pod.key.path in holding or pod.node in crowded for pod in unit.pods)
     ]
-    everything = related or units(snapshot, work)
-    on_node: Counter[str] = Counter(pod.node for unit in everything for pod in unit.pods)
-    return sorted(everything, key=lambda u: (u.priority, len(u.pods), on_node[u.pods[0].node], u.pods[0].node, u.name))
+    return _ordered(related or units(snapshot, work))
 
 
-def _irreducible(snapshot: Snapshot, ended: Sequence[Unit], missing: int) -> bool:
-    """Whether too few devices would become free without any one of these."""
-    freed = [sum(len(held.devices) for pod in unit.pods for held in held_by(snapshot, pod)) for unit in ended]
-    return sum(freed) - min(freed) < missing
+def _ordered(found: Sequence[Unit]) -> list[Unit]:
+    """The least important first; those that free a node together stand together."""
+    on_node: Counter[str] = Counter(pod.node for unit in found for pod in unit.pods)
+    return sorted(found, key=lambda u: (u.priority, len(u.pods), on_node[u.pods[0].node], u.pods[0].node, u.name))
 
 
-def _least(snapshot: Snapshot, work: Work, options: Options, order: Sequence[Unit], missing: int) -> list[Unit]:
+def _least(snapshot: Snapshot, work: Work, options: Options, study: Study) -> list[Unit]:
     """Work none of which can be spared, as far as questions go; empty if ending all of it does not help."""
 
     def fits(ended: Sequence[Unit]) -> bool:
         paths = [pod.key.path for unit in ended for pod in unit.pods]
         return bool(ended) and work.fits(hypothesis.without_pods(snapshot, paths), options)
 
+    try:
+        found = least(snapshot, work, options, list(reversed(_ordered(units(snapshot, work)))))
+    except UnansweredError:
+        found = None
+    if found and fits(found):
+        return found
+    return _asked_for(_candidates(snapshot, work, study), study.missing, fits)
+
+
+def _asked_for(order: Sequence[Unit], missing: int, fits: Callable[[Sequence[Unit]], bool]) -> list[Unit]:
+    """The same, by asking the scheduler itself about one set after the other."""
     tried, size = 0, min(max(1, missing), len(order))
     while size and not fits(order[:size]):
         if size == len(order):
@@ -93,9 +104,6 @@ def _least(snapshot: Snapshot, work: Work, options: Options, order: Sequence[Uni
     while size - tried > 1:
         middle = (size + tried) // 2
         tried, size = (tried, middle) if fits(order[:middle]) else (middle, size)
-    enough = list(order[:size])
-    if len(enough) <= 1 or _irreducible(snapshot, enough, missing):
-        return enough
     # The most important work is spared first.
-    spared = smallest(list(reversed(enough)), fits)
-    return spared or enough
+    enough = list(order[:size])
+    return smallest(list(reversed(enough)), fits) or enough

@@ -74,8 +74,9 @@ class FunnelStage:
 
     `expression`, `values` (what the expression read: how many devices), `errors` and `error` belong to selectors;
     `taints` (taint: devices) and `where` (device on node) to taints; `holders` to devices that are taken, whole or in
-    part; `counters` (counter: devices) to those that are taken in part; `nodes` (why: devices) to devices on nodes
-    that the pod cannot use.
+    part, the first hundred of them, and `unnamed` how many workloads with how many devices that leaves out; `counters`
+    (counter: devices) to those that are taken in part; `nodes` (why: devices) to devices on nodes that the pod cannot
+    use.
     """
 
     stage: str
@@ -88,6 +89,7 @@ class FunnelStage:
     taints: Mapping[str, int] = field(default_factory=dict)
     where: tuple[str, ...] = ()
     holders: tuple[Holder, ...] = ()
+    unnamed: tuple[int, int] = (0, 0)
     counters: Mapping[str, int] = field(default_factory=dict)
     nodes: Mapping[str, int] = field(default_factory=dict)
 

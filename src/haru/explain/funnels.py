@@ -16,6 +16,7 @@ from haru.engine.cluster import Snapshot
 from haru.engine.devices import RequestFunnel
 from haru.engine.devices.claims import Ask, Request
 from haru.engine.devices.model import Shape
+from haru.engine.devices.pools import PoolView
 from haru.engine.devices.reasons import Stage, StageName
 from haru.engine.devices.selection import evaluate
 from haru.explain.asked import MemberKind, asked
@@ -41,7 +42,7 @@ class _Tally:
     texts: dict[str, Mapping[str, object]] = field(default_factory=dict)
     taints: Counter[str] = field(default_factory=Counter)
     where: list[str] = field(default_factory=list)
-    held: dict[str, set[str]] = field(default_factory=dict)
+    held: dict[tuple[str, ...], int] = field(default_factory=dict)
     counters: Counter[str] = field(default_factory=Counter)
     nodes: Counter[str] = field(default_factory=Counter)
 
@@ -67,7 +68,7 @@ class _Count:
         self._total = 0
         self._best: dict[str, tuple[_Rank, Callable[[], None]]] = {}
         self._shareable = False
-        self._draws: dict[int, Draws] = {}
+        self._draws: dict[PoolView, Draws] = {}
 
     def funnel(self, kind: MemberKind, claim: str, request: Request, ask: Ask) -> Funnel:
         """Count, and put the conditions in order."""
@@ -91,24 +92,23 @@ class _Count:
         return Funnel(wants, needed, self._total, tuple(stages), left, short, problem, claim)
 
     def _count(self, kind: NodeKind, each: int | None) -> None:
-        request = kind.funnel.requests[self._number]
-        one = next(iter(kind.views))
-        wide = {p for p, (v, _, _) in enumerate(kind.devices(one)) if str(v.key) in self._wide} if self._wide else set()
+        request, names = kind.funnel.requests[self._number], kind.names
+        one = list(kind.devices(names[0]))
+        wide = {p for p, (v, _, _) in enumerate(one) if str(v.key) in self._wide} if self._wide else set()
         if wide:
-            for name in kind.views:
+            for name in names:
                 self._walk(kind, name, request, wide)
         else:
-            self._total += len(kind.views) * kind.funnel.devices
+            self._total += len(names) * kind.funnel.devices
             seen: Counter[str] = Counter()
             for stage in request.stages[1:]:
                 if stage.name != "constraints":
                     rank = (_ORDER[stage.name], seen[stage.name])
                     seen[stage.name] += 1
-                    self._add(rank, stage, kind, list(kind.views), stage.dropped)
-        for name in kind.views if request.kept else ():
-            devices = list(kind.devices(name))
-            local = [p for p in request.kept if p not in wide]
-            self._shareable |= any(devices[p][2].shape.shareable for p in request.kept)
+                    self._add(rank, stage, kind, names, stage.dropped)
+        self._shareable |= any(one[p][2].shape.shareable for p in request.kept)
+        local = [p for p in request.kept if p not in wide]
+        for name in names if request.kept else ():
             why = self._refused.get(name)
             if why is not None:
                 self._tally(_NODES).nodes[why] += len(local)
@@ -201,30 +201,38 @@ class _Count:
         return Stage(stage.name, 0, {**stage.data, "errors": int(bool(error)), "error": error, "values": values})
 
     def _taints(self, tally: _Tally, kind: NodeKind, names: Sequence[str], positions: Sequence[int]) -> None:
+        """Which taints repel; equal on nodes that are alike."""
+        devices = list(kind.devices(names[0]))
+        for position in positions:
+            for text in {str(t) for t in devices[position][2].taints if t.repels}:
+                tally.taints[text] += len(names)
         for name in names:
-            devices = list(kind.devices(name))
-            for position in positions:
-                device = devices[position][2]
-                tally.taints.update({str(t) for t in device.taints if t.repels})
-                if len(tally.where) < _MOST_EXAMPLES:
-                    tally.where.append(f"{device.name} on {name}")
+            if len(tally.where) >= _MOST_EXAMPLES:
+                return
+            here = list(kind.devices(name))
+            tally.where += [f"{here[p][2].name} on {name}" for p in positions[: _MOST_EXAMPLES - len(tally.where)]]
 
     def _held(
         self, tally: _Tally, stage: Stage, kind: NodeKind, names: Sequence[str], positions: Sequence[int]
     ) -> None:
-        state = self._survey.snapshot.allocated
+        """By whom devices are held, whole or in part: their holders' claims, together for each device."""
+        state, held, by_counters = self._survey.snapshot.allocated, tally.held, stage.name == "counters"
+        one = list(kind.devices(names[0]))
+        places = [(kind.views[names[0]].index(one[position][0]), one[position][1]) for position in positions]
         for name in names:
-            devices = list(kind.devices(name))
-            for position in positions:
-                view, index, device = devices[position]
-                if stage.name == "counters":
-                    draws = self._draws.setdefault(id(view), Draws(view, state.use(view.key)))
+            views = kind.views[name]
+            uses = [state.use(view.key) for view in views]
+            for number, index in places:
+                view, use = views[number], uses[number]
+                if by_counters:
+                    draws = self._draws.get(view)
+                    if draws is None:
+                        draws = self._draws[view] = Draws(view, use)
                     short, holding = draws.blame(index)
                     tally.counters.update(short)
                 else:
-                    holding = users(state.use(view.key), device.name)
-                for path in holding:
-                    tally.held.setdefault(path, set()).add(f"{view.key}/{device.name}")
+                    holding = users(use, view.devices[index].name)
+                held[holding] = held.get(holding, 0) + 1
 
 
 def _stage(snapshot: Snapshot, rank: _Rank, left: int, tally: _Tally) -> FunnelStage:
@@ -233,6 +241,7 @@ def _stage(snapshot: Snapshot, rank: _Rank, left: int, tally: _Tally) -> FunnelS
             "nodes" if rank == _NODES else "scattered", left, tally.dropped, nodes=dict(tally.nodes.most_common())
         )
     data = tally.stage.data
+    holders, unnamed = holders_of(snapshot, tally.held)
     return FunnelStage(
         tally.stage.name,
         left,
@@ -243,6 +252,7 @@ def _stage(snapshot: Snapshot, rank: _Rank, left: int, tally: _Tally) -> FunnelS
         error=str(data.get("error") or ""),
         taints=dict(sorted(tally.taints.items())),
         where=tuple(tally.where),
-        holders=holders_of(snapshot, tally.held),
+        holders=holders,
+        unnamed=unnamed,
         counters=dict(sorted(tally.counters.items())),
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from haru.engine.cluster import Snapshot
+from haru.engine.consumers import consumer_key, freed
 from haru.engine.decision import GroupKey, Obj
 from haru.engine.devices import AllocatedState, DeviceSnapshot, PoolKey
 from haru.engine.devices.model import Device, Placement, Slice, Taint
@@ -40,7 +41,7 @@ def without_pods(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
         groups=Patched(snapshot.groups, groups),
         anti_affine=Patched(snapshot.anti_affine, dict.fromkeys(gone)),
     )
-    return _released(smaller, [path for path, claim in snapshot.claims.items() if _idle_without(smaller, claim, gone)])
+    return _released(smaller, [path for path in _claims_of(snapshot, gone.values()) if _idle(smaller, path)])
 
 
 def consumers(snapshot: Snapshot, claim: Obj) -> list[PodInfo]:
@@ -58,31 +59,28 @@ def consumers(snapshot: Snapshot, claim: Obj) -> list[PodInfo]:
     return found
 
 
-def _idle_without(snapshot: Snapshot, claim: Obj, gone: Mapping[str, PodInfo]) -> bool:
-    status = claim.get("status") or {}
-    if not status.get("allocation"):
-        return False
-    namespace = claim["metadata"].get("namespace") or "default"
-    touched = any(
-        entry.get("resource") == "podgroups" or f"{namespace}/{entry.get('name')}" in gone
-        for entry in status.get("reservedFor") or ()
-    )
-    return touched and not consumers(snapshot, claim)
+def _claims_of(snapshot: Snapshot, pods: Iterable[PodInfo]) -> list[str]:
+    """The allocated claims that are reserved for pods or for their groups."""
+    found: set[str] = set()
+    for pod in pods:
+        found |= snapshot.used_claims.get(consumer_key("pods", pod.key.namespace, pod.key.name)) or frozenset()
+        if pod.group is not None:
+            found |= snapshot.used_claims.get(consumer_key("podgroups", *pod.group)) or frozenset()
+    return sorted(found)
+
+
+def _idle(snapshot: Snapshot, path: str) -> bool:
+    claim = snapshot.claims[path]
+    return bool((claim.get("status") or {}).get("allocation")) and not consumers(snapshot, claim)
 
 
 def _released(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
-    allocated = snapshot.allocated
-    claims: dict[str, Obj | None] = {}
-    for path in paths:
-        claim = snapshot.claims[path]
-        allocated = allocated.without(path)
-        status = {k: v for k, v in claim["status"].items() if k not in ("allocation", "reservedFor", "devices")}
-        claims[path] = {**claim, "status": status}
+    claims: dict[str, Obj | None] = {path: freed(snapshot.claims[path]) for path in paths}
     return replace(
         snapshot,
         claims=Patched(snapshot.claims, claims),
         in_flight=Patched(snapshot.in_flight, dict.fromkeys(claims)),
-        allocated=allocated,
+        allocated=snapshot.allocated.freed(claims),
     )
 
 

@@ -9,7 +9,10 @@ from haru.engine.cluster import Snapshot
 from haru.engine.decision import Decision, Reason
 from haru.engine.groups import Options
 from haru.explain import hypothesis
-from haru.explain.explanation import Verdict
+from haru.explain.explanation import Later, Verdict
+from haru.explain.holders import units
+from haru.explain.later import later
+from haru.explain.room import is_enough
 from haru.explain.work import Work
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -33,11 +36,12 @@ _BY_SOMEBODY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict, the scheduler's own reasons, and how many members have a place at once now."""
+    """The verdict, the scheduler's own reasons, how many members have a place at once now, and what it waits for."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...]
     fit: int = 0
+    later: Later | None = None
 
 
 def judge(snapshot: Snapshot, work: Work, options: Options) -> Judgement:
@@ -48,7 +52,11 @@ def judge(snapshot: Snapshot, work: Work, options: Options) -> Judgement:
         left = [r for m in decision.members if m.status != "scheduled" for r in m.reasons]
         return Judgement("Starting", (waiting, *distinct(left)))
     fit = next((int(r.data["fit"]) for r in decision.reasons if r.type == "Quorum"), 0)
-    return Judgement(_verdict(snapshot, work, options, decision), why(decision), fit)
+    verdict = _foreseen(decision)
+    awaited = later(snapshot, work, options) if verdict != "FitsIf" else None
+    if verdict is None:
+        verdict = "FitsLater" if awaited is not None else _verdict(snapshot, work, options)
+    return Judgement(verdict, why(decision), fit, awaited)
 
 
 def _scheduler(snapshot: Snapshot, work: Work) -> str:
@@ -57,12 +65,18 @@ def _scheduler(snapshot: Snapshot, work: Work) -> str:
     return "the scheduler takes it" if name == DEFAULT_SCHEDULER else f"if a scheduler {name} runs, it takes it"
 
 
-def _verdict(snapshot: Snapshot, work: Work, options: Options, decision: Decision) -> Verdict:
+def _foreseen(decision: Decision) -> Verdict | None:
+    """The verdict where the causes tell it by themselves."""
     causes = {reason.type for reason in why(decision)}
     if causes & _BY_THEMSELVES:
         return "FitsLater"
-    if causes & _BY_SOMEBODY:
-        return "FitsIf"
+    return "FitsIf" if causes & _BY_SOMEBODY else None
+
+
+def _verdict(snapshot: Snapshot, work: Work, options: Options) -> Verdict:
+    """Whether it fits where nothing else runs, or where nothing is closed besides."""
+    if is_enough(snapshot, work, options, units(snapshot, work)):
+        return "FitsLater"
     empty = hypothesis.emptied(snapshot, _own(snapshot, work))
     if work.fits(empty, options):
         return "FitsLater"

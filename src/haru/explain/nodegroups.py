@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
@@ -82,14 +83,23 @@ class _Group:
 def node_groups(snapshot: Snapshot, kind: MemberKind, survey: Survey | None, found: Answers) -> tuple[NodeGroup, ...]:
     """The groups, those that come closest to taking the pod first."""
     groups: dict[object, _Group] = {}
+    telling: dict[object, RequestFunnel | None] = {}
+    alike: dict[object, tuple[_Group, tuple[int, ...], int]] = {}
     for name, failures in sorted(found.items()):
-        request = _telling(survey, name, asked_on(kind, snapshot.nodes[name]))
-        key, rank = _key(failures, request)
-        group = groups.setdefault(key, _Group(rank, failures=failures, request=request))
+        requests = asked_on(kind, snapshot.nodes[name])
+        seen = (survey.kind_of.get(name) if survey is not None else None, requests)
+        if seen not in telling:
+            telling[seen] = _telling(survey, name, requests)
+        request = telling[seen]
+        said = (seen, *(_said(failure.reason) for failure in failures))
+        if said not in alike:
+            key, rank = _key(failures, request)
+            known = groups.setdefault(key, _Group(rank, failures=failures, request=request))
+            alike[said] = (known, _numbers(request), _refused_by_selector(request))
+        group, numbers, before = alike[said]
         group.names.append(name)
-        for number, value in enumerate(_numbers(request)):
-            group.counts[number] += value
-        group.before += _refused_by_selector(request)
+        group.counts = list(map(add, group.counts, numbers))
+        group.before += before
         for failure in failures:
             _remember(group, name, failure.reason)
         group.together = max(group.together, request.together if request is not None else 0)
@@ -147,14 +157,17 @@ def _numbers(request: RequestFunnel | None) -> tuple[int, int, int, int, int]:
     return _left(request, _SELECTING), _dropped(request, "taints"), taken, partly, len(request.kept)
 
 
+def _said(reason: Reason) -> tuple[str, object]:
+    """What a node says, apart from its numbers."""
+    return reason.type, reason.data.get("taint") or reason.data.get("resource") or reason.message
+
+
 def _key(failures: Sequence[Failure], request: RequestFunnel | None) -> tuple[object, int]:
     """What makes nodes alike, and how close they come."""
     if failures and failures[0].reason.type != "DevicesUnavailable":
         reasons = [failure.reason for failure in failures]
         devices = bool(request is not None and _left(request, _SELECTING))
-        return ("node", *((r.type, r.data.get("taint") or r.data.get("resource") or r.message) for r in reasons)), (
-            6 if devices else 4
-        )
+        return ("node", *(_said(reason) for reason in reasons)), 6 if devices else 4
     if request is None:
         return ("takes" if not failures else failures[0].reason.message, None), 8 if not failures else 5
     if not _left(request, ("devices", "offered", "class")):

@@ -86,6 +86,8 @@ def _stage(stage: FunnelStage) -> Obj:
         found["taints"], found["where"] = dict(stage.taints), list(stage.where)
     if stage.holders:
         found["holders"] = [_holder(holder) for holder in stage.holders]
+    if any(stage.unnamed):
+        found["moreHolders"] = {"workloads": stage.unnamed[0], "devices": stage.unnamed[1]}
     if stage.counters:
         found["counters"] = dict(stage.counters)
     if stage.nodes:

@@ -68,7 +68,7 @@ def study(snapshot: Snapshot, work: Work, options: Options) -> Study:
     troubles: dict[str, Reason] = {}
     told: tuple[int, tuple[NodeGroup, ...], Answers] | None = None
     for kind in kinds:
-        survey = Survey(snapshot, kind.claims, options) if kind.claims else None
+        survey = Survey.of(snapshot, kind.claims, options, kind.asked) if kind.claims else None
         said = answers(snapshot, kind, work.pod_group(snapshot), options)
         if survey is not None:
             left = without(kind, served_by_nodes(snapshot, kind, said))
@@ -177,12 +177,12 @@ def dropped_text(funnel: Funnel, stage: FunnelStage) -> str:
         places = f" ({', '.join(stage.where)}{', …' if count > len(stage.where) else ''})"
         return f"{count} tainted {', '.join(stage.taints)}" + places
     if stage.stage == "free":
-        return f"{count} taken" + _why(holders_text(stage.holders))
+        return f"{count} taken" + _why(holders_text(stage.holders, stage.unnamed))
     if stage.stage == "counters":
         short = ", ".join(list(stage.counters)[:3])
-        return f"{count} used in part, short of {short}" + _why(holders_text(stage.holders))
+        return f"{count} used in part, short of {short}" + _why(holders_text(stage.holders, stage.unnamed))
     if stage.stage == "capacity":
-        return f"{count} without the capacity asked for" + _why(holders_text(stage.holders))
+        return f"{count} without the capacity asked for" + _why(holders_text(stage.holders, stage.unnamed))
     if stage.stage == "nodes":
         nodes = ", ".join(f"{why} {many}" for why, many in list(stage.nodes.items())[:3])
         return f"{count} on nodes that the pod cannot use" + _why(nodes)

@@ -25,7 +25,7 @@ from haru.explain.states import State, ended_job, pod_state, settled_group
 from haru.explain.waiting import titled, waiting
 from haru.explain.why_here import why_here
 from haru.explain.wording import counted
-from haru.explain.work import Work, hypothetical_options
+from haru.explain.work import Inquiry, Work, hypothetical_options
 from haru.kube.names import parse_time
 
 _MOST_HELD = 16
@@ -48,8 +48,9 @@ def explain(
     now: str = "",
     *,
     options: Options | None = None,
+    remedies: bool = True,
 ) -> Explanation:
-    """Why an object is as it is, and what would help.
+    """Why an object is as it is, and what would help, unless that is not asked for (`remedies`): it takes far longer.
 
     `related` are pods that matter but are not in the snapshot; `now` (RFC 3339) tells how long it has been waiting.
     Raises ValueError for a kind that cannot be explained.
@@ -57,7 +58,7 @@ def explain(
     settings = hypothetical_options(options)
     if now:
         settings = replace(settings, now=parse_time(now).timestamp())
-    told = _explained(snapshot, kind, obj, related, settings)
+    told = _explained(snapshot, kind, obj, related, Inquiry(settings, remedies))
     created = obj["metadata"].get("creationTimestamp")
     if not now or not created or told.verdict == "Runs":
         return told
@@ -65,36 +66,36 @@ def explain(
 
 
 def _explained(
-    snapshot: Snapshot, kind: SubjectKind, obj: Obj, related: Sequence[Obj], settings: Options
+    snapshot: Snapshot, kind: SubjectKind, obj: Obj, related: Sequence[Obj], inquiry: Inquiry
 ) -> Explanation:
     for extra in related:
         if extra["kind"] == "Pod" and claim_path(extra) not in snapshot.pods:
             snapshot = hypothesis.with_pods(snapshot, [PodInfo.of(extra)])
     if kind == "pod":
-        return _pod(snapshot, obj, settings)
+        return _pod(snapshot, obj, inquiry)
     if kind == "podgroup":
-        return _group(snapshot, obj, settings)
+        return _group(snapshot, obj, inquiry)
     if kind == "job":
-        return _job(snapshot, obj, settings)
+        return _job(snapshot, obj, inquiry)
     if kind == "resourceclaim":
-        return _claim(snapshot, obj, settings)
+        return _claim(snapshot, obj, inquiry)
     raise ValueError(f"kind {kind!r} cannot be explained: ask about a pod, podgroup, job or resourceclaim")
 
 
-def _pod(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
+def _pod(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     info = snapshot.pods.get(claim_path(obj)) or PodInfo.of(obj)
     if info.key.path not in snapshot.pods:
         snapshot = hypothesis.with_pods(snapshot, [info])
     state = pod_state(snapshot, info)
     if state is not None:
-        return _placed_pod(snapshot, obj, info, state, options)
+        return _placed_pod(snapshot, obj, info, state, inquiry)
     if info.group is not None:
         siblings = tuple(sorted(snapshot.group_state(info.group).unscheduled))
-        return waiting("Pod", obj, snapshot, Work(siblings or (info.key.path,), info.group), options)
-    return waiting("Pod", obj, snapshot, Work((info.key.path,)), options)
+        return waiting("Pod", obj, snapshot, Work(siblings or (info.key.path,), info.group), inquiry)
+    return waiting("Pod", obj, snapshot, Work((info.key.path,)), inquiry)
 
 
-def _placed_pod(snapshot: Snapshot, obj: Obj, pod: PodInfo, state: State, options: Options) -> Explanation:
+def _placed_pod(snapshot: Snapshot, obj: Obj, pod: PodInfo, state: State, inquiry: Inquiry) -> Explanation:
     """A pod that has its place, has ended or goes away: since when, with what, and what other nodes would have said."""
     verdict, reasons = state
     if pod.terminal or not pod.node:
@@ -103,28 +104,28 @@ def _placed_pod(snapshot: Snapshot, obj: Obj, pod: PodInfo, state: State, option
     has = frees_text(snapshot, holds)
     text = reasons[0].message + (f", since {since}" if since else "") + (f", with {has}" if has else "")
     present = pod.node in snapshot.nodes and snapshot.nodes[pod.node].present
-    nodes = why_here(snapshot, pod, options) if present and not pod.deleting else ()
+    nodes = why_here(snapshot, pod, inquiry.options) if present and not pod.deleting else ()
     return titled("Pod", obj, verdict, reasons, summary=text, node=pod.node, since=since, holds=holds, nodes=nodes)
 
 
-def _group(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
+def _group(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     key = GroupKey(*claim_path(obj).split("/", 1))
     if snapshot.pod_group(key) is None:
         snapshot = hypothesis.with_pod_group(snapshot, key.path, obj)
     state = settled_group(snapshot, key, obj)
     pending = tuple(sorted(snapshot.group_state(key).unscheduled))
     if state is None:
-        return waiting("PodGroup", obj, snapshot, Work(pending, key), options)
+        return waiting("PodGroup", obj, snapshot, Work(pending, key), inquiry)
     if not pending:
         return titled("PodGroup", obj, *state)
     # The quorum has its places: what is said of the members that wait does not change the group's verdict.
-    extras = waiting("PodGroup", obj, snapshot, Work(pending, key), options)
+    extras = waiting("PodGroup", obj, snapshot, Work(pending, key), inquiry)
     reasons = distinct([*state[1], *extras.reasons])
     text = f"{state[1][0].message}; {counted(len(pending), 'more pod')} waiting: {extras.summary}"
     return replace(extras, verdict=state[0], summary=text, reasons=reasons)
 
 
-def _job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
+def _job(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     ended = ended_job(snapshot, obj)
     if ended is not None:
         return titled("Job", obj, *ended)
@@ -135,13 +136,13 @@ def _job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
         if any(o.get("uid") == uid and o.get("controller") for o in pod.obj["metadata"].get("ownerReferences") or ())
     ]
     if not own:
-        return _unmade_job(snapshot, obj, options)
+        return _unmade_job(snapshot, obj, inquiry)
     pending = sorted((p for p in own if pod_state(snapshot, p) is None), key=lambda p: p.key)
     if not pending:
         return _placed_job(snapshot, obj, own)
     first = pending[0]
     paths = tuple(p.key.path for p in pending) if first.group is not None else (first.key.path,)
-    told = waiting("Job", obj, snapshot, Work(paths, first.group), options)
+    told = waiting("Job", obj, snapshot, Work(paths, first.group), inquiry)
     if first.group is None and len(pending) > 1:
         text = f"{told.summary} (pod {first.key.name}; {len(pending)} of its pods wait, each for itself)"
         told = replace(told, summary=text)
@@ -165,7 +166,7 @@ def _placed_job(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo]) -> Explana
     )
 
 
-def _unmade_job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
+def _unmade_job(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     """A job without pods: what would come of the pods that its template describes."""
     namespace, _, name = claim_path(obj).partition("/")
     spec = obj.get("spec") or {}
@@ -193,7 +194,7 @@ def _unmade_job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     reason = Reason("PodsMissing", f"no pod of job {namespace}/{name} exists yet", {"parallelism": count})
     key = pods[0].group
     paths = tuple(p.key.path for p in pods) if key is not None else (pods[0].key.path,)
-    told = waiting("Job", obj, hypothesis.with_pods(snapshot, pods), Work(paths, key), options)
+    told = waiting("Job", obj, hypothesis.with_pods(snapshot, pods), Work(paths, key), inquiry)
     if spec.get("suspend"):
         reason = Reason("Suspended", f"job {namespace}/{name} is suspended")
     verdict: Verdict = told.verdict
@@ -205,7 +206,7 @@ def _unmade_job(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
     )
 
 
-def _claim(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
+def _claim(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     path = claim_path(obj)
     claim = snapshot.claims.get(path) or obj
     users = hypothesis.consumers(snapshot, claim)
@@ -218,10 +219,10 @@ def _claim(snapshot: Snapshot, obj: Obj, options: Options) -> Explanation:
         return _allocated_claim(snapshot, obj, claim, [p.key.path for p in users])
     waits = _users_that_wait(snapshot, path)
     if waits:
-        told = _pod(snapshot, waits[0].obj, options)
+        told = _pod(snapshot, waits[0].obj, inquiry)
         text = f"it waits with pod {waits[0].key.name}: {told.summary}"
         return replace(told, kind="ResourceClaim", name=path.partition("/")[2], summary=text)
-    return _unused_claim(snapshot, obj, claim, path, options)
+    return _unused_claim(snapshot, obj, claim, path, inquiry)
 
 
 def _allocated_claim(snapshot: Snapshot, obj: Obj, claim: Obj, users: Sequence[str]) -> Explanation:
@@ -260,7 +261,7 @@ def _users_that_wait(snapshot: Snapshot, path: str) -> list[PodInfo]:
     return found
 
 
-def _unused_claim(snapshot: Snapshot, obj: Obj, claim: Obj, path: str, options: Options) -> Explanation:
+def _unused_claim(snapshot: Snapshot, obj: Obj, claim: Obj, path: str, inquiry: Inquiry) -> Explanation:
     """A claim that nobody asks for: what would come of a pod that wants nothing else."""
     namespace, _, name = path.partition("/")
     probe = PodInfo.of(
@@ -272,7 +273,7 @@ def _unused_claim(snapshot: Snapshot, obj: Obj, claim: Obj, path: str, options: 
         }
     )
     imagined = hypothesis.with_claims(hypothesis.with_pods(snapshot, [probe]), {path: claim})
-    told = waiting("ResourceClaim", obj, imagined, Work((probe.key.path,)), options)
+    told = waiting("ResourceClaim", obj, imagined, Work((probe.key.path,)), inquiry)
     unused = Reason("Unused", "no pod uses it: it is allocated when one is scheduled")
     verdict: Verdict = "FitsLater" if told.verdict == "Starting" else told.verdict
     then = "devices for it are free now" if told.verdict == "Starting" else f"then it would wait: {told.summary}"

@@ -8,16 +8,15 @@ from typing import Any
 
 from haru.engine.cluster import Snapshot, claim_path
 from haru.engine.decision import Obj, Reason
-from haru.engine.groups import Options
-from haru.explain.explanation import Explanation, Verdict
+from haru.explain.explanation import Explanation, Remedy, Verdict
 from haru.explain.held import held, smaller_gang
 from haru.explain.judge import distinct, judge
-from haru.explain.later import later
+from haru.explain.node_remedies import label_nodes
 from haru.explain.remedies import remedies
 from haru.explain.reserved import kept_from
 from haru.explain.study import study
 from haru.explain.told import first_line
-from haru.explain.work import Work
+from haru.explain.work import Inquiry, Work
 
 
 def titled(kind: str, obj: Obj, verdict: Verdict, reasons: Sequence[Reason], **rest: Any) -> Explanation:
@@ -27,23 +26,24 @@ def titled(kind: str, obj: Obj, verdict: Verdict, reasons: Sequence[Reason], **r
     return Explanation(kind, namespace, name, verdict, summary, tuple(reasons), **rest)
 
 
-def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, options: Options) -> Explanation:
+def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, inquiry: Inquiry) -> Explanation:
     """Why the work waits, and what would help."""
+    options = inquiry.options
     if not work.pending(snapshot):
         going = sum(pod.deleting for pod in work.pods(snapshot))
         text = "no pod of it is left to be placed" + (f": {going} being deleted" if going else "")
         return titled(kind, obj, "FitsIf", (Reason("PodsMissing", text),))
     hold = work.hold(snapshot)
     if hold is not None:
-        return _held(kind, obj, snapshot, work, hold, options)
+        return _held(kind, obj, snapshot, work, hold, inquiry)
     judgement = judge(snapshot, work, options)
     found = study(snapshot, work, options)
     if judgement.verdict == "Starting" and (kept := kept_from(snapshot, work, options)) is not None:
         return titled(kind, obj, "FitsLater", (kept,), pods=found.pods, requests=found.requests)
     if judgement.verdict == "Starting":
         return titled(kind, obj, "Starting", judgement.reasons, pods=found.pods, requests=found.requests)
-    ways_out = remedies(snapshot, work, options, found, judgement.fit)
-    mendable = judgement.verdict == "NeverFits" and any(remedy.kind == "LabelNodes" for remedy in ways_out)
+    ways_out = remedies(snapshot, work, options, found, judgement.fit) if inquiry.remedies else ()
+    mendable = judgement.verdict == "NeverFits" and _mendable(snapshot, work, inquiry, ways_out)
     expected: Verdict = "FitsIf" if mendable else judgement.verdict
     if expected == "NeverFits" and any(reason.type == "PoolIncomplete" for reason in found.troubles):
         # The driver is about to publish the rest.
@@ -59,20 +59,27 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, options: Option
         requests=found.requests,
         nodes=found.nodes,
         remedies=ways_out,
-        later=later(snapshot, work, options) if expected == "FitsLater" else None,
+        later=judgement.later if expected == "FitsLater" else None,
     )
 
 
-def _held(kind: str, obj: Obj, snapshot: Snapshot, work: Work, hold: Reason, options: Options) -> Explanation:
+def _mendable(snapshot: Snapshot, work: Work, inquiry: Inquiry, ways_out: Sequence[Remedy]) -> bool:
+    """Whether labels are all that is missing: nodes that exist could serve the work then."""
+    ways = ways_out if inquiry.remedies else label_nodes(snapshot, work, inquiry.options)
+    return any(remedy.kind == "LabelNodes" for remedy in ways)
+
+
+def _held(kind: str, obj: Obj, snapshot: Snapshot, work: Work, hold: Reason, inquiry: Inquiry) -> Explanation:
+    options = inquiry.options
     answer = held(snapshot, work, hold, options)
-    other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" else None
+    other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" and inquiry.remedies else None
     told = titled(
         kind,
         obj,
         answer.verdict,
         answer.reasons,
         summary=_hold_text(hold, work),
-        remedies=(*answer.remedies, *((other,) if other else ())),
+        remedies=(*answer.remedies, *((other,) if other else ())) if inquiry.remedies else (),
     )
     if answer.snapshot is None or answer.work.hold(answer.snapshot) is not None:
         return told

@@ -84,12 +84,12 @@ def holder_text(holder: Holder) -> str:
     return f"{where}{holder.name} {holder.devices} ({', '.join(details)})"
 
 
-def holders_text(holders: Sequence[Holder]) -> str:
+def holders_text(holders: Sequence[Holder], unnamed: tuple[int, int] = (0, 0)) -> str:
     """Up to three holders, then how many more there are."""
     shown = [holder_text(holder) for holder in holders[:_MOST]]
-    if len(holders) > _MOST:
-        shown.append(f"{len(holders) - _MOST} more with {sum(h.devices for h in holders[_MOST:])}")
-    return ", ".join(shown)
+    workloads, devices = unnamed
+    workloads, devices = workloads + len(holders[_MOST:]), devices + sum(h.devices for h in holders[_MOST:])
+    return ", ".join([*shown, f"{workloads} more with {devices}"] if workloads else shown)
 
 
 def asked_text(asked: Asked) -> str:

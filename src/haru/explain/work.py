@@ -21,6 +21,14 @@ def hypothetical_options(options: Options | None = None) -> Options:
     return options or Options(new_share_id=lambda: "hypothetical", node_allocatable=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """How to explain: with which options to ask the scheduler, and whether to look for what would help."""
+
+    options: Options
+    remedies: bool = True
+
+
 @dataclass(slots=True)
 class Questions:
     """How many more times the scheduler may be asked: remedies that are not found within it are not offered."""
