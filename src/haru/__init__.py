@@ -11,11 +11,6 @@ Docs: docs/reference/python.md. What is named here is imported when it is first 
 costs nothing; the types are in `__init__.pyi`.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import Any
-
 __version__ = "0.1.0"
 
 _HOME = {
@@ -37,12 +32,14 @@ _HOME = {
 __all__ = ["__version__", "dra", *_HOME]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name == "dra":
-        return importlib.import_module("haru.dra")
+        return import_module("haru.dra")
     if name not in _HOME:
         raise AttributeError(f"module 'haru' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

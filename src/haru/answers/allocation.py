@@ -159,7 +159,7 @@ def _nodes(snapshot: Snapshot, only: str | None) -> list[NodeView]:
         views.setdefault(name, NodeView(name, {}))
     if only is not None:
         if only not in views:
-            raise InputError(f'node: there is no Node "{only}", and no ResourceSlice of it')
+            raise InputError(f'there is no Node "{only}", and no ResourceSlice of it')
         return [views[only]]
     if not views:
         raise InputError("no node is named: add a Node, or ResourceSlices with nodeName")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from haru.answers.changes import AskedChange
     from haru.answers.rounds import SchedulingRound
     from haru.explain import Explanation
-    from haru.whatif import Comparison
+    from haru.whatif import Change, Comparison
 
 Obj = dict[str, Any]
 Gates = str | Mapping[str, bool]
@@ -74,7 +74,7 @@ class Snapshot:
 
     @classmethod
     def of(
-        cls, objects: Iterable[Mapping[str, Any]], *, namespace: str = "default", feature_gates: Gates = ""
+        cls, objects: Iterable[Mapping[str, Any]] = (), *, namespace: str = "default", feature_gates: Gates = ""
     ) -> Snapshot:
         """A snapshot of plain Kubernetes objects, Lists among them; they are defaulted as a server does it.
 
@@ -191,14 +191,10 @@ class Snapshot:
 
         Raises ChangeInputError for a change that makes no sense here, InputError where nothing can be decided.
         """
-        from haru.answers.changes import resolved
         from haru.answers.deciding import options_of
         from haru.whatif import ChangeError, Objects, try_out
 
-        if not changes:
-            raise InputError("nothing changes: say what, for example Cordon(NODE) or Apply(FILE)")
-        objects = self.settled()
-        told = resolved(changes, objects, self.gates, self.namespace)
+        objects, told = self._resolved(changes)
         at = now or datetime.now(UTC)
         deciding = replace(options_of(self.gates), now=at.timestamp())
         try:
@@ -207,6 +203,30 @@ class Snapshot:
             raise InputError(str(error)) from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _undecidable(error) from error
+
+    def changed(self, *changes: AskedChange, now: datetime | None = None) -> Snapshot:
+        """The snapshot as it is once changes are made, before anything follows from them.
+
+        Pods that a change deletes are gone. Raises ChangeInputError and InputError as `what_if` does.
+        """
+        from haru.whatif import ChangeError, Objects, apply_change
+
+        objects, told = self._resolved(changes)
+        copy = Objects(objects)
+        try:
+            for change in told:
+                apply_change(copy, change, now or datetime.now(UTC))
+        except ChangeError as error:
+            raise InputError(str(error)) from error
+        return self._with(copy.remaining())
+
+    def _resolved(self, changes: Sequence[AskedChange]) -> tuple[list[Obj], list[Change]]:
+        from haru.answers.changes import resolved
+
+        if not changes:
+            raise InputError("nothing changes: say what, for example Cordon(NODE) or Apply(FILE)")
+        objects = self.settled()
+        return objects, resolved(changes, objects, self.gates, self.namespace)
 
     # -- as objects ----------------------------------------------------------------------------------------------------
 

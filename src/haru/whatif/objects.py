@@ -36,6 +36,10 @@ class Objects:
     def __iter__(self) -> Iterator[Obj]:
         return iter(self._objects.values())
 
+    def remaining(self) -> Iterator[Obj]:
+        """The objects without the pods that a change ends."""
+        return (obj for (kind, path), obj in self._objects.items() if kind != "Pod" or path not in self.doomed)
+
     def get(self, kind: str, path: str) -> Obj | None:
         """The object of a kind at `namespace/name`, or at `name` if its kind has no namespaces."""
         return self._objects.get((kind, path))

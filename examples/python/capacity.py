@@ -1,0 +1,36 @@
+"""How many DGX nodes does this work need? Asked of the engine itself, without a cluster.
+
+    python examples/python/capacity.py examples/gang.yaml [PROFILE]
+
+Prints the answer for one more node after another, and what a smaller fleet lacks.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import haru
+
+MOST = 16
+
+
+def main(manifest: str, profile: str = "dgx-h100") -> int:
+    """The smallest number of nodes of a profile on which everything in a manifest has a place."""
+    for count in range(1, MOST + 1):
+        fleet = haru.Snapshot.of().changed(haru.AddNodes(profile, count))
+        try:
+            answer = fleet.what_if(haru.Apply(manifest))
+        except haru.HaruError as error:
+            print(error, file=sys.stderr)
+            return 2
+        if not answer.waits:
+            print(f"{manifest} needs {count} × {profile}")
+            return 0
+        reason = answer.waits[0].reasons[0]
+        print(f"{count} × {profile}: {len(answer.waits)} pods wait ({reason.type}: {reason.message})")
+    print(f"{manifest} does not fit on {MOST} × {profile}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
