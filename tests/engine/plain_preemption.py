@@ -44,6 +44,10 @@ class Held:
     users: tuple[str, ...]
     by_group: str = ""
 
+    def is_free(self, gone: frozenset[str], evicted: frozenset[str]) -> bool:
+        users = set(self.users)
+        return bool(users) and users <= gone and not (self.by_group and users.isdisjoint(evicted))
+
 
 @dataclass(frozen=True)
 class Running:
@@ -90,6 +94,8 @@ class Situation:
     minimum: int
     priority: int
     by_rack: bool = False
+    ending: bool = False
+    """Who goes ends by itself: nobody is evicted."""
 
     @property
     def going(self) -> frozenset[str]:
@@ -206,12 +212,16 @@ class Situation:
     # -- trying everything -------------------------------------------------------------------------------------------
 
     def free_on(self, machine: Machine, gone: frozenset[str]) -> tuple[int, frozenset[int]]:
-        """The cpu and the devices that are free on a machine."""
+        """The cpu and the devices that are free on a machine.
+
+        What is reserved for a group stays with it where its members end, or are deleted by somebody.
+        """
+        evicted = frozenset() if self.ending else gone - self.going
         stays = [one for one in self.running if one.name not in gone and one.machine == machine.name]
         taken = {
             device
             for held in self.held
-            if held.machine == machine.name and not (held.users and set(held.users) <= gone)
+            if held.machine == machine.name and not held.is_free(gone, evicted)
             for device in held.devices
         }
         return machine.cpu - sum(one.cpu for one in stays), frozenset(range(len(machine.models))) - taken

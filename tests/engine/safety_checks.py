@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass, replace
 
 from engine_objects import Obj, options
 from safety_books import Placed
-from safety_world import View, World, allocation_of, claims_of, cpu_of, deleting, ended, group_of
+from safety_view import View, allocation_of, claims_of, cpu_of, deleting, ended, group_of
+from safety_world import World
 
 from haru.engine.cluster import Cluster
 from haru.engine.decision import Decision, MemberDecision
 from haru.engine.groups import Options, decide
-from haru.engine.nominations import Nomination, evicted_pods
+from haru.engine.nominations import Nomination
 from haru.engine.reservation import Reservation
 
 
@@ -114,7 +115,7 @@ def check_decision(world: World, unit: Unit, how: Options, decision: Decision, v
         _check_quorum(unit, len(decision.nominated), view)
         check_victims(world, unit, decision, view)
         gone = going(world, view) | names(decision)
-        _check_places(world, decision.nominated, view, view.freed(gone), gone)
+        _check_places(world, decision.nominated, view, view.freed(gone, names(decision)), gone)
         check_need(world, unit, how, decision, view)
     else:
         assert not decision.placed, "somebody is bound although the unit is refused"
@@ -127,8 +128,13 @@ def names(decision: Decision) -> set[str]:
 
 def going(world: World, view: View) -> set[str]:
     """Who leaves a node, or is to, whoever wants it."""
-    promised = {pod.path for pod in evicted_pods(world.cluster.snapshot().nominations.values())}
-    return {path for path in view.placed() if deleting(view.pods[path]) or path in promised}
+    return {path for path in view.placed() if deleting(view.pods[path]) or path in view.promised}
+
+
+def stays(world: World, paths: Collection[str]) -> bool:
+    """Whether any of these pods is on a node and nobody expects it to go."""
+    view = world.view()
+    return not view.placed().keys().isdisjoint(set(paths) - going(world, view))
 
 
 def _check_quorum(unit: Unit, count: int, view: View) -> None:
@@ -225,7 +231,7 @@ def check_need(world: World, unit: Unit, how: Options, decision: Decision, view:
     everybody = going(world, view) | names(decision)
     for stays in units_of(world, decision, view):
         without = replace(how, preempt_for_pods=False, preempt_for_groups=False)
-        left = ask(world.fork(everybody - stays, freed=True, only_on=node), unit, without)
+        left = ask(world.fork(everybody - stays, freed=True, evicted=names(decision), only_on=node), unit, without)
         assert len(left.placed) < len(decision.nominated), f"{stays} go in vain for {unit.name}"
 
 

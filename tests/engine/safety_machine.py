@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from safety_books import KINDS, Hardware
 from safety_checks import Unit
-from safety_world import DEFAULT_GRACE, World, deleting, ended, group_of, marked, with_status
+from safety_view import deleting, ended, group_of, marked, with_status
+from safety_world import DEFAULT_GRACE, World
 
 from haru.engine.decision import Decision
 from haru.engine.groups import Options, decide
@@ -78,7 +79,10 @@ works = st.builds(
 
 
 class SafetyMachine(RuleBasedStateMachine):
-    """`head` is the unit for which places are kept; `undisturbed` while nothing has come that may delay it."""
+    """`head` is the unit for which places are kept; `undisturbed` while nothing has come that may delay it.
+
+    `counted_on` are the pods that were about to be evicted when its places were found.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,6 +91,7 @@ class SafetyMachine(RuleBasedStateMachine):
         self.count = 0
         self.head: Unit | None = None
         self.undisturbed = False
+        self.counted_on: frozenset[str] = frozenset()
 
     @initialize(found=machines, wide=st.integers(0, 2), listed=st.lists(works, min_size=2, max_size=6))
     def begin(self, found: list[tuple[int, str, str]], wide: int, listed: list[Work]) -> None:
@@ -305,6 +310,7 @@ class SafetyMachine(RuleBasedStateMachine):
         if found is not None:
             world.cluster.reserve(found)
             self.head, self.undisturbed, world.late = unit, True, False
+            self.counted_on = world.view().promised
 
     def _drop(self) -> None:
         self.head, self.undisturbed = None, False
@@ -402,7 +408,10 @@ class SafetyMachine(RuleBasedStateMachine):
         reservation: Reservation | None = self.world.cluster.snapshot().reservation
         if self.head is None or reservation is None or self.world.late or not self.undisturbed:
             return
-        if reservation.until is not None:
+        if checks.stays(self.world, self.counted_on):
+            # Who was to evict them gave it up, before anybody heard that they go.
+            self.undisturbed = False
+        elif reservation.until is not None:
             checks.check_head(self.world, self.head, reservation)
 
 

@@ -10,73 +10,33 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
 
 from engine_objects import Obj
-from safety_books import Books, Hardware, Placed, classes, wide_pool
+from safety_books import Books, Hardware, classes, wide_pool
+from safety_view import (
+    View,
+    allocation_of,
+    claims_of,
+    deleting,
+    ended,
+    group_of,
+    is_evicted,
+    key_of,
+    marked,
+    moment,
+    reserved_for,
+    with_status,
+)
 
 from haru.engine.cluster import Cluster, claim_path, object_path
 from haru.engine.decision import MemberDecision, PodKey
-from haru.kube.names import format_time
+from haru.engine.nominations import evicted_pods
 from haru.scheduler.claims import BindingError, ClaimWrite, claim_writes, freed_status, reserved_claim
 
 Key = tuple[str, str]
 START = 1_800_000_000.0
 DEFAULT_GRACE = 30
-
-
-def moment(seconds: float) -> str:
-    return format_time(datetime.fromtimestamp(seconds, UTC))
-
-
-def key_of(pod: Obj) -> PodKey:
-    meta = pod["metadata"]
-    return PodKey(meta["namespace"], meta["name"], meta["uid"])
-
-
-def group_of(pod: Obj) -> str:
-    """The path of its PodGroup, or nothing."""
-    name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
-    return f"default/{name}" if name else ""
-
-
-def claims_of(pod: Obj) -> tuple[str, ...]:
-    return tuple(f"default/{entry['resourceClaimName']}" for entry in pod["spec"].get("resourceClaims") or ())
-
-
-def ended(pod: Obj) -> bool:
-    return pod["status"].get("phase") in ("Succeeded", "Failed")
-
-
-def deleting(pod: Obj) -> bool:
-    return "deletionTimestamp" in pod["metadata"]
-
-
-def allocation_of(claim: Obj) -> Obj | None:
-    found: Obj | None = (claim.get("status") or {}).get("allocation")
-    return found
-
-
-def reserved_for(claim: Obj) -> list[Obj]:
-    return list((claim.get("status") or {}).get("reservedFor") or ())
-
-
-def cpu_of(pod: Obj) -> int:
-    return int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
-
-
-def with_status(obj: Obj, **changes: Any) -> Obj:
-    """The object with members of its status set, or removed (None)."""
-    status = {**(obj.get("status") or {}), **changes}
-    return {**obj, "status": {name: value for name, value in status.items() if value is not None}}
-
-
-def marked(pod: Obj, now: float, *, preempted: bool) -> Obj:
-    """The pod as it is once its deletion was asked for."""
-    why = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
-    pod = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": moment(now)}}
-    return with_status(pod, conditions=why) if preempted else pod
 
 
 @dataclass(eq=False)
@@ -89,47 +49,6 @@ class Errand:
     decided: float
     claims: dict[str, Obj] = field(default_factory=dict)
     ready: list[MemberDecision] | None = None
-
-
-@dataclass(frozen=True)
-class View:
-    """The cluster as the scheduler must see it: what it has heard of, and what it has decided since."""
-
-    pods: dict[str, Obj]
-    places: dict[str, str]
-    claims: dict[str, Obj]
-    in_flight: frozenset[str]
-
-    def placed(self, without: Collection[str] = ()) -> dict[str, Placed]:
-        """The living pods on nodes."""
-        return {
-            path: Placed(node, cpu_of(self.pods[path]), claims_of(self.pods[path]))
-            for path, node in self.places.items()
-            if path not in without and not ended(self.pods[path])
-        }
-
-    def members(self, group: str, without: Collection[str] = ()) -> list[str]:
-        """Those of a group that have places."""
-        return [path for path in self.placed(without) if group_of(self.pods[path]) == group]
-
-    def freed(self, going: Collection[str]) -> dict[str, Obj]:
-        """The claims once these pods are gone and what nobody uses any more was freed."""
-        left = {path for path in self.pods if path not in going and not ended(self.pods[path])}
-        found = {}
-        for path, claim in self.claims.items():
-            entries = reserved_for(claim)
-            stay = [entry for entry in entries if self._stays(entry, path, left, going)]
-            if len(stay) < len(entries):
-                status = {**claim["status"], "reservedFor": stay} if stay else freed_status(claim)
-                claim = {**claim, "status": status}
-            found[path] = claim
-        return found
-
-    def _stays(self, entry: Obj, claim: str, left: set[str], going: Collection[str]) -> bool:
-        if entry["resource"] == "pods":
-            return f"default/{entry['name']}" in left
-        users = [p for p in self.members(f"default/{entry['name']}") if claim in claims_of(self.pods[p])]
-        return not users or not set(users) <= set(going)
 
 
 class World:
@@ -151,6 +70,7 @@ class World:
         self.limits: dict[str, int] = {}
         self.unenforced: set[str] = set()
         self.hit: set[str] = set()
+        self.robbed: set[str] = set()
         self.late = False
         self.refused: list[str] = []
         self._events: dict[str, deque[tuple[str, Obj | None]]] = {}
@@ -189,6 +109,8 @@ class World:
         events = self._events.get(kind) or deque()
         for _ in range(len(events) if most is None else min(most, len(events))):
             path, obj = events.popleft()
+            if kind == "Pod":
+                self._heard(path, self.seen.get((kind, path)), obj)
             if obj is None:
                 self.cluster.remove(self.seen.pop((kind, path)))
             else:
@@ -196,6 +118,16 @@ class World:
                 self.cluster.apply(obj)
             if kind == "Pod" and (obj is None or obj["spec"].get("nodeName") or ended(obj)):
                 self._assumed.pop(path, None)
+
+    def _heard(self, path: str, before: Obj | None, pod: Obj | None) -> None:
+        """Whether its group has lost a member by eviction, or has another one with a place."""
+        last = pod or before
+        assert last is not None
+        if pod is None or ended(pod):
+            if last["spec"].get("nodeName") and is_evicted(last):
+                self.robbed.add(group_of(last))
+        elif pod["spec"].get("nodeName") and not (before or pod)["spec"].get("nodeName") and path not in self._assumed:
+            self.robbed.discard(group_of(pod))
 
     def objects(self, kind: str, *, seen: bool = True) -> dict[str, Obj]:
         """By path."""
@@ -210,21 +142,35 @@ class World:
                 claims[path] = written
         under_way = {path: c for errand in self.errands if errand.ready is None for path, c in errand.claims.items()}
         under_way = {path: claim for path, claim in under_way.items() if path in claims}
-        return View(pods, {**places, **self._assumed}, {**claims, **under_way}, frozenset(under_way))
+        promised = {key.path for key in evicted_pods(self.cluster.snapshot().nominations.values()) if key.path in pods}
+        return View(
+            pods,
+            {**places, **self._assumed},
+            {**claims, **under_way},
+            frozenset(under_way),
+            frozenset(promised),
+            frozenset(self.robbed),
+        )
 
     def truth(self) -> View:
         """What is stored."""
         pods = self.objects("Pod", seen=False)
         places = {path: pod["spec"]["nodeName"] for path, pod in pods.items() if pod["spec"].get("nodeName")}
-        return View(pods, places, self.objects("ResourceClaim", seen=False), frozenset())
+        return View(pods, places, self.objects("ResourceClaim", seen=False))
 
     def fork(
-        self, going: Collection[str] = (), *, freed: bool = False, only_on: str = "", reservation: bool = True
+        self,
+        going: Collection[str] = (),
+        *,
+        freed: bool = False,
+        evicted: Collection[str] = (),
+        only_on: str = "",
+        reservation: bool = True,
     ) -> Cluster:
         """Another cluster like the one that the scheduler sees, without some pods and, if so, with the claims freed."""
         view, snapshot = self.view(), self.cluster.snapshot()
         made = Cluster()
-        claims = view.freed(going) if freed else view.claims
+        claims = view.freed(going, evicted) if freed else view.claims
         under_way = {path for path in view.in_flight if allocation_of(claims[path]) is not None}
         for (kind, path), obj in self.seen.items():
             if kind == "Node" and only_on and path != only_on:
@@ -238,10 +184,22 @@ class World:
         for path, node in self._assumed.items():
             if path not in going:
                 made.assume_pod(key_of(view.pods[path]), node)
+        for group in sorted(view.robbed(going, evicted) - {""}):
+            self._rob(made, group)
         standing = [one for path, one in snapshot.nominations.items() if path not in going]
         made.nominate(standing)
         made.reserve(snapshot.reservation if reservation else None)
         return made
+
+    def _rob(self, cluster: Cluster, group: str) -> None:
+        """Let a member of a group be evicted that was there before all others."""
+        spec = {"nodeName": "nowhere", "schedulingGroup": {"podGroupName": group.split("/")[1]}, "containers": []}
+        metadata = {"name": "robbed", "namespace": "default", "uid": "uid-robbed"}
+        ghost: Obj = {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+        # It has its place first, which ends the memory of earlier ones.
+        for seen in (ghost, marked(ghost, self.now, preempted=True)):
+            cluster.apply(seen)
+        cluster.remove(ghost)
 
     # -- carrying out ------------------------------------------------------------------------------------------------
 
@@ -251,6 +209,7 @@ class World:
         for member in members:
             self.cluster.assume_pod(member.pod, member.node or "", member.claimed)
             self._assumed[member.pod.path] = member.node or ""
+        self.robbed.discard(group)
         for path, write in claim_writes(members).items():
             if write.allocation is not None:
                 errand.claims[path] = reserved_claim(claims[path], write, None)
@@ -358,20 +317,26 @@ class World:
     # -- what happens anyway -----------------------------------------------------------------------------------------
 
     def free_claims(self) -> None:
-        """What the claim controller does: who is gone loses its reservation, and what nobody uses is freed."""
+        """What the claim controller does, and for evicted groups the scheduler: what nobody uses any more is freed.
+
+        A group keeps what it has reserved when its members end, but not when they were evicted.
+        """
         held = {e["uid"] for errand in self.errands for w in claim_writes(errand.members).values() for e in w.consumers}
-        truth = self.truth()
+        truth, view = self.truth(), self.view()
         for path, claim in truth.claims.items():
             entries = reserved_for(claim)
-            left = [entry for entry in entries if entry["uid"] in held or self._is_used(entry, path, truth)]
+            left = [entry for entry in entries if entry["uid"] in held or self._is_used(entry, path, truth, view)]
             if allocation_of(claim) is not None and (not left or left != entries):
-                self.put({**claim, "status": {**claim["status"], "reservedFor": left} if left else freed_status(claim)})
+                status = {**claim["status"], "reservedFor": left} if left else freed_status(claim)
+                written = self.put({**claim, "status": status})
+                if any(entry["resource"] != "pods" and entry not in left for entry in entries):
+                    self._learn(written)
 
-    def _is_used(self, entry: Obj, claim: str, truth: View) -> bool:
+    def _is_used(self, entry: Obj, claim: str, truth: View, view: View) -> bool:
         path = f"default/{entry['name']}"
         if entry["resource"] == "pods":
             return path in truth.pods and not ended(truth.pods[path])
-        return any(claim in claims_of(truth.pods[member]) for member in truth.members(path))
+        return path not in self.robbed or bool(truth.users(path, claim) | view.users(path, claim))
 
     def tick(self, seconds: int) -> None:
         """Time passes; whoever has used up its run time ends."""

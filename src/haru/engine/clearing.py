@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 
 from haru.engine.cluster import Snapshot
-from haru.engine.consumers import consumer_key, freed
+from haru.engine.consumers import POD_GROUPS, PODS, consumer_key, freed, is_kept, kept_by_groups
 from haru.engine.decision import GroupKey, Obj
 from haru.engine.devices import AllocatedState, PoolKey
 from haru.engine.devices.state import PoolUse
@@ -21,8 +21,6 @@ from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.persistent import Computed, Patched
 from haru.engine.pods import PodInfo
-
-_PODS, _GROUPS = "pods", "podgroups"
 
 
 def claim_users(snapshot: Snapshot, path: str) -> frozenset[str] | None:
@@ -34,25 +32,46 @@ def claim_users(snapshot: Snapshot, path: str) -> frozenset[str] | None:
     users: set[str] = set()
     for entry in (claim.get("status") or {}).get("reservedFor") or ():
         name = entry.get("name") or ""
-        if entry.get("resource") == _GROUPS:
-            members = snapshot.group_state(GroupKey(namespace, name)).scheduled
-            users.update(member for member in members if path in snapshot.pods[member].claim_paths)
+        if is_kept(entry):
+            return None
+        if entry.get("resource") == POD_GROUPS:
+            group = GroupKey(namespace, name)
+            members = [m for m in snapshot.group_state(group).scheduled if path in snapshot.pods[m].claim_paths]
+            if not members and group.path not in snapshot.evicted_groups:
+                return None
+            users.update(members)
             continue
         pod = snapshot.pods.get(f"{namespace}/{name}")
         same = pod is not None and entry.get("uid") in (None, "", pod.key.uid)
-        if entry.get("resource") != _PODS or pod is None or not (same and pod.node):
+        if entry.get("resource") != PODS or pod is None or not (same and pod.node):
             return None
         users.add(pod.key.path)
     return frozenset(users) or None
+
+
+def left_to_groups(base: Snapshot, going: Iterable[PodInfo]) -> Snapshot:
+    """The base to clear of pods that end, or that somebody deletes: what a group has reserved stays with the group.
+
+    Unless members of it were evicted: then what nobody uses is given back.
+    """
+    pods = {pod.key.path: pod for pod in going}
+    claims: dict[str, Obj | None] = {}
+    for group in {pod.group for pod in pods.values() if pod.group is not None}:
+        if group.path not in base.evicted_groups:
+            for path in base.used_claims.get(consumer_key(POD_GROUPS, *group)) or ():
+                users = claim_users(base, path)
+                if users is not None and users <= pods.keys():
+                    claims[path] = kept_by_groups(base.claims[path])
+    return replace(base, claims=Patched(base.claims, claims)) if claims else base
 
 
 def _claims_of(snapshot: Snapshot, pods: Iterable[PodInfo]) -> set[str]:
     """The allocated claims that are reserved for pods or for their groups."""
     used, found = snapshot.used_claims, set[str]()
     for pod in pods:
-        found |= used.get(consumer_key(_PODS, pod.key.namespace, pod.key.name)) or frozenset()
+        found |= used.get(consumer_key(PODS, pod.key.namespace, pod.key.name)) or frozenset()
         if pod.group is not None:
-            found |= used.get(consumer_key(_GROUPS, *pod.group)) or frozenset()
+            found |= used.get(consumer_key(POD_GROUPS, *pod.group)) or frozenset()
     return found
 
 
@@ -248,8 +267,7 @@ class _Moment:
             return freed(claim)
         namespace = claim["metadata"].get("namespace") or "default"
         numbers = [
-            clearing.unit_of.get(f"{namespace}/{e.get('name')}") if e.get("resource") == _PODS else None
-            for e in entries
+            clearing.unit_of.get(f"{namespace}/{e.get('name')}") if e.get("resource") == PODS else None for e in entries
         ]
         staying = [e for e, n in zip(entries, numbers, strict=True) if n is None or not self._gone[n]]
         if len(staying) == len(entries):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from haru.engine.consumers import consumer_keys, is_orphaned
+from haru.engine.consumers import Consumers, consumer_keys
 from haru.engine.decision import Obj, PodKey
 from haru.engine.devices import AllocatedState, Inventory
 from haru.engine.extended import special_owners
@@ -69,6 +69,7 @@ class _State:
     leaving: CowMap[PodInfo] = field(default_factory=CowMap)
     used_claims: CowMap[frozenset[str]] = field(default_factory=CowMap)
     orphaned: CowMap[Obj] = field(default_factory=CowMap)
+    evicted_groups: CowMap[bool] = field(default_factory=CowMap)
 
 
 class Cluster:
@@ -148,6 +149,7 @@ class Cluster:
                 leaving=state.leaving.freeze(),
                 used_claims=state.used_claims.freeze(),
                 orphaned=state.orphaned.freeze(),
+                evicted_groups=state.evicted_groups.freeze(),
                 reservation=self._reservation,
                 notes=self._notes,
             )
@@ -272,6 +274,7 @@ class Cluster:
         if before is not None:
             self._withdraw(before)
             self._consumer_changed("pods", path)
+            self._member_changed(before, None)
 
     def _put_pod(self, pod: PodInfo) -> None:
         before = self._state.pods.get(pod.key.path)
@@ -283,8 +286,12 @@ class Cluster:
         nomination = self._state.nominations.get(pod.key.path)
         if nomination is not None and (pod.node or pod.terminal or pod.deleting or nomination.pod != pod.key):
             del self._state.nominations[pod.key.path]
-        if pod.terminal:
-            return
+        if not pod.terminal:
+            self._count_in(pod)
+        self._member_changed(before, pod)
+
+    def _count_in(self, pod: PodInfo) -> None:
+        """A pod that lives: on its node, or waiting, and as a member of its group."""
         if pod.node:
             info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node)
             self._state.nodes[pod.node] = info.with_pod(pod)
@@ -298,6 +305,20 @@ class Cluster:
             group = self._state.groups.get(pod.group.path) or GroupState()
             assumed = pod.key.path in self._assumed_pods
             self._state.groups[pod.group.path] = group.with_pod(pod, assumed=assumed)
+
+    def _member_changed(self, before: PodInfo | None, pod: PodInfo | None) -> None:
+        """Remember of which groups members were evicted, until the next one of theirs has a place."""
+        last = pod or before
+        if last is None or last.group is None:
+            return
+        evicted, group = self._state.evicted_groups, last.group.path
+        lives = pod is not None and not pod.terminal
+        if not lives and last.node and last.preempted:
+            evicted[group] = True
+        if group in evicted:
+            if lives and last.node and (before is None or not before.node):
+                del evicted[group]
+            self._consumer_changed("podgroups", group)
 
     def _withdraw(self, pod: PodInfo) -> None:
         path = pod.key.path
@@ -364,11 +385,12 @@ class Cluster:
             self._weigh_orphan(claim)
 
     def _weigh_orphan(self, path: str) -> None:
-        claim = self._state.claims.get(path)
-        if claim is not None and is_orphaned(claim, self._state.pods, self._state.pod_groups):
-            self._state.orphaned[path] = claim
+        state, claim = self._state, self._state.claims.get(path)
+        there = Consumers(state.pods, state.pod_groups, state.groups, state.evicted_groups)
+        if claim is not None and there.are_gone(claim):
+            state.orphaned[path] = claim
         else:
-            self._state.orphaned.pop(path, None)
+            state.orphaned.pop(path, None)
 
     # The rest
 
@@ -380,6 +402,7 @@ class Cluster:
     def _remove_pod_group(self, obj: Obj) -> None:
         path = claim_path(obj)
         self._state.pod_groups.pop(path, None)
+        self._state.evicted_groups.pop(path, None)
         self._consumer_changed("podgroups", path)
 
     def _delete_slice(self, obj: Obj) -> None:

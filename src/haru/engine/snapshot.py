@@ -24,8 +24,9 @@ class Snapshot:
     `special` has the paths of the claims made for a pod's extended resources, by the pod's UID. `nominated` are pending
     pods whose status names a node, `nominations` the places that decisions promised, by pod; `leaving` are pods on
     nodes that are being deleted. `used_claims` has the paths of allocated claims by consumer (`consumer_key`), and
-    `orphaned` those claims whose consumers are all gone: they will be free in a moment. `reservation` keeps places for
-    the head of the queue.
+    `orphaned` those claims whose consumers are all gone: they will be free in a moment. `evicted_groups` are the paths
+    of groups that lost members by eviction: what they reserved is free once no member of theirs uses it.
+    `reservation` keeps places for the head of the queue.
     `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`). `notes`
     keep what decisions learn about the cluster; they save work and change no answer.
     """
@@ -48,6 +49,7 @@ class Snapshot:
     leaving: Mapping[str, PodInfo]
     used_claims: Mapping[str, frozenset[str]]
     orphaned: Mapping[str, Obj]
+    evicted_groups: Mapping[str, bool]
     reservation: Reservation | None = None
     after: Snapshot | None = None
     notes: Notes = field(default_factory=Notes, repr=False)

@@ -54,12 +54,11 @@ def without_allocations(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapsh
 
 
 def abandoned_claims(snapshot: Snapshot, group: GroupKey) -> list[Obj]:
-    """The allocated claims that only a PodGroup has reserved of which no member has a place: they serve nobody."""
-    if snapshot.group_state(group).scheduled:
+    """The allocated claims of a PodGroup that lost members by eviction, as far as none of its members uses them."""
+    if group.path not in snapshot.evicted_groups:
         return []
     reserved = snapshot.used_claims.get(consumer_key("podgroups", group.namespace, group.name)) or ()
-    claims = [snapshot.claims[path] for path in sorted(reserved) if path not in snapshot.in_flight]
-    return [c for c in claims if all(e.get("resource") == "podgroups" for e in c["status"].get("reservedFor") or ())]
+    return [snapshot.orphaned[p] for p in sorted(reserved) if p in snapshot.orphaned and p not in snapshot.in_flight]
 
 
 def _uses(snapshot: Snapshot, pods: Iterable[Obj], group: Obj | None, workload_claims: bool) -> list[ClaimUse]:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from haru.engine.cluster import Cluster
 from haru.engine.decision import GroupKey
-from haru.engine.pods import PodInfo
 from haru.engine.run_times import epoch
 from haru.scheduler import hints
 from haru.scheduler.admission import Admission
@@ -87,8 +86,8 @@ class Intake:
             self._follower.unit_changed()
             self._sibling_changed(old, new)
         self.may_help(hints.pod_change(old, new))
-        if new is None and group_of(pod) and PodInfo.of(pod).preempted:
-            # Its group keeps what it has reserved as long as it exists; who made it go is waiting for that.
+        if group_of(pod) and (new is None or not self.waits(new)):
+            # A group keeps what it has reserved as long as it exists; who evicted members of it is waiting for that.
             for claim in abandoned_claims(self._cluster.snapshot(), group_key(pod)):
                 self._follower.give_back(claim)
         if new is not None and (new.get("spec") or {}).get("nodeName") and group_of(new):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from haru.engine.clearing import Clearing
+from haru.engine.clearing import Clearing, left_to_groups
 from haru.engine.cluster import Snapshot
 from haru.engine.consumers import freed
 from haru.engine.decision import Decision, Reason
@@ -79,7 +79,7 @@ def once_room_is_made(snapshot: Snapshot) -> Snapshot:
     base = snapshot if snapshot.after is None else replace(snapshot.after, after=None)
     going = list(base.leaving.values())
     if going:
-        base = Clearing(base, [going]).settled()
+        base = Clearing(left_to_groups(base, going), [going]).settled()
     free = {path: freed(claim) for path, claim in snapshot.orphaned.items() if base.claims.get(path) is claim}
     if not free:
         return base

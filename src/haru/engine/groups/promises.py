@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from haru.engine.clearing import Clearing
+from haru.engine.clearing import Clearing, left_to_groups
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import ClaimAllocation, Decision, Obj, PodKey
 from haru.engine.groups.quorum import min_count
@@ -70,12 +70,15 @@ def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool
     lesser = [path for path in snapshot.nominations if _may_take(snapshot, path, pods, groups)]
     going = leaving(snapshot, but=lesser)
     reservation = held_against(snapshot, pods, groups=groups, now=now)
+    ending: list[PodInfo] = []
     if reservation is not None:
         kept += _reserved(snapshot, reservation)
-        going = list({pod.key: pod for pod in (*going, *_on_nodes(snapshot, sorted(reservation.waits_for)))}.values())
-    if not kept and not going:
+        ending = [pod for pod in _on_nodes(snapshot, sorted(reservation.waits_for)) if pod not in going]
+    if not (kept or going or ending):
         return snapshot
-    without = Clearing(snapshot, [going]).settled() if going else snapshot
+    marked: dict[str, bool | None] = {pod.group.path: True for pod in going if pod.group is not None}
+    base = replace(snapshot, evicted_groups=Patched(snapshot.evicted_groups, marked)) if marked else snapshot
+    without = Clearing(left_to_groups(base, ending), [[*going, *ending]]).settled()
     return replace(snapshot, after=_kept_places(without, kept))
 
 

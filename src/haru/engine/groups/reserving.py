@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from haru.engine.clearing import Clearing
+from haru.engine.clearing import Clearing, left_to_groups
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
 from haru.engine.groups import result
@@ -56,7 +56,8 @@ def reserve(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, optio
     if quorum_is_met(seen, preemptor):
         return None
     base = once_room_is_made(seen)
-    running = running_pods(base, base.node_names)
+    running = list(running_pods(base, base.node_names))
+    base = left_to_groups(base, running)
     ends = {pod.key.path: end for pod in running if (end := _end(snapshot, pod, options.now)) is not None}
     units = sorted((Unit((base.pods[path],), 0) for path in ends), key=lambda unit: _of(ends, unit), reverse=True)
     try:
