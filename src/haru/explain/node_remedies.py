@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
-from haru.engine.groups import Options
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
 from haru.explain.changes import listed, patch
 from haru.explain.explanation import Remedy
-from haru.explain.smallest import smallest
+from haru.explain.openings import Openings
 from haru.explain.wording import counted
-from haru.explain.work import Work
 
 
-def uncordon(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
+def uncordon(openings: Openings) -> Iterator[Remedy]:
     """The fewest cordoned nodes that have to be opened."""
+    snapshot = openings.snapshot
     cordoned = [n for n in snapshot.node_names if hypothesis.is_cordoned(snapshot.nodes[n].spec.obj)]
-
-    def fits(names: Sequence[str]) -> bool:
-        return work.fits(hypothesis.with_nodes(snapshot, hypothesis.uncordoned, names), options)
-
-    names = smallest(cordoned, fits)
+    names = openings.fewest(cordoned, lambda some: hypothesis.with_nodes(snapshot, hypothesis.uncordoned, some))
     if names:
         changes = tuple(patch("v1", "Node", name, {"spec": {"unschedulable": None}}) for name in names)
         text, command = f"uncordon {listed(names)}", f"kubectl uncordon {' '.join(names)}"
@@ -31,14 +25,11 @@ def uncordon(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remed
         yield Remedy("Uncordon", text, changes, len(names), True, costs, command if len(names) <= 4 else "")
 
 
-def untaint_nodes(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
+def untaint_nodes(openings: Openings) -> Iterator[Remedy]:
     """The fewest tainted nodes that have to be opened, or the toleration that does the same for these pods."""
+    snapshot, work, options = openings.snapshot, openings.work, openings.options
     tainted = [n for n in snapshot.node_names if any(hypothesis.repels(t) for t in snapshot.nodes[n].taints)]
-
-    def fits(names: Sequence[str]) -> bool:
-        return work.fits(hypothesis.with_nodes(snapshot, hypothesis.untainted, names), options)
-
-    names = smallest(tainted, fits)
+    names = openings.fewest(tainted, lambda some: hypothesis.with_nodes(snapshot, hypothesis.untainted, some))
     if not names:
         return
     taints: list[Obj] = []
@@ -76,8 +67,9 @@ def _toleration(taint: Obj) -> Obj:
     return {"key": taint["key"], "operator": "Equal", "value": taint.get("value") or "", "effect": taint["effect"]}
 
 
-def label_nodes(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
+def label_nodes(openings: Openings) -> Iterator[Remedy]:
     """Labels that the pods' nodeSelector asks for, on nodes that lack them."""
+    snapshot, work = openings.snapshot, openings.work
     wanted: dict[str, str] = {}
     for pod in work.pending(snapshot):
         wanted.update(pod.spec.get("nodeSelector") or {})
@@ -86,11 +78,8 @@ def label_nodes(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Re
         meta = node["metadata"]
         return {**node, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **wanted}}}
 
-    def fits(names: Sequence[str]) -> bool:
-        return work.fits(hypothesis.with_nodes(snapshot, labelled, names), options)
-
     lacking = [n for n in snapshot.node_names if wanted.items() - snapshot.nodes[n].labels.items()] if wanted else []
-    names = smallest(lacking, fits)
+    names = openings.fewest(lacking, lambda some: hypothesis.with_nodes(snapshot, labelled, some))
     if names:
         changes = tuple(patch("v1", "Node", name, {"metadata": {"labels": wanted}}) for name in names)
         texts = listed([f"{key}={value}" for key, value in sorted(wanted.items())])

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from haru.engine.cluster import Snapshot
 from haru.engine.groups import Options
+from haru.explain.capacity import Capacity
 from haru.explain.combined import combined
 from haru.explain.device_remedies import device_taints
 from haru.explain.eviction import evict
@@ -18,6 +19,7 @@ from haru.explain.explanation import Remedy
 from haru.explain.growth import add_nodes
 from haru.explain.guarding import guarded_selectors
 from haru.explain.node_remedies import label_nodes, uncordon, untaint_nodes
+from haru.explain.openings import Openings
 from haru.explain.shrinking import smaller_gang, smaller_request
 from haru.explain.study import Study
 from haru.explain.work import Questions, Work
@@ -61,14 +63,14 @@ def _missing_class(found: Study) -> Iterator[Remedy]:
 
 def _ways(snapshot: Snapshot, work: Work, options: Options, found: Study, fit: int) -> Iterator[Remedy]:
     yield from _missing_class(found)
-    yield from uncordon(snapshot, work, options)
-    yield from untaint_nodes(snapshot, work, options)
+    openings = Openings(snapshot, work, options, Capacity(snapshot, found.members), fit)
+    yield from uncordon(openings)
+    yield from untaint_nodes(openings)
     yield from device_taints(snapshot, work, options)
     if any(stage.errors for funnel in found.requests for stage in funnel.stages):
         yield from guarded_selectors(snapshot, work, options)
-    yield from label_nodes(snapshot, work, options)
+    yield from label_nodes(openings)
     yield from smaller_gang(snapshot, work, options, fit)
-    yield from smaller_request(snapshot, work, options)
-    needed = sum(asked.pods for asked in found.pods)
-    yield from add_nodes(snapshot, work, options, max(1, needed - fit))
+    yield from smaller_request(openings, found)
+    yield from add_nodes(openings)
     yield from evict(snapshot, work, options, found)

@@ -8,15 +8,19 @@ from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
 from haru.engine.groups import Options
 from haru.explain import hypothesis
+from haru.explain.capacity import Capacity
 from haru.explain.claim_changes import changed_claims, claim_changes
 from haru.explain.explanation import Remedy
 from haru.explain.held import lower_min_count
+from haru.explain.openings import Openings
+from haru.explain.study import Study
 from haru.explain.wording import counted
 from haru.explain.work import Work
 
 
-def smaller_request(snapshot: Snapshot, work: Work, options: Options) -> Iterator[Remedy]:
+def smaller_request(openings: Openings, found: Study) -> Iterator[Remedy]:
     """The largest number of devices per request that would fit now."""
+    snapshot, work, options = openings.snapshot, openings.work, openings.options
     counts = [int(ask.get("count") or 1) for ask in _asks(snapshot, work)]
     most = max(counts, default=1)
 
@@ -26,17 +30,35 @@ def smaller_request(snapshot: Snapshot, work: Work, options: Options) -> Iterato
 
         return changed_claims(snapshot, work, capped)
 
-    low, high = 0, most
+    low, high = 0, _first_hopeless(openings.capacity, found, most)
+    middle = high - 1  # by division as many would do: that is mostly right
     while high - low > 1:
-        middle = (low + high) // 2
         if work.fits(hypothesis.with_claims(snapshot, changed(middle)), options):
             low = middle
         else:
             high = middle
+        middle = (low + high) // 2
     if low:
         text = f"ask for {counted(low, 'device')} instead of {most}"
         costs = f"each pod has {most - low} fewer, and must be able to work so; its claim is made again"
         yield Remedy("LowerCount", text, claim_changes(changed(low)), 14, True, costs)
+
+
+def _first_hopeless(capacity: Capacity, found: Study, most: int) -> int:
+    """The least devices per request with which the nodes cannot take the pods, by division; at most `most`."""
+    open_ = [
+        name
+        for name, failures in (found.answers or {}).items()
+        if not failures or failures[0].reason.type == "DevicesUnavailable"
+    ]
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        if sum(capacity.of(name, middle) for name in open_) >= capacity.needed:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def _asks(snapshot: Snapshot, work: Work) -> Iterator[Obj]:

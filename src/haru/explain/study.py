@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Reason, ReasonType
 from haru.engine.groups import Options
-from haru.explain.asked import member_kinds, pods_asked, without
+from haru.explain.asked import MemberKind, member_kinds, pods_asked, without
 from haru.explain.explanation import Funnel, FunnelStage, NodeGroup, PodsAsked
 from haru.explain.funnels import funnels
 from haru.explain.nodegroups import Answers, answers, node_groups, served_by_nodes, unusable
@@ -36,13 +36,17 @@ _TYPES: Mapping[str, ReasonType] = {
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What was found. `answers` are those of the nodes to one more of the pods that `nodes` tells of."""
+    """What was found. `answers` are those of the nodes to one more of the pods that `nodes` tells of.
+
+    `members` are the kinds of pods with what they see of devices.
+    """
 
     pods: tuple[PodsAsked, ...] = ()
     requests: tuple[Funnel, ...] = ()
     nodes: tuple[NodeGroup, ...] = ()
     troubles: tuple[Reason, ...] = ()
     answers: Answers | None = None
+    members: tuple[tuple[MemberKind, Survey | None], ...] = ()
 
     @property
     def missing(self) -> int:
@@ -66,9 +70,11 @@ def study(snapshot: Snapshot, work: Work, options: Options) -> Study:
     kinds = member_kinds(snapshot, work, options)
     found: list[Funnel] = []
     troubles: dict[str, Reason] = {}
+    members: list[tuple[MemberKind, Survey | None]] = []
     told: tuple[int, tuple[NodeGroup, ...], Answers] | None = None
     for kind in kinds:
         survey = Survey.of(snapshot, kind.claims, options, kind.asked) if kind.claims else None
+        members.append((kind, survey))
         said = answers(snapshot, kind, work.pod_group(snapshot), options)
         if survey is not None:
             left = without(kind, served_by_nodes(snapshot, kind, said))
@@ -80,7 +86,7 @@ def study(snapshot: Snapshot, work: Work, options: Options) -> Study:
         if told is None or takers < told[0]:
             told = (takers, node_groups(snapshot, kind, survey, said), said)
     groups, asked_nodes = (told[1], told[2]) if told is not None else ((), None)
-    return Study(pods_asked(kinds), tuple(found), groups, tuple(troubles.values()), asked_nodes)
+    return Study(pods_asked(kinds), tuple(found), groups, tuple(troubles.values()), asked_nodes, tuple(members))
 
 
 def _merged(known: Sequence[Funnel], more: Sequence[Funnel]) -> list[Funnel]:

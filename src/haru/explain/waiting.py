@@ -8,13 +8,15 @@ from typing import Any
 
 from haru.engine.cluster import Snapshot, claim_path
 from haru.engine.decision import Obj, Reason
+from haru.explain.capacity import Capacity
 from haru.explain.explanation import Explanation, Remedy, Verdict
 from haru.explain.held import held, smaller_gang
 from haru.explain.judge import distinct, judge
 from haru.explain.node_remedies import label_nodes
+from haru.explain.openings import Openings
 from haru.explain.remedies import remedies
 from haru.explain.reserved import kept_from
-from haru.explain.study import study
+from haru.explain.study import Study, study
 from haru.explain.told import first_line
 from haru.explain.work import Inquiry, Work
 
@@ -43,7 +45,7 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, inquiry: Inquir
     if judgement.verdict == "Starting":
         return titled(kind, obj, "Starting", judgement.reasons, pods=found.pods, requests=found.requests)
     ways_out = remedies(snapshot, work, options, found, judgement.fit) if inquiry.remedies else ()
-    mendable = judgement.verdict == "NeverFits" and _mendable(snapshot, work, inquiry, ways_out)
+    mendable = judgement.verdict == "NeverFits" and _mendable(snapshot, work, inquiry, ways_out, found)
     expected: Verdict = "FitsIf" if mendable else judgement.verdict
     if expected == "NeverFits" and any(reason.type == "PoolIncomplete" for reason in found.troubles):
         # The driver is about to publish the rest.
@@ -63,9 +65,10 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, inquiry: Inquir
     )
 
 
-def _mendable(snapshot: Snapshot, work: Work, inquiry: Inquiry, ways_out: Sequence[Remedy]) -> bool:
+def _mendable(snapshot: Snapshot, work: Work, inquiry: Inquiry, ways_out: Sequence[Remedy], found: Study) -> bool:
     """Whether labels are all that is missing: nodes that exist could serve the work then."""
-    ways = ways_out if inquiry.remedies else label_nodes(snapshot, work, inquiry.options)
+    openings = Openings(snapshot, work, inquiry.options, Capacity(snapshot, found.members), 0)
+    ways = ways_out if inquiry.remedies else label_nodes(openings)
     return any(remedy.kind == "LabelNodes" for remedy in ways)
 
 

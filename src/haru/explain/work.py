@@ -73,8 +73,13 @@ class Work:
 
     def fits(self, snapshot: Snapshot, options: Options) -> bool:
         """Whether the work would be placed: all of a single pod, or a group's quorum. No if nothing may be asked."""
+        decision = self.decision(snapshot, options)
+        return decision is not None and decision.status == "scheduled"
+
+    def decision(self, snapshot: Snapshot, options: Options) -> Decision | None:
+        """What the scheduler would answer; None if the work is held, or if nothing may be asked any more."""
         if self.questions is not None:
             if self.questions.left <= 0:
-                return False
+                return None
             self.questions.left -= 1
-        return self.hold(snapshot) is None and self.decide(snapshot, options).status == "scheduled"
+        return self.decide(snapshot, options) if self.hold(snapshot) is None else None

@@ -7,15 +7,15 @@ several nodes can see, and pools in trouble, are told apart by what they are.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from haru.engine.devices.errors import AllocationError
 from haru.engine.devices.inventory import DeviceSnapshot
 from haru.engine.devices.model import NodeView
 from haru.engine.devices.placement import matches_node
-from haru.engine.devices.pools import Pool, PoolView
+from haru.engine.devices.pools import PoolView
 from haru.engine.devices.state import AllocatedState
-from haru.engine.persistent import FrozenMap
+from haru.engine.persistent import differing
 
 _SPARE = 1000
 
@@ -91,7 +91,7 @@ class Fleet:
         """Take in how things stand now; the nodes whose devices, or what is taken of them, changed (None: all)."""
         changed: set[str] = set()
         if snapshot is not self.snapshot:
-            changed |= _difference(snapshot.pools, self.snapshot.pools)
+            changed |= differing(snapshot.pools, self.snapshot.pools)
         if allocated is not self.allocated:
             changed |= {str(key) for key in allocated.changed(self.allocated)}
         moved: set[int] = set()
@@ -202,9 +202,3 @@ def _content(view: PoolView) -> Hashable:
     """What there is of a view beside names."""
     content = tuple([(d.shape, d.consumes, d.taints, d.binding) for d in view.devices])
     return (content, view.counter_names, view.totals)
-
-
-def _difference(now: Mapping[str, Pool], before: Mapping[str, Pool]) -> set[str]:
-    if isinstance(now, FrozenMap) and isinstance(before, FrozenMap):
-        return now.difference(before)
-    return {name for name in now.keys() | before.keys() if now.get(name) is not before.get(name)}
