@@ -287,6 +287,34 @@ def test_a_claim_that_is_promised_to_others_is_waited_for() -> None:
         assert decision.members[0].reasons[0].message == f"resource claim {path} is in the process of being allocated"
 
 
+def test_nobody_is_evicted_for_who_relies_on_a_claim_that_is_promised_to_others() -> None:
+    """It may come to nothing; once the claim is allocated there is time enough."""
+    cluster = cluster_of(
+        device_class(),
+        node("a", cpu="2"),
+        resource_slice("a", 1),
+        claim("shared"),
+        *(pod(name, node="a") for name in ("old-0", "old-1")),
+        pod("first", claims=["shared"], priority=5),
+        pod("second", claims=["shared"], priority=5),
+    )
+    decision = ask(cluster, "first")
+    assert len(decision.evictions) == 1
+    cluster.nominate(nominations_of(decision, 5))
+    second = ask(cluster, "second")
+    assert (second.status, second.evictions) == ("unschedulable", ())
+    going = cluster.snapshot().pods[decision.evictions[0].pod.path].obj
+    cluster.remove(going)
+    first = ask(cluster, "first")
+    assert first.status == "scheduled"
+    given = first.placed[0].allocations[0]
+    status = {"allocation": given.allocation, "reservedFor": [given.reserve_for]}
+    cluster.assume_pod(first.placed[0].pod, "a")
+    cluster.assume_claim({**cluster.snapshot().claims["default/shared"], "status": status}, written=True)
+    second = ask(cluster, "second")
+    assert (second.status, len(second.evictions)) == ("nominated", 1)
+
+
 def test_partitions_fit_beside_both_states() -> None:
     """Four quarters of a card: `low` holds one, the promise takes two others' room; one quarter is free both times."""
     counters = [{"name": "card", "counters": {"memory": {"value": "4"}}}]

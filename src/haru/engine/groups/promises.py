@@ -220,6 +220,8 @@ def _kept_places(snapshot: Snapshot, kept: Iterable[Promise]) -> Snapshot:
         pods=Patched(snapshot.pods, pods),
         anti_affine=Patched(snapshot.anti_affine, anti_affine),
         claims=Patched(snapshot.claims, claims),
+        # Nobody else relies on them before they are allocated: that may come to nothing.
+        in_flight=Patched(snapshot.in_flight, claims),
         allocated=allocated,
     )
 
