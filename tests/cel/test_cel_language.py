@@ -54,6 +54,7 @@ def evaluate(expression: str) -> Any:
         ("b'a' + b'\\xff'", b"a\xff"),
         ("[1] + [2]", [1, 2]),
         ("r'\\d' == '\\\\d'", True),
+        ("bR'\\d' == b'\\\\d'", True),
         ("'''two\nlines'''", "two\nlines"),
         ("!!true", True),
         ("- -1 == 1", True),
@@ -231,6 +232,7 @@ def test_errors(expression: str, message: str) -> None:
         ("'\\ud800'", "invalid unicode code point"),
         ("Message{field: 1}", "undeclared reference to 'Message'"),
         ("break", "reserved identifier: break"),
+        ("rb'a'", "Syntax error"),
         ("a ? b", "missing ':' at '<EOF>'"),
     ],
 )

@@ -177,7 +177,7 @@ def _string_prefix(text: str, start: int) -> str | None:
         if char in "'\"":
             return prefix
         lowered = char.lower()
-        if lowered not in "rb" or lowered in prefix:
+        if lowered not in "rb" or lowered in prefix or prefix == "r":  # br'…', but never rb'…'
             return None
         prefix += lowered
     return None
