@@ -170,6 +170,19 @@ def test_whoever_was_promised_room_waits_for_it_and_evicts_nobody_else() -> None
     assert ask(cluster, "first").placed[0].node == "a"
 
 
+def test_a_promise_stands_as_long_as_anybody_leaves_whoever_that_is() -> None:
+    """Half of the room is that of an equal, who is deleted anyway; it goes last."""
+    low, equal = pod("low", cpu="4", node="a"), pod("equal", cpu="4", node="a", priority=5)
+    equal["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    cluster = cluster_of(node("a"), low, equal, pod("first", cpu="8", priority=5))
+    decision = ask(cluster, "first")
+    assert (decision.status, [e.pod.name for e in decision.evictions]) == ("nominated", ["low"])
+    cluster.nominate(nominations_of(decision, 5))
+    cluster.remove(low)
+    again = ask(cluster, "first")
+    assert (again.status, again.evictions) == ("nominated", ())
+
+
 def test_room_that_is_left_over_is_kept_for_who_is_more_important_than_the_victim() -> None:
     cluster = cluster_of(node("a"), pod("low", cpu="8", node="a"), pod("first", cpu="6", priority=5))
     cluster.apply(pod("next", cpu="2", priority=3))

@@ -92,8 +92,8 @@ def once_room_is_made(snapshot: Snapshot) -> Snapshot:
 
 
 def is_making_room(snapshot: Snapshot) -> bool:
-    """Whether pods leave their nodes, or claims that nobody uses any more are not yet free."""
-    return bool(leaving(snapshot) or snapshot.orphaned)
+    """Whether pods leave their nodes, for whatever reason, or claims that nobody uses any more are not yet free."""
+    return bool(leaving(snapshot) or snapshot.leaving or snapshot.orphaned)
 
 
 def counts_on_going(snapshot: Snapshot, preemptor: Preemptor) -> bool:
