@@ -106,6 +106,13 @@ class Patched(Mapping[str, V]):
             raise KeyError(key)
         return value
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or the default."""
+        if key not in self._changes:
+            return self._base.get(key, default)
+        value = self._changes[key]
+        return default if value is None else value
+
     def __iter__(self) -> Iterator[str]:
         yield from (key for key in self._base if key not in self._changes)
         yield from (key for key, value in self._changes.items() if value is not None)

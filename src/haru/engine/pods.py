@@ -333,6 +333,11 @@ class PodInfo:
         ]
         return json.dumps(parts, sort_keys=True)
 
+    @cached_property
+    def found(self) -> dict[str, Any]:
+        """What was found out about it in decisions, each with what it was found from: the next may ask the same."""
+        return {}
+
     def read_as(self, other: PodInfo) -> None:
         """Take over what was read of another pod, if its spec says the same: pods of one gang mostly do."""
         if self.key.namespace == other.key.namespace and self.node == other.node and _same_spec(self, other):

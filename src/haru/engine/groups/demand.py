@@ -26,6 +26,7 @@ from haru.kube.selectors import node_selector_matches
 
 PLUGIN = "DynamicResources"
 NOT_HERE = "resourceclaim not available on the node"
+_TOPIC = "demand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,43 @@ def _reaches(allocation: Obj, node: NodeInfo) -> bool:
     return not selector or node_selector_matches(selector, node.name, node.labels)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The demand of a pod whose claims have all yet to be allocated, and what it was found from."""
+
+    demand: Demand
+    group: Obj | None
+    workload_claims: bool
+    classes: object
+
+    def holds(self, overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> bool:
+        """Whether it would be found again."""
+        snapshot = overlay.snapshot
+        if group is not self.group or options.workload_claims is not self.workload_claims or overlay.after is not None:
+            return False
+        if snapshot.devices.classes is not self.classes or counts_devices(snapshot, options):
+            return False
+        for use in self.demand.uses:
+            path = use.path
+            if snapshot.claims.get(path) is not use.claim or path in snapshot.in_flight or overlay.allocation(path):
+                return False
+        return not options.extended_resources or extended_demand(snapshot, pod) is None
+
+
 def demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> Demand | Reason:
     """The pod's demand as things stand in the overlay, or why it cannot be met on any node."""
+    known = pod.found.get(_TOPIC)
+    if known is not None and known.holds(overlay, pod, group, options):
+        demand: Demand = known.demand
+        return demand
+    found = _demand_of(overlay, pod, group, options)
+    if isinstance(found, Demand) and not (found.fixed or found.extended or found.counts_devices):
+        classes = overlay.snapshot.devices.classes
+        pod.found[_TOPIC] = _Found(found, group, options.workload_claims, classes)
+    return found
+
+
+def _demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> Demand | Reason:
     uses = resolve_claims(overlay.snapshot, pod, group, workload_claims=options.workload_claims)
     if isinstance(uses, Reason):
         return uses

@@ -192,16 +192,24 @@ def member_classes(
     overlay: Overlay, members: Iterable[tuple[int, PodInfo, Demand]], options: Options
 ) -> list[MemberClass]:
     """Members by class; those that are rejected everywhere are left out."""
-    classes: dict[Hashable, MemberClass] = {}
+    classes: dict[Hashable, MemberClass | None] = {}
+    before: tuple[str, Sequence[Obj], MemberClass | None] | None = None
     for number, pod, demand in members:
-        key = (pod.shape, demand.shape)
-        if key not in classes:
-            plan = lasting_plan(overlay, pod, demand, options)
-            if plan.rejection is not None:
-                continue
-            classes[key] = MemberClass(plan, demand)
-        classes[key].members.append((number, pod, demand))
-    return list(classes.values())
+        specs = [use.claim.get("spec") or {} for use in demand.pending]
+        plain = not (demand.fixed or demand.extended)
+        if before is not None and plain and before[0] == pod.shape and before[1] == specs:
+            # Like the one before, which is the common case: there is no need to write down what it asks for.
+            chosen = before[2]
+        else:
+            key = (pod.shape, demand.shape)
+            chosen = classes.get(key)
+            if chosen is None:
+                plan = lasting_plan(overlay, pod, demand, options)
+                chosen = classes[key] = MemberClass(plan, demand) if plan.rejection is None else None
+            before = (pod.shape, specs, chosen) if plain else None
+        if chosen is not None:
+            chosen.members.append((number, pod, demand))
+    return [chosen for chosen in classes.values() if chosen is not None]
 
 
 def rank(numbers: Iterable[int]) -> tuple[int, list[int]]:
