@@ -12,13 +12,13 @@ from haru.dashboard.pages.frame import address, page
 from haru.dashboard.pages.map_page import HUES, hue, map_content
 from haru.dashboard.pages.queue_page import queue_content
 from haru.dashboard.pages.workload_page import workload_content
-from haru.dashboard.views.cards import Layouts
 from haru.dashboard.views.device_map import device_map
 from haru.dashboard.views.queue import Told, waiting_work
 from haru.dashboard.views.story import story
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.engine.cluster import Cluster
 from haru.explain import explain
+from haru.explain.cards import Layouts
 from haru.markup import Html, tag
 
 Obj = dict[str, Any]

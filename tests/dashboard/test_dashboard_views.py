@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from engine_objects import DRIVER, allocated, allocation, claim, node, pod, pod_group, resource_slice
 
-from haru.dashboard.views.cards import Layouts
 from haru.dashboard.views.device_map import DeviceMap, device_map
 from haru.dashboard.views.queue import pods_of, subject, waiting_work
 from haru.dashboard.views.story import story
@@ -16,6 +15,7 @@ from haru.dashboard.views.workloads import Filter, Workload
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.engine.cluster import Cluster
+from haru.explain.cards import Layouts
 
 Obj = dict[str, Any]
 NOW = "2026-03-01T12:00:00Z"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from haru.client.api import ApiClient
+from haru.client.kubeconfig import load_kubeconfig
 from haru.embedded.lock import holder_of
 from haru.embedded.options import default_data_dir
 from haru.engine.inputs import KINDS
@@ -73,6 +74,21 @@ def connect(kubeconfig: Path | None, context: str | None, user_agent: str, where
         return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent)
     except (OSError, ValueError, LookupError) as error:
         raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
+
+
+def usage_file(kubeconfig: Path | None, context: str | None, where: str = "kubeconfig") -> Path:
+    """Where the `haru up` that a kubeconfig leads to keeps its history of device usage; ClusterError if it is none."""
+    paths = find_kubeconfig(kubeconfig, where)
+    try:
+        directory = load_kubeconfig(paths, context).data_dir
+    except (OSError, ValueError, LookupError) as error:
+        raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
+    if directory is None:
+        raise ClusterError(
+            f"{os.pathsep.join(map(str, paths))}: this is no haru up of this machine: name its history with --history, "
+            "for example the DIR of haru scheduler --usage-history"
+        )
+    return directory / "usage.db"
 
 
 @contextmanager

@@ -7,6 +7,7 @@
     snapshot.what_if(Cordon("n1"), Delete("job/old"))   the difference that changes make
     snapshot.schedule()                                 one round of decisions
     snapshot.allocate()                                 the devices that the claims would get
+    snapshot.usage()                                    who holds which cards, and which idle
 
 The commands of the same names ask the same questions here. Answers are values: `as_dict()` is the documented JSON,
 `str()` the text of the command, and a notebook shows tables.
@@ -26,6 +27,7 @@ from haru.answers.files import cluster_of, gates_of, read_objects, stored_object
 from haru.errors import InputError
 
 if TYPE_CHECKING:
+    from haru.accounting.report import Usage
     from haru.answers.allocation import Allocation
     from haru.answers.changes import AskedChange
     from haru.answers.rounds import SchedulingRound
@@ -227,6 +229,18 @@ class Snapshot:
             raise InputError("nothing changes: say what, for example Cordon(NODE) or Apply(FILE)")
         objects = self.settled()
         return objects, resolved(changes, objects, self.gates, self.namespace)
+
+    def usage(self, *, owner_namespace: str = "", owner: str = "") -> Usage:
+        """Who holds which cards at this moment, whether they idle, and what is free while compatible work waits.
+
+        Rows are those of owners that match names or shell patterns. Raises InputError.
+        """
+        from haru.accounting.report import Filter, usage_now
+        from haru.accounting.standing import standings
+        from haru.answers.deciding import options_of
+
+        snapshot = cluster_of(self.objects).snapshot()
+        return usage_now(standings(snapshot, options_of(self.gates)), Filter(owner_namespace, owner))
 
     # -- as objects ----------------------------------------------------------------------------------------------------
 

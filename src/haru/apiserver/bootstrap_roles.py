@@ -196,7 +196,7 @@ def _scheduler() -> list[Obj]:
     ]
 
 
-def _dashboard() -> list[Obj]:
+def _onlookers() -> list[Obj]:
     """What the web page reads. It writes nothing."""
     rules = _rules(
         (_READ, ("",), ("nodes", "namespaces", "pods", "events", "persistentvolumes", "persistentvolumeclaims")),
@@ -207,7 +207,12 @@ def _dashboard() -> list[Obj]:
         (_READ, ("resource.k8s.io",), ("resourceclaims", "resourceclaimtemplates")),
         (_READ, ("scheduling.k8s.io",), ("podgroups", "workloads")),
     )
-    return [_role("haru:dashboard", rules), _binding("haru:dashboard", _user("system:haru-dashboard"))]
+    onlookers = ("dashboard", "accounting")
+    return [
+        made
+        for name in onlookers
+        for made in (_role(f"haru:{name}", rules), _binding(f"haru:{name}", _user(f"system:haru-{name}")))
+    ]
 
 
 def _node() -> list[Obj]:
@@ -340,4 +345,4 @@ def _controllers() -> list[Obj]:
 
 def role_objects() -> list[Obj]:
     """All of them."""
-    return [*_people(), *_everybody(), *_scheduler(), *_dashboard(), *_node(), *_controllers()]
+    return [*_people(), *_everybody(), *_scheduler(), *_onlookers(), *_node(), *_controllers()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+EXTENSION = "haru.dev"
 VALID_FOR = timedelta(days=365)
 AUTHORITY_VALID_FOR = timedelta(days=3650)
 _BACKDATED = timedelta(minutes=5)
@@ -142,11 +144,21 @@ def _usage(*, signs: bool) -> Any:
     )
 
 
-def kubeconfig(server: str, authority_pem: bytes, token: str, *, name: str = "haru", namespace: str = "") -> str:
-    """A kubeconfig for one cluster and one user with a token."""
+def kubeconfig(
+    server: str,
+    authority_pem: bytes,
+    token: str,
+    *,
+    name: str = "haru",
+    namespace: str = "",
+    data_dir: Path | None = None,
+) -> str:
+    """A kubeconfig for one cluster and one user with a token; an extension says where `haru up` keeps its data."""
     context = [f"    cluster: {name}", f"    user: {name}"]
     if namespace:
         context.append(f"    namespace: {namespace}")
+    extensions = ["    extensions:", f"    - name: {EXTENSION}", "      extension:"]
+    extensions = [] if data_dir is None else [*extensions, f"        dataDir: {json.dumps(str(data_dir))}"]
     lines = [
         "apiVersion: v1",
         "kind: Config",
@@ -155,6 +167,7 @@ def kubeconfig(server: str, authority_pem: bytes, token: str, *, name: str = "ha
         "  cluster:",
         f"    server: {server}",
         f"    certificate-authority-data: {base64.b64encode(authority_pem).decode()}",
+        *extensions,
         "contexts:",
         f"- name: {name}",
         "  context:",

@@ -6,6 +6,7 @@ It schedules the pods whose schedulerName is `haru` (or what --scheduler-name sa
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from haru.cli.component import Component, Election, add_component_arguments, par
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
+    from haru.accounting.keeper import Keeper
     from haru.client.api import ApiClient
     from haru.scheduler.configuration import Configuration
     from haru.scheduler.decision_log import DecisionLog
@@ -47,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_protection_arguments(parser)
     add_log_arguments(parser)
+    parser.add_argument(
+        "--usage-history",
+        type=Path,
+        metavar="DIR",
+        help="keep account here of who holds which devices, for haru top --since, and serve its metrics",
+    )
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
     configuration = _configuration(options)
     fairness = _fairness(options)
     running: list[Scheduler] = []
+    accounts: list[Keeper] = []
 
     async def work(client: ApiClient) -> None:
         from haru.client.events import EventRecorder
@@ -111,19 +120,35 @@ def run(options: argparse.Namespace) -> int:
         log = open_log(options.decision_log, options.decision_log_size)
         scheduler = Scheduler(client, config, EventRecorder(client, next(iter(configuration.profiles))), log)
         running[:] = [scheduler]
-        await scheduler.run()
+        if options.usage_history is None:
+            await scheduler.run()
+            return
+        accounts[:] = [_keeper(options.usage_history.expanduser(), client)]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(scheduler.run(), name="scheduler")
+            group.create_task(accounts[0].run(), name="accounting")
 
     leader = configuration.leader_election
     component = Component(
         lease=leader.name,
         work=work,
-        metrics=lambda: running[0].metrics.text() if running else b"",
+        metrics=lambda: b"".join([*(one.metrics.text() for one in running), *(one.text() for one in accounts)]),
         ready=lambda: not running or running[0].ready.is_set(),
         election=Election(leader.elect, leader.namespace, leader.lease, leader.renew, leader.retry),
     )
     if options.kubeconfig is None and configuration.kubeconfig:
         options.kubeconfig = Path(configuration.kubeconfig).expanduser()
     return run_component(options, component)
+
+
+def _keeper(directory: Path, client: ApiClient) -> Keeper:
+    from haru.accounting.history import NAME, History, HistoryError
+    from haru.accounting.keeper import Keeper
+
+    try:
+        return Keeper(client, History(directory / NAME))
+    except HistoryError as error:
+        raise UsageError(f"--usage-history: {error}") from error
 
 
 def _fairness(options: argparse.Namespace) -> Fairness:

@@ -34,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="address of the web page, on loopback only (default 127.0.0.1:0: any free port)",
     )
     page.add_argument("--no-dashboard", action="store_true", help="serve no web page")
+    parser.add_argument("--no-usage-history", action="store_true", help="write no history for haru top --since")
+    parser.add_argument(
+        "--usage-metrics",
+        metavar="HOST:PORT",
+        help="serve the metrics of device usage here, on loopback only (default: nowhere)",
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--data-dir", type=Path, metavar="DIR", help="where state is kept")
     where.add_argument("--ephemeral", action="store_true", help="keep nothing: everything is removed at exit")
@@ -97,6 +103,7 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         UpOptions,
         parse_dashboard,
         parse_listen,
+        parse_loopback,
         parse_profiles,
         parse_runtime_config,
         read_config,
@@ -116,6 +123,10 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = replace(options, dashboard=parse_dashboard(flags.dashboard))
     if flags.no_dashboard:
         options = replace(options, dashboard=None)
+    if flags.no_usage_history:
+        options = replace(options, usage_history=False)
+    if flags.usage_metrics is not None:
+        options = replace(options, usage_metrics=parse_loopback(flags.usage_metrics, "--usage-metrics"))
     if flags.data_dir is not None:
         options = replace(options, data_dir=flags.data_dir.expanduser().resolve(), ephemeral=False)
     if flags.ephemeral:

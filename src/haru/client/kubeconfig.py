@@ -41,6 +41,8 @@ class ClusterConfig:
     cert_pem: bytes | None = None
     key_pem: bytes | None = None
     context: str = ""
+    data_dir: Path | None = None
+    """Where the `haru up` behind it keeps its data, if it is one and says so (the extension `haru.dev`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,16 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
         cert_pem=cert,
         key_pem=key_pem,
         context=name,
+        data_dir=_data_dir(cluster),
     )
+
+
+def _data_dir(cluster: _Entry) -> Path | None:
+    for entry in cluster.body.get("extensions") or ():
+        about = entry.get("extension") if isinstance(entry, dict) and entry.get("name") == "haru.dev" else None
+        if isinstance(about, dict) and isinstance(about.get("dataDir"), str):
+            return Path(about["dataDir"])
+    return None
 
 
 def _program(user: _Entry, cluster: _Entry) -> Program | None:

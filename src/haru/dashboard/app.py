@@ -24,8 +24,8 @@ from haru.dashboard.views.device_map import device_map
 from haru.dashboard.views.queue import waiting_work
 from haru.dashboard.views.story import story
 from haru.dashboard.views.workloads import Filter, Workload
-from haru.dashboard.watching import Sight, Watching
 from haru.markup import Child, Html, joined
+from haru.sight import Sight, Watching
 
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]

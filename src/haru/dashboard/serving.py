@@ -80,7 +80,7 @@ class DashboardServer:
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         if self._app is None:
             from haru.dashboard.app import Dashboard
-            from haru.dashboard.watching import Watching
+            from haru.sight import Watching
 
             assert self._access is not None
             self._app = Dashboard(Watching(self._client), self._access)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from haru.accounting.serving import AccountingServer
 from haru.apiserver.certificates import kubeconfig, write_private
 from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
 from haru.apiserver.serving import HttpServer
@@ -65,6 +66,7 @@ class EmbeddedCluster:
         self._identity: Identity | None = None
         self._listener: HttpServer | None = None
         self._dashboard: DashboardServer | None = None
+        self._accounting: AccountingServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -103,6 +105,10 @@ class EmbeddedCluster:
         await self._start_components()
         if self._options.dashboard is not None:
             await self._start_dashboard(*self._options.dashboard)
+        if self._options.usage_history or self._options.usage_metrics is not None:
+            file = self._directory / "usage.db" if self._options.usage_history else None
+            self._accounting = AccountingServer(self.client("accounting"), file, self._options.usage_metrics)
+            await self._start_accounting(self._accounting)
 
     def client(self, component: str) -> ApiClient:
         """A client in process with the identity of a component (or of the administrator)."""
@@ -117,9 +123,11 @@ class EmbeddedCluster:
         raise RuntimeError(f"{', '.join(t.get_name() for t in done)} ended")
 
     async def stop(self) -> None:
-        """Takes everything down: dashboard, components, listener, server, store."""
+        """Takes everything down: dashboard, accounts, components, listener, server, store."""
         if self._dashboard is not None:
             await self._dashboard.stop()
+        if self._accounting is not None:
+            await self._accounting.stop()
         for task in reversed(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -192,11 +200,22 @@ class EmbeddedCluster:
             raise OptionError(f"--dashboard: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
         self.notes.append(f"dashboard, for one browser: {self._dashboard.url}")
 
+    async def _start_accounting(self, accounting: AccountingServer) -> None:
+        try:
+            await accounting.start()
+        except OSError as error:
+            host, port = self._options.usage_metrics or ("", 0)
+            remedy = "take another port, or 0 for any that is free"
+            raise OptionError(f"--usage-metrics: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
+        if accounting.url:
+            self.notes.append(f"usage metrics: {accounting.url}")
+
     def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
 
     def _write_kubeconfigs(self, identity: Identity) -> None:
-        text = kubeconfig(self.address, identity.ca_pem, identity.tokens[ADMIN])
+        own_data = self._directory.absolute()
+        text = kubeconfig(self.address, identity.ca_pem, identity.tokens[ADMIN], data_dir=own_data)
         write_private(self.kubeconfig, text)
         for component in ("scheduler", "controllers"):
             # For `haru scheduler` and `haru controllers` as processes of their own, each with its own identity.

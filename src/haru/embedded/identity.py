@@ -22,6 +22,7 @@ USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "controllers": ("system:kube-controller-manager", ("system:masters",)),
     "fleet": ("system:haru-fleet", ("system:masters",)),
     "dashboard": ("system:haru-dashboard", ()),
+    "accounting": ("system:haru-accounting", ()),
 }
 
 

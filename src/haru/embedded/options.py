@@ -66,6 +66,10 @@ class UpOptions:
     stale_gang_policy: str = "Report"
     dashboard: tuple[str, int] | None = ("127.0.0.1", 0)
     """Host and port of the web page, loopback only; None: none is served."""
+    usage_history: bool = True
+    """Whether it is written down who holds which devices, for `haru top --since`."""
+    usage_metrics: tuple[str, int] | None = None
+    """Host and port of the metrics of that, loopback only; None: none are served."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -123,6 +127,14 @@ def parse_dashboard(text: str, where: str = "--dashboard") -> tuple[str, int]:
     return host, port
 
 
+def parse_loopback(text: str, where: str) -> tuple[str, int]:
+    """`HOST:PORT` of something that only this machine may read."""
+    host, port = parse_listen(text, where)
+    if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
+        raise OptionError(f'{where}: Invalid value: "{text}": it listens on loopback only; take 127.0.0.1:{port}')
+    return host, port
+
+
 def parse_runtime_config(text: str, where: str = "--runtime-config") -> dict[str, bool]:
     """`api/all=true,resource.k8s.io/v1beta1=false` → version or pseudo-key to on or off."""
     result: dict[str, bool] = {}
@@ -168,6 +180,10 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 options = replace(options, dashboard=parse_dashboard(value, f"{where}: dashboard"))
             case "dashboard", False:
                 options = replace(options, dashboard=None)
+            case "usageHistory", bool():
+                options = replace(options, usage_history=value)
+            case "usageMetrics", str():
+                options = replace(options, usage_metrics=parse_loopback(value, f"{where}: usageMetrics"))
             case "dataDir", str():
                 options = replace(options, data_dir=Path(value).expanduser())
             case "ephemeral", bool():
@@ -209,6 +225,8 @@ _CONFIG_HELP = {
     "profiles": "must be a list of {name, count} or NAME:COUNT",
     "listen": "must be HOST:PORT",
     "dashboard": "must be HOST:PORT on loopback, or false for none",
+    "usageHistory": "must be true or false",
+    "usageMetrics": "must be HOST:PORT on loopback",
     "dataDir": "must be a path",
     "ephemeral": "must be true or false",
     "writeKubeconfig": "must be a path",

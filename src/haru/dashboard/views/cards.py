@@ -1,25 +1,14 @@
-"""Cards and what is taken of them, from the devices of a pool.
-
-Devices that draw on one counter set are one card with its partitions (KEP-4815); so are partitions that name one
-parent. Every other device is a card of its own. How much of its card a partition is, is told by memory where both are
-known.
-"""
+"""Cards and what is taken of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import takewhile
 
 from haru.dashboard.views.workloads import Owners, Workload
-from haru.engine.devices.model import Device, Slice
-from haru.engine.devices.pools import Pool
+from haru.engine.devices.model import Device
 from haru.engine.devices.state import PoolUse
-
-_PRODUCT_NAMES = ("productName", "product", "model")
-_PARENT = "parentUUID"
-_MEMORY = "memory"
-Counters = Mapping[tuple[str, str], int]
+from haru.explain.cards import Layout, share_consumed, share_of_card, something_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,153 +36,21 @@ class Card:
         return self.product, self.taints, self.idle, tuple((part.owners, part.share) for part in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A card as published: its devices, and how much there is of each counter that they draw on."""
-
-    name: str
-    node: str
-    product: str
-    devices: tuple[Device, ...]
-    totals: Counters
-    taints: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PoolLayout:
-    """The cards of a pool; `whole` is false while slices of its newest generation are missing."""
-
-    pool: Pool
-    cards: tuple[Layout, ...]
-    whole: bool
-
-
-class Layouts:
-    """Layouts of pools, made once for each version of a pool."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, PoolLayout] = {}
-
-    def of(self, pools: Mapping[str, Pool]) -> Sequence[PoolLayout]:
-        """The layouts of all pools, by name."""
-        known: dict[str, PoolLayout] = {}
-        for name in sorted(pools):
-            before = self._known.get(name)
-            known[name] = before if before is not None and before.pool is pools[name] else layout_of(pools[name])
-        self._known = known
-        return tuple(known.values())
-
-
-def layout_of(pool: Pool) -> PoolLayout:
-    """The cards that the newest generation of a pool publishes."""
-    newest = max(item.generation for item in pool.slices)
-    slices = [item for item in pool.slices if item.generation == newest]
-    totals = {
-        (counters.name, name): amount
-        for s in slices
-        for counters in s.counter_sets
-        for name, amount in counters.counters
-    }
-    groups: dict[tuple[str, str], list[Device]] = {}
-    for item in slices:
-        for device in item.devices:
-            groups.setdefault((_node_of(item, device), _card_of(device)), []).append(device)
-    cards = [_layout(node, devices, totals) for (node, _), devices in groups.items()]
-    return PoolLayout(pool, tuple(cards), len(slices) == slices[0].slice_count)
-
-
-def _node_of(item: Slice, device: Device) -> str:
-    """The one node that a device is on, or nothing."""
-    placement = device.placement if device.placement is not None else item.placement
-    return placement.node_name
-
-
-def _card_of(device: Device) -> str:
-    if device.consumes:
-        return f"counters {device.consumes[0].counter_set}"
-    parent = device.shape.attribute(f"{device.shape.driver}/{_PARENT}")
-    return f"parent {parent.value}" if parent is not None else f"device {device.name}"
-
-
-def _layout(node: str, devices: Sequence[Device], totals: Counters) -> Layout:
-    amounts = [_amount(device, totals) for device in devices]
-    largest = devices[amounts.index(max(amounts))]
-    # Without counters the card itself is no device: there are only the partitions that it was divided into.
-    whole = len(devices) == 1 or (bool(totals) and amounts.count(max(amounts)) == 1)
-    name = largest.name if whole else _beginning([device.name for device in devices]) or largest.name
-    taints = sorted({str(taint) for device in devices for taint in device.taints})
-    sets = {entry.counter_set for entry in largest.consumes}
-    own = {key: amount for key, amount in totals.items() if key[0] in sets}
-    return Layout(name, node, _product(largest), tuple(devices), own, tuple(taints))
-
-
-def _beginning(names: Sequence[str]) -> str:
-    """What the names of partitions begin with: the card's name."""
-    pairs = zip(min(names), max(names), strict=False)
-    common = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return common.partition("-mig")[0].rstrip("-")
-
-
-def _product(device: Device) -> str:
-    for name in _PRODUCT_NAMES:
-        attribute = device.shape.attribute(f"{device.shape.driver}/{name}")
-        if attribute is not None and isinstance(attribute.value, str):
-            return attribute.value
-    return ""
-
-
-def _amount(device: Device, totals: Counters) -> float:
-    """How large a device is, to be compared with others of its card."""
-    ratios = {
-        n: v / totals[c.counter_set, n] for c in device.consumes for n, v in c.amounts if totals.get((c.counter_set, n))
-    }
-    if ratios:
-        return ratios.get(_MEMORY, sum(ratios.values()) / len(ratios))
-    memory = device.shape.amounts.get(_MEMORY)
-    return float(memory.value) if memory is not None else 1.0
-
-
 def card_at(layout: Layout, use: PoolUse, owners: Owners) -> Card:
     """A card with what is taken of it."""
     if not use.devices and not use.shares:
         return Card(layout.name, layout.product, (), 1.0, layout.taints)
     parts = [part for device in layout.devices for part in _parts(layout, device, use, owners)]
     taken = sum(part.share for part in parts)
-    left = round(max(0.0, 1.0 - taken), 3) if _something_fits(layout, use) else 0.0
+    left = round(max(0.0, 1.0 - taken), 3) if something_fits(layout, use) else 0.0
     return Card(layout.name, layout.product, tuple(parts), left, layout.taints)
 
 
 def _parts(layout: Layout, device: Device, use: PoolUse, owners: Owners) -> Iterable[Part]:
-    size = _share_of_card(layout, device)
+    size = share_of_card(layout, device)
     if device.name in use.devices:
         yield Part(device.name, owners.of_claims(use.devices[device.name]), size)
     for share in use.shares.get(device.name, ()):
-        amounts = device.shape.amounts
-        fractions = [
-            value / amounts[name].value for name, value in share.consumed if name in amounts and amounts[name].value
-        ]
-        yield Part(device.name, owners.of_claim(share.holder), round(size * max(fractions, default=1.0), 3))
-
-
-def _share_of_card(layout: Layout, device: Device) -> float:
-    if len(layout.devices) == 1:
-        return 1.0
-    amount = _amount(device, layout.totals)
-    return round(amount if layout.totals else amount / sum(_amount(d, layout.totals) for d in layout.devices), 3)
-
-
-def _something_fits(layout: Layout, use: PoolUse) -> bool:
-    """Whether some device of the card could still be given to somebody."""
-    left = dict(layout.totals)
-    for device in layout.devices:
-        if device.name in use.devices or device.name in use.shares:
-            for entry in device.consumes:
-                for name, amount in entry.amounts:
-                    left[entry.counter_set, name] = left.get((entry.counter_set, name), 0) - amount
-    return any(
-        device.shape.shareable
-        if device.name in use.shares
-        else device.name not in use.devices
-        and all(left.get((entry.counter_set, n), 0) >= v for entry in device.consumes for n, v in entry.amounts)
-        for device in layout.devices
-    )
+        yield Part(
+            device.name, owners.of_claim(share.holder), round(size * share_consumed(device, dict(share.consumed)), 3)
+        )

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from haru.dashboard.views.cards import Card, Layouts, Part, PoolLayout, card_at
+from haru.dashboard.views.cards import Card, Part, card_at
 from haru.dashboard.views.workloads import EVERYTHING, OTHER, Filter, Owners, Workload, workload
 from haru.engine.cluster import Snapshot
 from haru.engine.nodeinfo import NodeInfo
+from haru.explain.cards import Layouts, PoolLayout
 from haru.kube.meta import get_condition
 
 _MOST_COUNTED = 64

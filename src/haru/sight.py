@@ -1,4 +1,4 @@
-"""The cluster as the dashboard sees it, kept by list and watch for as long as somebody looks.
+"""The cluster as somebody sees it who only looks on, kept by list and watch for as long as somebody looks.
 
 Nobody looking costs nothing: the first request starts the watches, and some time after the last one they end and what
 they held is forgotten. Slices are kept only in the engine's compact form. A kind that may not be read is left out, and
@@ -10,23 +10,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from haru.client.api import ApiClient, path_of
 from haru.client.informer import Informer, strip_managed_fields
-from haru.dashboard.views.cards import Layouts
 from haru.engine.cluster import Cluster, Snapshot
 from haru.engine.groups.finished import as_needed
 from haru.engine.inputs import KINDS as DECIDED_BY
+from haru.explain.cards import Layouts
 from haru.kube.kinds import Kind, known_kind
 
 _log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
 KINDS = (*DECIDED_BY, ("v1", "Event"))
+"""What the dashboard shows."""
 LINGER_SECONDS = 60.0
 
 
@@ -42,10 +43,18 @@ class Sight:
 
 
 class Watching:
-    """The watches of one dashboard. `linger`: how many seconds they outlive the last who looked."""
+    """The watches of one onlooker. `linger`: how many seconds they outlive the last who looked."""
 
-    def __init__(self, client: ApiClient, linger: float = LINGER_SECONDS) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        linger: float = LINGER_SECONDS,
+        kinds: Sequence[tuple[str, str]] = KINDS,
+        name: str = "dashboard",
+    ) -> None:
         self._client = client
+        self._kinds = kinds
+        self._name = name
         self._linger = linger
         self._task: asyncio.Task[None] | None = None
         self._looking = 0
@@ -71,7 +80,7 @@ class Watching:
                 self._ending = None
             if self._task is None:
                 self._synced = asyncio.get_running_loop().create_future()
-                self._task = asyncio.create_task(self._watch(self._synced), name="dashboard watches")
+                self._task = asyncio.create_task(self._watch(self._synced), name=f"{self._name} watches")
             assert self._synced is not None
             await asyncio.shield(self._synced)
             yield
@@ -123,12 +132,14 @@ class Watching:
         self._counted = -1
 
     async def _watch(self, synced: asyncio.Future[None]) -> None:
-        reason = "the dashboard is being stopped"
+        reason = f"the {self._name} is being stopped"
         try:
-            informers = [i for i in await asyncio.gather(*(self._informer(*kind) for kind in KINDS)) if i is not None]
+            informers = [
+                i for i in await asyncio.gather(*(self._informer(*kind) for kind in self._kinds)) if i is not None
+            ]
             async with asyncio.TaskGroup() as group:
                 for informer in informers:
-                    group.create_task(informer.run(), name=f"dashboard informer {informer.kind.plural}")
+                    group.create_task(informer.run(), name=f"{self._name} informer {informer.kind.plural}")
                 for informer in informers:
                     await informer.wait_synced()
                 if not synced.done():

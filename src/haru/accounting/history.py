@@ -1,0 +1,126 @@
+"""The ledger on disk: one small SQLite file, bounded, and whole after kill -9.
+
+Each row is an interval with its amounts. The interval that is going on is written again as it grows, so that a crash
+costs at most what has not been written since (ten seconds); the time until the next start is not observed, and is
+told as such. What is older than an hour is merged by the hour, what is older than eight days goes. Windows that cut an
+hour count it in proportion.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from haru.accounting.ledger import Interval, merged
+from haru.accounting.standing import Key
+
+NAME = "usage.db"
+HOUR = 3_600_000
+KEPT = 8 * 24 * HOUR
+_SCHEMA = 1
+
+
+class HistoryError(ValueError):
+    """A history cannot be read or written; says which file, and why."""
+
+
+class History:
+    """The history in a file, opened for writing. Raises HistoryError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)
+            self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._file.execute("PRAGMA journal_mode=WAL")
+            self._file.execute(
+                "PRAGMA synchronous=NORMAL"
+            )  # a process that dies loses nothing, a machine the last rows
+            _check(self._file, path)
+            self._file.execute(
+                "CREATE TABLE IF NOT EXISTS intervals (began INTEGER PRIMARY KEY, ended INTEGER NOT NULL,"
+                " observed INTEGER NOT NULL, amounts TEXT NOT NULL)"
+            )
+            self._file.execute(f"PRAGMA user_version={_SCHEMA}")
+        except (OSError, sqlite3.Error) as error:
+            raise HistoryError(f"{path}: {error}") from error
+
+    def put(self, interval: Interval) -> None:
+        """Write an interval, in place of a shorter one with the same beginning."""
+        if interval.ended > interval.began:
+            self._file.execute("INSERT OR REPLACE INTO intervals VALUES (?, ?, ?, ?)", _row(interval))
+
+    def tidy(self, now: int) -> None:
+        """Merge what is older than an hour by the hour, and drop what is too old."""
+        current = now // HOUR * HOUR
+        self._file.execute("BEGIN IMMEDIATE")
+        try:
+            self._file.execute("DELETE FROM intervals WHERE ended < ?", (now - KEPT,))
+            groups: dict[int, list[Interval]] = {}
+            for interval in _rows(self._file, 0, current):
+                if interval.ended <= current:
+                    groups.setdefault(interval.began // HOUR, []).append(interval)
+            for parts in groups.values():
+                if len(parts) > 1:
+                    self._file.executemany("DELETE FROM intervals WHERE began = ?", [(p.began,) for p in parts])
+                    self._file.execute("INSERT INTO intervals VALUES (?, ?, ?, ?)", _row(merged(parts)))
+        except BaseException:
+            self._file.execute("ROLLBACK")
+            raise
+        self._file.execute("COMMIT")
+
+    def last_end(self) -> int:
+        """When the last interval ended; 0 if there is none."""
+        return int(self._file.execute("SELECT COALESCE(MAX(ended), 0) FROM intervals").fetchone()[0])
+
+    def intervals(self, since: int, until: int) -> list[Interval]:
+        """Those that have to do with a time."""
+        return list(_rows(self._file, since, until))
+
+    def close(self) -> None:
+        """Everything is in the file."""
+        self._file.close()
+
+
+def read(path: Path, since: int, until: int) -> list[Interval]:
+    """The intervals of a file that another process may be writing, without changing it. Raises HistoryError."""
+    file = path / NAME if path.is_dir() else path
+    if not file.is_file():
+        raise HistoryError(f"{file}: there is no history: it is kept by haru up, and by haru scheduler --usage-history")
+    last: Exception | None = None
+    for _ in range(5):
+        try:
+            with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as database:
+                _check(database, file)
+                return list(_rows(database, since, until))
+        except sqlite3.OperationalError as error:  # being created, or its write-ahead log is just being replaced
+            last = error
+            time.sleep(0.1)
+        except sqlite3.Error as error:
+            raise HistoryError(f"{file}: {error}: it is no usage history") from error
+    raise HistoryError(f"{file}: {last}")
+
+
+def _check(database: sqlite3.Connection, path: Path) -> None:
+    version = int(database.execute("PRAGMA user_version").fetchone()[0])
+    if version > _SCHEMA:
+        raise HistoryError(f"{path}: schema {version} is newer than this Haru ({_SCHEMA}): use the Haru that wrote it")
+
+
+def _rows(database: sqlite3.Connection, since: int, until: int) -> Iterator[Interval]:
+    rows = database.execute(
+        "SELECT began, ended, observed, amounts FROM intervals WHERE ended > ? AND began < ? ORDER BY began",
+        (since, until),
+    )
+    for began, ended, observed, text in rows.fetchall():
+        yield Interval(began, ended, observed, {Key(*key): amount for *key, amount in json.loads(text)})
+
+
+def _row(interval: Interval) -> tuple[int, int, int, str]:
+    listed = [[*key, amount] for key, amount in sorted(interval.amounts.items())]
+    return interval.began, interval.ended, interval.observed, json.dumps(listed, separators=(",", ":"))

@@ -1,0 +1,196 @@
+"""The component that keeps the accounts: it watches the API server, and only looks on.
+
+It looks whenever something changes, at once if the last look was a while ago; a look that took long is followed by a
+pause of twenty times its length, so that it never costs more than a twentieth of a core. What is going on is written
+down every ten seconds. While the API cannot be watched nothing is counted: that is told as time not observed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from haru.accounting.history import HOUR, History
+from haru.accounting.ledger import PER_DEVICE_SECOND, Interval, Meter
+from haru.accounting.standing import WHOLE, Key, amounts, standings
+from haru.client.api import ApiClient
+from haru.engine.groups import Options
+from haru.engine.inputs import KINDS
+from haru.sight import Sight, Watching
+
+_log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 10.0
+_SHORTEST_PAUSE = 1.0
+_PAUSE_PER_LOOK = 20.0
+_RETRY_SECONDS = 5.0
+
+
+class Keeper:
+    """Keeps accounts of one cluster. `clock` is in seconds since 1970; without a history only the metrics are kept."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        history: History | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        beat: float = BEAT_SECONDS,
+    ) -> None:
+        self._watching = Watching(client, linger=0.0, kinds=KINDS, name="accounting")
+        self._history = history
+        self._clock = clock
+        self._beat = beat
+        self._meter = Meter()
+        self._units: Counter[Key] = Counter()
+        self._before: Counter[Key] = Counter()
+        self._tidied = 0
+        self._options = Options(new_share_id=lambda: "accounted", node_allocatable=True)
+        self.looked = asyncio.Event()
+        self.registry = CollectorRegistry()
+        self.registry.register(_Metrics(self))
+
+    async def run(self) -> None:
+        """Keeps the accounts until it is cancelled."""
+        try:
+            while True:
+                try:
+                    async with self._watching.looking():
+                        await self._keep()
+                except OSError as error:
+                    _log.info("the cluster cannot be watched: %s", error)
+                except Exception:
+                    # Nobody's work depends on the accounts: the time is told as not observed.
+                    _log.exception("the accounts cannot be kept; they are tried again")
+                self._end(self._meter.stop())
+                await asyncio.sleep(_RETRY_SECONDS)
+        finally:
+            self._now()
+            self._end(self._meter.stop())
+            await self._watching.stop()
+            if self._history is not None:
+                self._history.close()
+
+    def text(self) -> bytes:
+        """The metrics in the Prometheus text format."""
+        return generate_latest(self.registry)
+
+    def seconds(self) -> Counter[Key]:
+        """Amounts since this process looks, in thousandths of cards times milliseconds."""
+        going = self._meter.current()
+        return self._before + Counter(dict(going.amounts)) if going is not None else Counter(self._before)
+
+    def units(self) -> Counter[Key]:
+        """Thousandths of cards now."""
+        return self._units
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        while self._watching.running:
+            sight, began = self._watching.sight(), time.monotonic()
+            at = self._now_milliseconds()
+            self._take(await asyncio.to_thread(self._measure, sight), at)
+            self.looked.set()
+            spent = time.monotonic() - began
+            await self._pause(max(_SHORTEST_PAUSE, _PAUSE_PER_LOOK * spent))
+            while self._watching.running:
+                try:
+                    await asyncio.wait_for(self._watching.newer_than(sight.version), self._beat)
+                    break
+                except TimeoutError:
+                    self._write(self._now())
+
+    def _measure(self, sight: Sight) -> Counter[Key]:
+        return amounts(standings(sight.snapshot, self._options, sight.layouts.of(sight.snapshot.devices.pools)))
+
+    async def _pause(self, seconds: float) -> None:
+        while seconds > 0:
+            await asyncio.sleep(min(seconds, self._beat))
+            seconds -= self._beat
+            if seconds > 0:
+                self._write(self._now())
+
+    def _take(self, units: Counter[Key], at: int) -> None:
+        if self._meter.current() is not None:
+            self._advance(at)
+        ended = self._meter.observe(units, at)
+        self._units = units
+        self._end(ended)
+        self._write(self._meter.current())
+
+    def _now(self) -> Interval | None:
+        return self._advance(self._now_milliseconds())
+
+    def _advance(self, now: int) -> Interval | None:
+        """The interval so far; it ends with the hour, so that hours can be merged."""
+        going = self._meter.current()
+        if going is not None and now // HOUR > going.began // HOUR:
+            self._meter.extend((going.began // HOUR + 1) * HOUR)
+            self._end(self._meter.cut())
+        return self._meter.extend(now)
+
+    def _now_milliseconds(self) -> int:
+        """By the clock; never before what the history has already."""
+        now = int(self._clock() * 1000)
+        if self._meter.current() is None and self._history is not None:
+            now = max(now, self._history.last_end())
+        return now
+
+    def _end(self, interval: Interval | None) -> None:
+        if interval is not None:
+            self._before.update(interval.amounts)
+            self._write(interval)
+
+    def _write(self, interval: Interval | None) -> None:
+        if self._history is None or interval is None:
+            return
+        try:
+            self._history.put(interval)
+            if interval.ended // HOUR > self._tidied:
+                self._tidied = interval.ended // HOUR
+                self._history.tidy(interval.ended)
+        except sqlite3.Error as error:
+            _log.warning("the usage history cannot be written: %s", error)
+
+
+class _Metrics(Collector):
+    """`haru_device_seconds_total` and `haru_devices`, by namespace, state and driver."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics at this moment."""
+        labels = ("namespace", "state", "driver")
+        seconds = CounterMetricFamily(
+            "haru_device_seconds",
+            "Seconds of accelerator cards by state; namespace is that of the holder, or of the work that waits.",
+            labels=labels,
+        )
+        now = GaugeMetricFamily("haru_devices", "Accelerator cards by state.", labels=labels)
+        for key, value in _by_label(self._keeper.seconds()):
+            seconds.add_metric(key, value / PER_DEVICE_SECOND)
+        for key, value in _by_label(self._keeper.units()):
+            now.add_metric(key, value / WHOLE)
+        return (seconds, now)
+
+    def describe(self) -> Iterable[Any]:
+        """Nothing is told before it is known."""
+        return ()
+
+
+def _by_label(found: Counter[Key]) -> Iterator[tuple[tuple[str, str, str], int]]:
+    sums: Counter[tuple[str, str, str]] = Counter()
+    for key, value in found.items():
+        sums[key.namespace, key.state, key.driver] += value
+    return iter(sorted(sums.items()))

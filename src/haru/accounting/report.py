@@ -1,0 +1,216 @@
+"""Who has what, now or over a time, by owner and namespace: what `haru top` tells (docs/reference/top.md)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from haru.accounting.ledger import PER_DEVICE_SECOND, Total
+from haru.accounting.standing import HELD, MISSED, WHOLE, Key, Standing, State, amounts
+
+Obj = dict[str, Any]
+
+NOBODY = ""
+_MOST_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which rows are told: names or shell patterns; an owner with its kind (`job/training`) or without."""
+
+    namespace: str = ""
+    owner: str = ""
+
+    def takes(self, namespace: str, owner: str) -> bool:
+        """Whether a row is told."""
+        names = {part for name in owner.split(", ") for part in (name, name.partition("/")[2])} | {owner}
+        return (not self.namespace or fnmatchcase(namespace, self.namespace)) and (
+            not self.owner or any(fnmatchcase(name, self.owner) for name in names)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One owner: how much by state. Held states are what it holds, others what was free while it waited."""
+
+    namespace: str
+    owner: str
+    by_state: Mapping[str, float]
+
+    @property
+    def held(self) -> float:
+        """All that it holds."""
+        return sum(self.by_state.get(state, 0.0) for state in HELD)
+
+    @property
+    def missed(self) -> float:
+        """What was free, and compatible, while it waited."""
+        return sum(self.by_state.get(state, 0.0) for state in MISSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Now: numbers of cards. Over a time (`since` is set): device-hours, and how much of the time was observed.
+
+    `by_state` is of everything, whoever is filtered for; `rows` are of those. `cards` is every card, now only.
+    """
+
+    by_state: Mapping[str, float]
+    rows: tuple[Row, ...]
+    since: str = ""
+    until: str = ""
+    observed_seconds: float | None = None
+    window_seconds: float | None = None
+    cards: tuple[Standing, ...] = field(default=(), repr=False)
+
+    @property
+    def devices(self) -> float:
+        """All cards, or all device-hours."""
+        return sum(self.by_state.values())
+
+    def as_dict(self) -> Obj:
+        """The DeviceUsage object of haru.dev/v1alpha1, as `haru top -o json` prints it."""
+        told: Obj = {"apiVersion": "haru.dev/v1alpha1", "kind": "DeviceUsage"}
+        if self.since:
+            told |= {"since": self.since, "until": self.until, "unit": "device-hours"}
+            told |= {"windowSeconds": self.window_seconds, "observedSeconds": self.observed_seconds}
+        else:
+            told |= {"unit": "devices"}
+        told["total"] = _plain(self.devices)
+        told["states"] = {state: _plain(value) for state, value in self.by_state.items()}
+        told["owners"] = [
+            {
+                "namespace": row.namespace,
+                "owner": row.owner,
+                "held": _plain(row.held),
+                "missed": _plain(row.missed),
+                "states": {state: _plain(value) for state, value in row.by_state.items()},
+            }
+            for row in self.rows
+        ]
+        if not self.since:
+            told["devices"] = [_card(card) for card in self.cards]
+        return told
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        from haru.markup import section, table
+
+        title = f"Device-hours from {self.since} to {self.until}" if self.since else "Devices now"
+        states = ((state, _number(value)) for state, value in self.by_state.items())
+        rows = ([row.namespace, *cells] for row, cells in zip(self.rows, map(_cells, self.rows), strict=True))
+        return section(
+            f"{title}: {_number(self.devices)}",
+            table("By state", ("state", "device-hours" if self.since else "devices"), states),
+            table("By owner", ("namespace", *_COLUMNS), rows),
+        )
+
+
+def usage_now(cards: Sequence[Standing], chosen: Filter | None = None) -> Usage:
+    """Who has what at this moment."""
+    found = {key: units / WHOLE for key, units in amounts(cards).items()}
+    listed = tuple(cards) if chosen is None or chosen == Filter() else _matching(cards, chosen)
+    return Usage(_by_state(found), _rows(found, chosen or Filter()), cards=listed)
+
+
+def usage_over(total: Total, chosen: Filter | None = None) -> Usage:
+    """Who had what over a time, in device-hours."""
+    found = {key: amount / PER_DEVICE_SECOND / 3600 for key, amount in total.amounts.items()}
+    window = total.until - total.since
+    return Usage(
+        _by_state(found),
+        _rows(found, chosen or Filter()),
+        since=_time(total.since),
+        until=_time(total.until),
+        observed_seconds=total.observed / 1000,
+        window_seconds=window / 1000,
+    )
+
+
+def _matching(cards: Sequence[Standing], chosen: Filter) -> tuple[Standing, ...]:
+    return tuple(card for card in cards if any(p.owner and chosen.takes(p.namespace, p.owner) for p in card.parts))
+
+
+def _by_state(found: Mapping[Key, float]) -> dict[str, float]:
+    sums: Counter[str] = Counter()
+    for key, value in found.items():
+        sums[key.state] += value  # type: ignore[assignment]
+    order: tuple[State, ...] = (*HELD, "Free", *MISSED)
+    return {state: sums[state] for state in order if sums[state]}
+
+
+def _rows(found: Mapping[Key, float], chosen: Filter) -> tuple[Row, ...]:
+    owners: dict[tuple[str, str], dict[str, float]] = {}
+    for key, value in found.items():
+        if key.owner and value and chosen.takes(key.namespace, key.owner):
+            states = owners.setdefault((key.namespace, key.owner), {})
+            states[key.state] = states.get(key.state, 0.0) + value
+    order = [str(state) for state in (*HELD, *MISSED)]
+    rows = [Row(*who, {s: states[s] for s in order if s in states}) for who, states in owners.items()]
+    return tuple(sorted(rows, key=lambda r: (-r.held, -r.missed, r.namespace, r.owner)))
+
+
+_COLUMNS = ("owner", "held", "busy", "idle", "unknown", "free while it waited", "why")
+
+
+def _cells(row: Row) -> list[str]:
+    idle = row.by_state.get("Idle", 0.0) + row.by_state.get("Unused", 0.0)
+    why = [(row.by_state[state], state) for state in MISSED if row.by_state.get(state)]
+    numbers = (row.held, row.by_state.get("Busy", 0.0), idle, row.by_state.get("Held", 0.0), row.missed)
+    return [row.owner, *map(_number, numbers), ", ".join(f"{state} {_number(v)}" for v, state in sorted(why)[::-1])]
+
+
+def _lines(usage: Usage) -> Iterable[str]:
+    unit = "device-hours" if usage.since else "devices"
+    if usage.since:
+        seen = usage.observed_seconds or 0.0
+        window = usage.window_seconds or 0.0
+        yield f"from {usage.since} to {usage.until}, of which {_share(seen, window)} was observed"
+    yield (
+        f"{_number(usage.devices)} {unit}"
+        + (": " if usage.by_state else "")
+        + ", ".join(f"{_number(value)} {state}" for state, value in usage.by_state.items())
+    )
+    if not usage.rows:
+        return
+    table = [["NAMESPACE", *(column.upper() for column in _COLUMNS)]]
+    table += [[row.namespace, *_cells(row)] for row in usage.rows[:_MOST_LINES]]
+    widths = [max(len(line[n]) for line in table) for n in range(len(table[0]))]
+    for line in table:
+        yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+    if len(usage.rows) > _MOST_LINES:
+        yield f"and {len(usage.rows) - _MOST_LINES} more owners (-o json has all)"
+
+
+def _share(seen: float, window: float) -> str:
+    return f"{seen / window:.1%}" if window else "nothing"
+
+
+def _card(card: Standing) -> Obj:
+    parts = []
+    for part in card.parts:
+        told: Obj = {"state": part.state, "share": part.share / WHOLE}
+        told |= {"namespace": part.namespace, "owner": part.owner} if part.owner else {}
+        told |= {"device": part.device} if part.device else {}
+        told |= {"utilizationPercent": part.utilization} if part.device else {}
+        parts.append(told)
+    named = {"driver": card.driver, "pool": card.pool, "card": card.card, "product": card.product}
+    return {"node": card.node, **named, "parts": parts}
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") or "0"
+
+
+def _plain(value: float) -> float:
+    return round(value, 6)
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

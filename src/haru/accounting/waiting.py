@@ -1,0 +1,171 @@
+"""Which waiting work could use a device that is free, and why it does not: read off the funnels of `haru explain`.
+
+Units of work are looked at in the order of the queue; units that ask for the same are looked at once. A device is
+compatible with a unit if it passes the classes and selectors of one of its requests; the most urgent unit that a card
+is compatible with says why the card is not used:
+
+Starting      nothing is in the way: it will be placed in a moment
+GangWaiting   it is free, but the gang lacks members, or places for others of them
+Gated         it is free, but the work is held by scheduling gates, as quota systems hold it
+Fragmented    it is free, but not all that the work asks for is free together in one place
+NodeUnusable  it is free, but its node does not take the pod
+Tainted       it has a taint that the work does not tolerate
+Stranded      what is left of the card's counters or capacity is too little
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from haru.engine.cluster import Snapshot
+from haru.engine.decision import GroupKey
+from haru.engine.devices.model import Device
+from haru.engine.devices.reasons import RequestFunnel
+from haru.engine.groups import Options
+from haru.engine.groups.quorum import min_count
+from haru.engine.pods import PodInfo
+from haru.explain import hypothesis
+from haru.explain.asked import MemberKind, member_kinds
+from haru.explain.nodegroups import answers, unusable
+from haru.explain.owners import workload_of
+from haru.explain.survey import Survey
+from haru.explain.work import Work
+from haru.kube.meta import get_condition
+
+WaitState = Literal["Starting", "GangWaiting", "Gated", "Fragmented", "NodeUnusable", "Tainted", "Stranded"]
+
+MOST_ASKED = 8
+"""Different wishes that are looked at, the most urgent first: more would cost more than what they tell is worth."""
+
+_RANK: Mapping[str, int] = {
+    name: number
+    for number, name in enumerate(
+        ("Starting", "GangWaiting", "Gated", "Fragmented", "NodeUnusable", "Tainted", "Stranded")
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Waiting work, and what keeps it from each device that it is compatible with: by pool and device."""
+
+    namespace: str
+    owner: str
+    fates: Mapping[tuple[str, str], WaitState]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Why a free part of a card is not used, and by whom it could be."""
+
+    state: WaitState
+    namespace: str
+    owner: str
+
+
+def wanted_by(units: Sequence[Unit], pool: str, devices: Sequence[Device]) -> Wish | None:
+    """The most urgent wish for any device of a card; None if nobody waits for one."""
+    for unit in units:
+        found = [unit.fates[pool, device.name] for device in devices if (pool, device.name) in unit.fates]
+        if found:
+            return Wish(min(found, key=_RANK.__getitem__), unit.namespace, unit.owner)
+    return None
+
+
+def waiting_units(snapshot: Snapshot, options: Options) -> list[Unit]:
+    """The work that waits for devices, the most urgent first."""
+    found: list[Unit] = []
+    seen: set[object] = set()
+    for members in _by_unit(snapshot):
+        seen_here = _open(snapshot, members)
+        work = Work(tuple(pod.key.path for pod in members), members[0].group)
+        fates: dict[tuple[str, str], WaitState] = {}
+        for kind in member_kinds(seen_here, work, options):
+            state = _when_free(snapshot, work, members, kind)
+            wish = (kind.asked, kind.pod.shape, state)
+            if not kind.claims or wish in seen:
+                continue
+            seen.add(wish)
+            for device, fate in _fates(seen_here, work, kind, options, state):
+                if device not in fates or _RANK[fate] < _RANK[fates[device]]:
+                    fates[device] = fate
+        if fates:
+            found.append(Unit(members[0].key.namespace, workload_of(members[0]), fates))
+        if len(seen) >= MOST_ASKED:
+            break
+    return found
+
+
+def _by_unit(snapshot: Snapshot) -> list[list[PodInfo]]:
+    """The pods that wait, by group or each by itself, in the order of the queue: by priority, then age, then name."""
+    waiting = [pod for pod in snapshot.pods.values() if not (pod.node or pod.terminal or pod.deleting)]
+    units: dict[GroupKey | str, list[PodInfo]] = {}
+    for pod in sorted(waiting, key=_order):
+        units.setdefault(pod.group or pod.key.path, []).append(pod)
+    return list(units.values())
+
+
+def _order(pod: PodInfo) -> tuple[int, str, str]:
+    return -pod.priority, str(pod.obj["metadata"].get("creationTimestamp") or ""), pod.key.path
+
+
+def _open(snapshot: Snapshot, members: Sequence[PodInfo]) -> Snapshot:
+    """The cluster as if nobody were held by scheduling gates: what they would ask for is then known."""
+    gated = [pod for pod in members if pod.gated]
+    if not gated:
+        return snapshot
+    free = [PodInfo.of({**pod.obj, "spec": {**pod.obj["spec"], "schedulingGates": []}}) for pod in gated]
+    return hypothesis.with_pods(snapshot, free)
+
+
+def _when_free(snapshot: Snapshot, work: Work, members: Sequence[PodInfo], kind: MemberKind) -> WaitState:
+    """Why the work does not take a device that nothing keeps from it."""
+    if snapshot.pods[kind.pod.key.path].gated:
+        return "Gated"
+    minimum = min_count(work.pod_group(snapshot))
+    if work.group is not None and minimum is not None:
+        if len(snapshot.group_state(work.group).scheduled) < minimum and (minimum > 1 or len(members) > 1):
+            return "GangWaiting"
+    elif work.group is not None and work.pod_group(snapshot) is None:
+        return "GangWaiting"
+    refused = any((get_condition(pod.obj, "PodScheduled") or {}).get("reason") == "Unschedulable" for pod in members)
+    return "Fragmented" if refused else "Starting"
+
+
+def _fates(
+    snapshot: Snapshot, work: Work, kind: MemberKind, options: Options, free: WaitState
+) -> Iterator[tuple[tuple[str, str], WaitState]]:
+    """What becomes of every device that passes the classes and selectors of a request, on every node that sees it."""
+    survey = Survey.of(snapshot, kind.claims, options, kind.asked)
+    refused = unusable(answers(snapshot, kind, work.pod_group(snapshot), options))
+    for node_kind in survey.kinds:
+        told = [_positions(request, free) for request in node_kind.funnel.requests]
+        for name in node_kind.names if any(told) else ():
+            for position, (view, _, device) in enumerate(node_kind.devices(name)):
+                for fates in told:
+                    fate = fates.get(position)
+                    if fate is None or (fate == "Stranded" and _is_whole(snapshot, view.key, device)):
+                        continue
+                    if name in refused and _RANK[fate] < _RANK["NodeUnusable"]:
+                        fate = "NodeUnusable"
+                    yield (str(view.key), device.name), fate
+
+
+def _is_whole(snapshot: Snapshot, pool: object, device: Device) -> bool:
+    """Whether a device lacks what was asked for by itself: nothing of it is taken, and it draws on no counters."""
+    use = snapshot.allocated.use(pool)  # type: ignore[arg-type]
+    return not device.consumes and device.name not in use.shares
+
+
+def _positions(request: RequestFunnel, free: WaitState) -> dict[int, WaitState]:
+    """What keeps a request from each of a node's devices that it is compatible with, and that are not held."""
+    found: dict[int, WaitState] = {}
+    for stage in request.stages:
+        if stage.name == "taints":
+            found |= dict.fromkeys(stage.dropped, "Tainted")
+        elif stage.name in ("counters", "capacity"):
+            found |= dict.fromkeys(stage.dropped, "Stranded")
+    enough = request.needed is None or request.together >= request.needed
+    return found | dict.fromkeys(request.kept, free if enough else "Fragmented")

@@ -1,0 +1,103 @@
+"""Say who holds which devices, whether they are used, and what stands free while compatible work waits, and why.
+
+Without --since: this moment, of any cluster or of the manifests of -f. With --since: device-hours from the history
+that `haru up` and `haru scheduler --usage-history` keep. A card counts as one device, a partition as its part of it.
+Whether a device is busy is known only where its driver or a node agent says so; elsewhere it is unknown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haru.cli.connection import add_connection_arguments
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.accounting.report import Filter, Usage
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_PAUSE_SECONDS = 2.0
+_CLEAR = "\033[H\033[2J"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `haru top`."""
+    add_connection_arguments(parser)
+    parser.add_argument("--since", type=duration, metavar="DURATION", help="over so long a time, for example 24h or 7d")
+    parser.add_argument("--history", type=Path, metavar="PATH", help="the history, or the directory that it is in")
+    parser.add_argument("-n", "--namespace", default="", metavar="PATTERN", help="only owners in these namespaces")
+    parser.add_argument(
+        "--owner", default="", metavar="PATTERN", help="only these owners, for example job/training or 'train*'"
+    )
+    parser.add_argument("-w", "--watch", action="store_true", help="show it again every two seconds")
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
+    parser.add_argument(
+        "-f",
+        "--filename",
+        action="extend",
+        nargs="+",
+        metavar="FILE",
+        help="manifests in place of a cluster (- is stdin)",
+    )
+
+
+def duration(text: str) -> int:
+    """Milliseconds, of `90s`, `30m`, `24h`, `7d` or several of them."""
+    parts = re.findall(r"([0-9]+)([smhd])", text)
+    seconds = sum(int(number) * _UNITS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text or not 0 < seconds < 10**9:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a duration such as 30m, 24h or 7d')
+    return seconds * 1000
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the table."""
+    from haru.accounting.report import Filter
+    from haru.cli.asking import show
+
+    if options.since is not None and options.filename:
+        raise UsageError("--since needs a history, which manifests do not have: leave -f out")
+    if options.history is not None and options.since is None:
+        raise UsageError("--history goes with --since: say over which time, for example --since 24h")
+    if options.watch and (options.output != "text" or options.filename):
+        raise UsageError("-w shows the text of a running cluster again and again: leave -o and -f out")
+    chosen = Filter(options.namespace, options.owner)
+    while True:
+        usage, refused = _asked(options, chosen)
+        if options.watch:
+            sys.stdout.write(_CLEAR if sys.stdout.isatty() else "")
+        show(usage, options.output, refused)
+        if not options.watch:
+            return 0
+        sys.stdout.flush()
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _asked(options: argparse.Namespace, chosen: Filter) -> tuple[Usage, tuple[str, ...]]:
+    if options.since is not None:
+        return _over(options, chosen), ()
+    from haru.cli.asking import snapshot_of
+    from haru.engine.inputs import KINDS
+
+    snapshot = snapshot_of(options, "haru-top", KINDS)
+    return snapshot.usage(owner_namespace=chosen.namespace, owner=chosen.owner), snapshot.refused
+
+
+def _over(options: argparse.Namespace, chosen: Filter) -> Usage:
+    from haru.accounting.history import HistoryError, read
+    from haru.accounting.ledger import total
+    from haru.accounting.report import usage_over
+    from haru.answers.fetching import usage_file
+
+    path = options.history or usage_file(options.kubeconfig, options.context, "--kubeconfig")
+    until = int(time.time() * 1000)
+    try:
+        found = read(path, until - options.since, until)
+    except HistoryError as error:
+        raise UsageError(str(error)) from error
+    return usage_over(total(found, until - options.since, until), chosen)
