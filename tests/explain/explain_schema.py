@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from haru.engine.decision import REASON_TYPES
 from haru.explain.explanation import Verdict
+from haru.explain.stories import DeviceStatus, NodeState
 
 Check = Callable[[Any, str], None]
 STAGES = (
@@ -82,6 +83,7 @@ STAGE = record(
         "taints": COUNTS,
         "where": TEXTS,
         "holders": many(HOLDER),
+        "moreHolders": record({"workloads": NUMBER, "devices": NUMBER}),
         "counters": COUNTS,
         "nodes": COUNTS,
     },
@@ -154,6 +156,70 @@ EXPLANATION = record(
     },
     {"ageSeconds": NUMBER, "node": TEXT, "since": TEXT, "startsAfter": record({"pods": TEXTS}, {"until": TEXT})},
 )
+
+COUNTER = record({"counter": TEXT, "needs": TEXT, "left": TEXT, "total": TEXT})
+STATE = record(
+    {
+        "driver": TEXT,
+        "pool": TEXT,
+        "device": TEXT,
+        "product": TEXT,
+        "status": one_of(*get_args(DeviceStatus)),
+        "taints": TEXTS,
+        "holders": many(HOLDER),
+    },
+    {"counters": many(COUNTER)},
+)
+WANTING = record(
+    {
+        "kind": one_of("Pod", "PodGroup"),
+        "namespace": TEXT,
+        "name": TEXT,
+        "pods": NUMBER,
+        "priority": NUMBER,
+        "takes": FLAG,
+        "requests": TEXTS,
+        "reasons": many(REASON),
+    }
+)
+STORY: dict[str, Check] = {
+    "apiVersion": one_of("haru.dev/v1alpha1"),
+    "summary": TEXT,
+    "reasons": many(REASON),
+    "waiting": many(WANTING),
+    "moreWaiting": NUMBER,
+}
+NODE_STORY = record(
+    {
+        **STORY,
+        "kind": one_of("NodeExplanation"),
+        "subject": record({"kind": one_of("Node"), "name": TEXT}),
+        "state": one_of(*get_args(NodeState)),
+        "resources": many(record({"resource": TEXT, "allocatable": NUMBER, "used": NUMBER, "free": NUMBER})),
+        "devices": many(STATE),
+        "workloads": many(HOLDER),
+    }
+)
+DEVICE_STORY = record(
+    {
+        **STORY,
+        "kind": one_of("DeviceExplanation"),
+        "subject": record({"kind": one_of("Device"), "driver": TEXT, "pool": TEXT, "device": TEXT}),
+        "device": STATE,
+        "nodes": TEXTS,
+        "attributes": table(lambda v, p: None),
+        "capacity": table(TEXT),
+        "taintRules": table(TEXT),
+        "beside": many(STATE),
+    }
+)
+
+
+def check_story(answer: Any) -> None:
+    """The shape of what is told of a node or a device; whatever is told of work has a reason."""
+    (NODE_STORY if answer["kind"] == "NodeExplanation" else DEVICE_STORY)(answer, "")
+    assert answer["summary"] and answer["reasons"]
+    assert all(unit["reasons"] for unit in answer["waiting"])
 
 
 def check_explanation(answer: Any) -> None:

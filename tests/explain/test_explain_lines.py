@@ -202,7 +202,7 @@ def test_shared_devices_count_once() -> None:
     assert (request.devices, request.free, request.short) == (3, 3, 1)
 
 
-@pytest.mark.parametrize("what", ["node/n", "device/n/gpu-0", "service/x", "training"])
+@pytest.mark.parametrize("what", ["node", "device", "service/x", "training"])
 def test_what_cannot_be_explained_is_bad_usage(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", what]) == 2
-    assert "pod, podgroup, job, claim" in (error := capsys.readouterr().err) or "KIND/NAME" in error
+    assert "pod, podgroup, job, claim, node, device" in (error := capsys.readouterr().err) or "KIND/NAME" in error

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from haru.answers.allocation import Allocation
     from haru.answers.changes import AskedChange
     from haru.answers.rounds import SchedulingRound
-    from haru.explain import Explanation
+    from haru.explain import DeviceStory, Explanation, NodeStory
     from haru.whatif import Change, Comparison
 
 Obj = dict[str, Any]
@@ -129,18 +129,22 @@ class Snapshot:
         namespace: str | None = None,
         now: datetime | None = None,
         remedies: bool = True,
-    ) -> Explanation:
+    ) -> Explanation | NodeStory | DeviceStory:
         """Why an object waits, why it runs where it runs, or why it never will, and what would help.
 
-        `what` is KIND/NAME, for example `podgroup/training`, or the object itself. `now` is when it is asked (without
-        it: now). `remedies=False` leaves out what would help, which takes most of the time. Raises InputError for a
-        kind that cannot be explained and NotFoundError where there is no such object.
+        `what` is KIND/NAME, for example `podgroup/training`, or the object itself. Of `node/NAME` and
+        `device/NODE/DEVICE` it is told what they hold, what is free, and why what waits does not use it. `now` is when
+        it is asked (without it: now). `remedies=False` leaves out what would help, which takes most of the time.
+        Raises InputError for a kind that cannot be explained and NotFoundError where there is no such object.
         """
-        from haru.answers.subjects import find_subject, parse_subject
+        from haru.answers.subjects import explain_place, find_subject, parse_place, parse_subject
         from haru.explain import explain
         from haru.kube.names import format_time
 
         snapshot = cluster_of(self.objects).snapshot()
+        place = parse_place(what if isinstance(what, str) else f"{what['kind']}/{what['metadata']['name']}")
+        if place is not None:
+            return explain_place(snapshot, *place)
         if isinstance(what, str):
             kind, name = parse_subject(what)
             obj = find_subject(snapshot, kind, namespace or self.namespace, name)

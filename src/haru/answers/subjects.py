@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from haru.answers.fetching import FORKED_KINDS
 from haru.engine.cluster import Snapshot
 from haru.errors import InputError, NotFoundError
+from haru.explain import DeviceStory, NodeStory, explain_device, explain_node
+from haru.explain.device_names import DeviceNameError, find_in
 from haru.explain.subject import SubjectKind
 from haru.kube.kinds import Kind, known_kind
 
 Obj = dict[str, Any]
+PlaceKind = Literal["node", "device"]
 
 _SHORT = {"claim": "ResourceClaim", "claims": "ResourceClaim"}
 _EXPLAINED: dict[str, SubjectKind] = {
@@ -26,8 +29,8 @@ _EXPLAINED: dict[str, SubjectKind] = {
     "resourceclaim": "resourceclaim",
     "resourceclaims": "resourceclaim",
 }
-_KINDS = "pod, podgroup, job, claim"
-_NOT_YET = frozenset({"node", "nodes", "no", "device", "devices"})
+_PLACES: dict[str, PlaceKind] = {"node": "node", "nodes": "node", "no": "node", "device": "device", "devices": "device"}
+_KINDS = "pod, podgroup, job, claim, node, device"
 _API = {
     "pod": ("v1", "Pod"),
     "podgroup": ("scheduling.k8s.io/v1alpha2", "PodGroup"),
@@ -36,14 +39,32 @@ _API = {
 }
 
 
+def parse_place(text: str) -> tuple[PlaceKind, str] | None:
+    """The node or device that a text names: `node/NAME`, `device/NODE/DEVICE`; None for anything else."""
+    word, _, name = text.partition("/")
+    kind = _PLACES.get(word.lower())
+    return (kind, name) if kind is not None and name else None
+
+
+def explain_place(snapshot: Snapshot, kind: PlaceKind, name: str) -> NodeStory | DeviceStory:
+    """The story of a node or a device; raises NotFoundError where there is none, InputError for an unclear name."""
+    try:
+        if kind == "node":
+            return explain_node(snapshot, name)
+        labels = {node: snapshot.nodes[node].labels for node in snapshot.node_names}
+        return explain_device(snapshot, find_in(name, snapshot.devices, labels))
+    except DeviceNameError as error:
+        raise NotFoundError(str(error)) from error
+    except KeyError as error:
+        raise NotFoundError(f'there is no {kind} "{name}"') from error
+
+
 def parse_subject(text: str) -> tuple[SubjectKind, str]:
     """What can be explained, of which name; raises InputError for anything else."""
     word, slash, name = text.partition("/")
     kind = _EXPLAINED.get(word.lower().split(".")[0])
     if not slash or not name:
         raise InputError(f'"{text}": write KIND/NAME, for example job/training')
-    if word.lower() in _NOT_YET:
-        raise InputError(f'"{word}": nodes and devices cannot be explained yet; KIND is one of {_KINDS}')
     if kind is None:
         raise InputError(f'"{word}": cannot be explained; KIND is one of {_KINDS}')
     return kind, name

@@ -2,6 +2,9 @@
 
 KIND is pod, podgroup, job or claim. The answer names what is asked, what blocks it (per group of equal nodes and per
 device) and what would help; every remedy was tried on a copy of the cluster. Any object in any state has an answer.
+
+node/NAME says what a node holds, what is free there and why what waits does not use it; device/NODE/DEVICE (also
+POOL/DEVICE, DRIVER/POOL/DEVICE) the same of one device: who holds it, taints, counters, and the parts that block it.
 """
 
 from __future__ import annotations
@@ -22,8 +25,14 @@ Obj = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru explain`."""
     add_connection_arguments(parser)
-    parser.add_argument("object", metavar="KIND/NAME", help="what to explain, for example job/training")
+    parser.add_argument("object", metavar="KIND/NAME", help="what to explain, for example job/training or node/n1")
     parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help="namespace of the object")
+    parser.add_argument(
+        "--no-remedies",
+        dest="remedies",
+        action="store_false",
+        help="leave out what would help: it takes most of the time",
+    )
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
     parser.add_argument(
         "-f", "--filename", action="append", metavar="FILE", help="manifests in place of a cluster (- is stdin)"
@@ -32,16 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
-    from haru.answers.subjects import parse_subject
+    from haru.answers.subjects import parse_place, parse_subject
     from haru.cli.asking import show, snapshot_of
     from haru.engine.inputs import KINDS
 
-    kind, name = parse_subject(options.object)
-    if options.filename:
+    if options.filename or parse_place(options.object) is not None:
         snapshot, what = snapshot_of(options, "haru-explain", KINDS, options.namespace), options.object
     else:
-        snapshot, what = asyncio.run(_from_api(options, kind, name))
-    show(snapshot.explain(what), options.output, snapshot.refused)
+        snapshot, what = asyncio.run(_from_api(options, *parse_subject(options.object)))
+    show(snapshot.explain(what, remedies=options.remedies), options.output, snapshot.refused)
     return 0
 
 

@@ -93,6 +93,8 @@ ReasonType = Literal[
     "Unused",
     "NominatedNode",
     "Reserved",
+    "Stranded",
+    "NothingWaits",
 ]
 
 REASON_TYPES: tuple[str, ...] = get_args(ReasonType)

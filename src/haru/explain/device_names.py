@@ -26,11 +26,15 @@ class DeviceNameError(ValueError):
 
 def find_device(text: str, slices: Iterable[Obj], nodes: Iterable[Obj] = ()) -> DeviceId:
     """The one device of these ResourceSlices that `text` names; DeviceNameError says what was meant perhaps."""
+    return find_in(text, DeviceSnapshot.of(slices), {name_of(node): labels_of(node) for node in nodes})
+
+
+def find_in(text: str, devices: DeviceSnapshot, known: Mapping[str, Mapping[str, str]]) -> DeviceId:
+    """The same in an inventory; `known` are the labels of the nodes."""
     where, name = split_name(text)
-    known = {name_of(node): node for node in nodes}
-    published = list(published_devices(slices))
+    published = list(_published(devices))
     named = {_placement(item, device).node_name for _, item, device in published}
-    view = NodeView(where, labels_of(known.get(where, {}))) if where in known or where in named else None
+    view = NodeView(where, known.get(where, {})) if where in known or where in named else None
     there = list(
         dict.fromkeys(i for i, item, device in published if _is_there(i, _placement(item, device), where, view))
     )
@@ -66,7 +70,11 @@ def split_name(text: str) -> tuple[str, str]:
 
 def published_devices(slices: Iterable[Obj]) -> Iterator[Published]:
     """Every device of the newest generation of its pool, with its slice."""
-    for pool in DeviceSnapshot.of(slices).pools.values():
+    return _published(DeviceSnapshot.of(slices))
+
+
+def _published(devices: DeviceSnapshot) -> Iterator[Published]:
+    for pool in devices.pools.values():
         newest = max(item.generation for item in pool.slices)
         for item in pool.slices:
             if item.generation == newest:
@@ -94,7 +102,7 @@ def _no_device(where: str, name: str, there: list[str]) -> str:
     return f'{where} has no device "{name}"; {hint}'
 
 
-def _no_place(where: str, nodes: Mapping[str, Obj], published: list[Published]) -> str:
+def _no_place(where: str, nodes: Mapping[str, object], published: list[Published]) -> str:
     places = list(dict.fromkeys(item.placement.node_name or device.pool for device, item, _ in published))
     if not places:
         return "no driver publishes devices here"

@@ -54,8 +54,13 @@ def held_claim(snapshot: Snapshot, claim: Obj) -> HeldClaim | None:
 def product_of(snapshot: Snapshot, driver: str, pool: str, device: str) -> str:
     """What a device calls itself, or nothing."""
     found = find_device(snapshot, driver, pool, device)
-    for name in _PRODUCT_NAMES if found is not None else ():
-        attribute = found.shape.attribute(f"{driver}/{name}") if found is not None else None
+    return product_name(driver, found) if found is not None else ""
+
+
+def product_name(driver: str, device: Device) -> str:
+    """What a device calls itself, or nothing."""
+    for name in _PRODUCT_NAMES:
+        attribute = device.shape.attribute(f"{driver}/{name}")
         if attribute is not None and isinstance(attribute.value, str):
             return attribute.value
     return ""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from haru.engine.decision import Reason
 from haru.explain.explanation import Explanation, Funnel, HeldClaim, NodeGroup, Remedy
+from haru.explain.stories import Wanting
 from haru.explain.study import dropped_text
 from haru.explain.text import to_text
 from haru.explain.wording import counted, sum_text
@@ -47,3 +51,17 @@ def _remedy(remedy: Remedy) -> tuple[Child, ...]:
 def _held(held: HeldClaim) -> tuple[Child, ...]:
     devices = [f"{d.driver}/{d.pool}/{d.device}" + (f" ({d.product})" if d.product else "") for d in held.devices]
     return held.claim, held.node, ", ".join(devices)
+
+
+def story_html(title: str, reasons: Sequence[Reason], waiting: Sequence[Wanting], text: str) -> Html:
+    """What is told of a node or a device: why it is so, who waits for it, and the whole text, folded."""
+    rows = [
+        (unit.title, str(unit.pods), "yes" if unit.takes else "no", "; ".join(r.message for r in unit.reasons))
+        for unit in waiting
+    ]
+    return section(
+        title,
+        table("Why", ("reason", "message"), ((tag("code", r.type), r.message) for r in reasons)),
+        table("Who waits", ("work", "pods", "would fit", "because"), rows),
+        tag("details", tag("summary", "The whole answer"), tag("pre", text)),
+    )

@@ -85,7 +85,7 @@ def _stage(stage: FunnelStage) -> Obj:
     if stage.taints:
         found["taints"], found["where"] = dict(stage.taints), list(stage.where)
     if stage.holders:
-        found["holders"] = [_holder(holder) for holder in stage.holders]
+        found["holders"] = [holder_json(holder) for holder in stage.holders]
     if any(stage.unnamed):
         found["moreHolders"] = {"workloads": stage.unnamed[0], "devices": stage.unnamed[1]}
     if stage.counters:
@@ -95,7 +95,8 @@ def _stage(stage: FunnelStage) -> Obj:
     return found
 
 
-def _holder(holder: Holder) -> Obj:
+def holder_json(holder: Holder) -> Obj:
+    """Work that holds devices."""
     optional: Mapping[str, object] = {"priority": holder.priority, "since": holder.since or None}
     return {
         "workload": holder.name,

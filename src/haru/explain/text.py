@@ -41,20 +41,20 @@ def to_text(explanation: Explanation) -> str:
 def _lines(explanation: Explanation) -> Iterator[str]:
     head = f"{explanation.kind} {explanation.namespace}/{explanation.name}: {explanation.verdict}"
     yield f"{head}: {explanation.summary}" if explanation.summary else head
-    yield from _labelled("because", _reasons(explanation))
-    yield from _labelled("waits", [] if explanation.age_seconds is None else [f"for {_age(explanation.age_seconds)}"])
-    yield from _labelled("later", _later(explanation.later))
-    yield from _labelled("holds", [line for held in explanation.holds for line in _held(held)])
-    yield from _labelled("asks", _asks(explanation))
-    yield from _labelled(
+    yield from labelled("because", _reasons(explanation))
+    yield from labelled("waits", [] if explanation.age_seconds is None else [f"for {_age(explanation.age_seconds)}"])
+    yield from labelled("later", _later(explanation.later))
+    yield from labelled("holds", [line for held in explanation.holds for line in _held(held)])
+    yield from labelled("asks", _asks(explanation))
+    yield from labelled(
         "devices", [line for funnel in explanation.requests[:_MOST_REQUESTS] for line in _funnel(funnel)]
     )
     if explanation.node and explanation.nodes:
-        yield from _labelled("elsewhere", ["what the nodes would say to it now, had it no place yet:"])
-        yield from _labelled("", _nodes(explanation.nodes))
+        yield from labelled("elsewhere", ["what the nodes would say to it now, had it no place yet:"])
+        yield from labelled("", _nodes(explanation.nodes))
     else:
-        yield from _labelled("nodes", _nodes(explanation.nodes))
-    yield from _labelled("helps", [line for remedy in explanation.remedies for line in _remedy(remedy)])
+        yield from labelled("nodes", _nodes(explanation.nodes))
+    yield from labelled("helps", [line for remedy in explanation.remedies for line in _remedy(remedy)])
 
 
 def _later(later: Later | None) -> list[str]:
@@ -69,7 +69,8 @@ def _later(later: Later | None) -> list[str]:
     ]
 
 
-def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
+def labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
+    """Lines with a label before the first of them."""
     for number, line in enumerate(lines):
         yield f"{label + ' ' if not number else '':<9}{line}"
 
