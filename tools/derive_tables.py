@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "src" / "haru" / "kube" / "tables"
 API = "io.k8s.api."
 META = "io.k8s.apimachinery.pkg.apis.meta."
+EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis."
 
 LEAVES = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",
@@ -39,6 +40,11 @@ LEAVES = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": "microTime",
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": "fieldsV1",
     "io.k8s.apimachinery.pkg.runtime.RawExtension": "json",
+    # Any JSON, or JSON of two forms: judged by the rules for structural schemas.
+    f"{EXTENSIONS}apiextensions.v1.JSON": "json",
+    f"{EXTENSIONS}apiextensions.v1.JSONSchemaPropsOrArray": "json",
+    f"{EXTENSIONS}apiextensions.v1.JSONSchemaPropsOrBool": "json",
+    f"{EXTENSIONS}apiextensions.v1.JSONSchemaPropsOrStringArray": "json",
 }
 SCALARS = {
     ("string", None): "string",
@@ -59,7 +65,8 @@ PAYLOADS = {
 GROUPS = [
     "", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
     "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
-    "admissionregistration.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io",
+    "admissionregistration.k8s.io", "apiextensions.k8s.io",
+    "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io",
     "flowcontrol.apiserver.k8s.io", "resource.k8s.io",
 ]  # fmt: skip
 NOT_SERVED = {"componentstatuses"}
@@ -70,12 +77,14 @@ SHORT = {
     "resourcequotas": "quota", "serviceaccounts": "sa", "services": "svc", "daemonsets": "ds", "deployments": "deploy",
     "replicasets": "rs", "statefulsets": "sts", "horizontalpodautoscalers": "hpa", "cronjobs": "cj",
     "certificatesigningrequests": "csr", "ingresses": "ing", "networkpolicies": "netpol", "ipaddresses": "ip",
+    "customresourcedefinitions": "crd,crds",
     "poddisruptionbudgets": "pdb", "priorityclasses": "pc", "storageclasses": "sc", "volumeattributesclasses": "vac",
 }  # fmt: skip
 IN_ALL = {
     "pods", "replicationcontrollers", "services", "daemonsets", "deployments", "replicasets", "statefulsets",
     "horizontalpodautoscalers", "cronjobs", "jobs",
 }  # fmt: skip
+EXTENDING = {"admissionregistration.k8s.io", "apiextensions.k8s.io"}
 VERBS = {"post": "create", "put": "update"}
 STORED_VERBS = {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
@@ -83,12 +92,16 @@ STORED_VERBS = {"create", "delete", "deletecollection", "get", "list", "patch", 
 def stem_of(type_name: str) -> str:
     """`io.k8s.api.core.v1.Pod` -> `core.v1`."""
     package = type_name.rsplit(".", 1)[0]
-    return package.removeprefix(API) if package.startswith(API) else "meta." + package.removeprefix(META)
+    for prefix in (API, EXTENSIONS):
+        if package.startswith(prefix):
+            return package.removeprefix(prefix)
+    return "meta." + package.removeprefix(META)
 
 
 def type_name_of(group: str, version: str, kind: str) -> str:
     """The schema name of a kind: groups lose their domain there."""
-    return f"{API}{group.split('.')[0] or 'core'}.{version}.{kind}"
+    prefix = EXTENSIONS if group == "apiextensions.k8s.io" else API
+    return f"{prefix}{group.split('.')[0] or 'core'}.{version}.{kind}"
 
 
 def schema_name(wire_name: str) -> str:
@@ -281,7 +294,7 @@ def kinds_table(found: dict[tuple[str, str, str], dict[str, Any]]) -> str:
         item = found[group, version, plural]
         verbs = item["verbs"] | ({"watch"} if "list" in item["verbs"] else set())
         storage = STORAGE.get(plural) or max(versions[group, plural], key=stability)
-        category = "all" if plural in IN_ALL else "api-extensions" if group.startswith("admissionreg") else "-"
+        category = "all" if plural in IN_ALL else "api-extensions" if group in EXTENDING else "-"
         columns = [
             group or "core",
             version,

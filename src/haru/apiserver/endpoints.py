@@ -34,6 +34,7 @@ class Endpoints:
         self._core = core
         self._metrics = metrics
         self._documents: dict[str, tuple[bytes, str]] = {}
+        self._generation = 0
 
     def is_discovery(self, path: str) -> bool:
         """Whether a path below /api/ or /apis/ names a group or a version, not a resource."""
@@ -42,6 +43,9 @@ class Endpoints:
 
     async def handle(self, request: Request) -> Response:
         """Answer a GET; 404 for what is not served."""
+        if self._generation != self._core.served.generation:
+            self._generation = self._core.served.generation
+            self._documents.clear()
         path = "/" + request.path.strip("/")
         self._authorize(request, path)
         first, *rest = path.strip("/").split("/")
@@ -124,7 +128,7 @@ class Endpoints:
         return discovery.api_group_list(served.group_versions)
 
     def _cached(self, request: Request, name: str, content_type: str) -> Response:
-        """A document that does not change while the server runs, with its ETag."""
+        """A document that changes with what is served only, with its ETag."""
         found = self._documents.get(name)
         if found is None:
             body = orjson.dumps(self._build(name))

@@ -232,7 +232,7 @@ async def handle_list(call: Call) -> Response:
         return Response(200, b'%b%b,"items":[%b]}' % (head, orjson.dumps(metadata), items))
     if representation == PARTIAL:
         list_head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":'
-        items = b",".join([partial_bytes(record, resource.stored) for record in found.records])
+        items = b",".join([partial_bytes(record) for record in found.records])
         return Response(200, b'%b%b,"items":[%b]}' % (list_head, orjson.dumps(metadata), items))
     objs = [versioned(record, resource) for record in found.records]
     if representation.shape == "table":

@@ -37,9 +37,12 @@ def _place(api_version: str, kind: str) -> int:
     return len(f'{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"resourceVersion":"')
 
 
-def with_revision(value: bytes, kind: Kind, revision: int) -> bytes:
+_REVISION = b'"metadata":{"resourceVersion":"'
+
+
+def with_revision(value: bytes, revision: int) -> bytes:
     """Stored bytes with another revision: a DELETED event carries that of the deletion."""
-    place = _place(kind.api_version, kind.kind)
+    place = value.index(_REVISION) + len(_REVISION)
     end = value.index(b'"', place)
     return b"%b%d%b" % (value[:place], revision, value[end:])
 
@@ -49,13 +52,13 @@ _HEAD_BYTES = 8192
 _scan = json.JSONDecoder().raw_decode
 
 
-def partial_bytes(record: Record, kind: Kind, revision: int = 0) -> bytes:
+def partial_bytes(record: Record, revision: int = 0) -> bytes:
     """PartialObjectMetadata of a record (at `revision`, if given): cut out of the stored bytes, nothing is decoded.
 
     The metadata stand first, so that large objects are told of at the cost of small ones.
     """
-    start = _place(kind.api_version, kind.kind) - len('{"resourceVersion":"')
     head = record.head(_HEAD_BYTES)
+    start = head.index(_REVISION) + len(b'"metadata":')
     try:
         metadata = _metadata(head, start)
     except ValueError:

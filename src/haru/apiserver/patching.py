@@ -57,9 +57,10 @@ async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
 def check_patch(call: Call) -> str:
     """The kind of patch; 415 for none, 422 for options that do not go with it."""
     content_type = bodies.media_type(call.request)
-    if content_type not in TYPES:
+    accepted = [t for t in TYPES if t != STRATEGIC_PATCH or call.resource.kind.custom is None]
+    if content_type not in accepted:
         raise unsupported_media_type_error(
-            "the body of the request was in an unknown format - accepted media types include: " + ", ".join(TYPES)
+            "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
         )
     errors = []
     if content_type == APPLY_PATCH:

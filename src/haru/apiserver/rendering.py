@@ -18,6 +18,8 @@ from haru.storage import Record
 
 Obj = dict[str, Any]
 
+_HEAD_BYTES = 512
+
 
 def representation_of(request: Request) -> Representation:
     """What the request's Accept header asks for."""
@@ -31,9 +33,14 @@ def versioned(record: Record, resource: Resource) -> Obj:
 
 def object_bytes(record: Record, resource: Resource) -> bytes:
     """The record's object as JSON in the served version."""
-    if resource.kind is resource.stored:
+    if resource.kind is resource.stored and (resource.kind.custom is None or _is_current(record, resource)):
         return record.value
     return orjson.dumps(versioned(record, resource))
+
+
+def _is_current(record: Record, resource: Resource) -> bool:
+    """Whether a custom resource lies in the store in today's version: which one that is may be changed by its owner."""
+    return record.head(_HEAD_BYTES).startswith(b'{"apiVersion":"%b",' % resource.kind.api_version.encode())
 
 
 def partial(obj: Obj) -> Obj:
@@ -64,7 +71,7 @@ def render_object(
         body = object_bytes(record, resource) if record is not None else orjson.dumps(obj)
         return Response(status, body)
     if representation == PARTIAL and record is not None:
-        return Response(status, partial_bytes(record, resource.stored))
+        return Response(status, partial_bytes(record))
     if obj is None:
         assert record is not None
         obj = versioned(record, resource)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,7 +24,7 @@ class Resource:
     @cached_property
     def message_type(self) -> MessageType:
         """The schema in the served version."""
-        return type_of(self.kind)
+        return self.kind.custom.message if self.kind.custom is not None else type_of(self.kind)
 
     @cached_property
     def has_status(self) -> bool:
@@ -58,12 +58,31 @@ class Served:
     def __init__(self, gates: FeatureGates, runtime_config: Mapping[str, bool]) -> None:
         self.group_versions = [gv for gv in group_versions() if _enabled(*gv, gates, runtime_config)]
         enabled = set(self.group_versions)
-        self.kinds = [k for k in all_kinds() if (k.group, k.version) in enabled and _kind_enabled(k, gates)]
-        self._resources = {(k.group, k.version, k.plural): _resource(k) for k in self.kinds}
+        self.built_in = [k for k in all_kinds() if (k.group, k.version) in enabled and _kind_enabled(k, gates)]
+        self._built_in_resources = [_resource(kind) for kind in self.built_in]
+        self._custom: list[Resource] = []
+        self.generation = 0
+        """Counts the changes of what is served."""
+        self._built_in_versions = tuple(self.group_versions)
+        self._index()
+
+    def set_custom(self, resources: Sequence[Resource]) -> None:
+        """Serve these custom resources, and no others that were not built in."""
+        if list(resources) == self._custom:
+            return
+        self._custom = list(resources)
+        self.generation += 1
+        self._index()
+
+    def _index(self) -> None:
+        resources = [*self._built_in_resources, *self._custom]
+        self.kinds = [resource.kind for resource in resources]
+        versions = [*self._built_in_versions, *((r.kind.group, r.kind.version) for r in self._custom)]
+        self.group_versions = list(dict.fromkeys(versions))
+        self._resources = {(r.kind.group, r.kind.version, r.kind.plural): r for r in resources}
         self._preferred: dict[tuple[str, str], Resource] = {}
-        for resource in self._resources.values():
+        for resource in resources:
             self._preferred.setdefault((resource.kind.group, resource.kind.plural), resource)
-        self._paths: dict[str, Target | None] = {}
 
     def get(self, group: str, version: str, plural: str) -> Resource | None:
         """The resource of a group, version and plural name."""
@@ -120,7 +139,13 @@ def no_such_path() -> StatusError:
 
 
 def _resource(kind: Kind) -> Resource:
-    stored = storage_kind(kind)
+    return custom_resource(kind, storage_kind(kind))
+
+
+def custom_resource(kind: Kind, stored: Kind) -> Resource:
+    """The resource of a kind whose objects are stored as another one, in the same version or not."""
+    if kind.custom is not None and kind.version == stored.version:
+        stored = kind
     verbs = {sub.name: sub.verbs for sub in subresources_of(kind)}
     return Resource(kind, stored, stored.group_resource, verbs)
 

@@ -23,6 +23,7 @@ from haru.apiserver.authorization import MASTERS, Authorizer
 from haru.apiserver.call import Call
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.core import Core
+from haru.apiserver.definitions import Definitions
 from haru.apiserver.endpoints import Endpoints
 from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
 from haru.apiserver.janitor import keep_house
@@ -56,6 +57,7 @@ class ApiServer:
         self.core = Core(config)
         self.metrics = Metrics(self.core)
         self._authenticator = Authenticator(self.core)
+        self._definitions = Definitions(self.core)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._janitor: asyncio.Task[None] | None = None
@@ -65,12 +67,14 @@ class ApiServer:
         await bootstrap.ensure(self.core)
         authorizer = Authorizer(self.core)
         await authorizer.start()
+        await self._definitions.start()
         self.core.authorizer = authorizer
         self._janitor = asyncio.create_task(keep_house(self.core), name="haru apiserver: janitor")
 
     async def stop(self) -> None:
         """End all streams and stop the server's own work. The store stays open: it is the caller's."""
         self.core.stop_streams()
+        await self._definitions.stop()
         if self._janitor is not None:
             self._janitor.cancel()
             await asyncio.wait([self._janitor])
@@ -121,6 +125,7 @@ class ApiServer:
         if authorizer is None:
             raise StatusError(503, "ServiceUnavailable", "the server has not been started")
         await authorizer.refresh()
+        await self._definitions.refresh()
         await self._authenticator.authenticate(request)
         if not path.startswith(("/api/", "/apis/")) or self._endpoints.is_discovery(path):
             return await self._endpoints.handle(request)

@@ -76,9 +76,9 @@ class WatchStream:
         resource = self._resource
         if self._representation is PLAIN:
             value = object_bytes(record, resource)
-            return value if revision == record.revision else with_revision(value, resource.kind, revision)
+            return value if revision == record.revision else with_revision(value, revision)
         if self._representation == PARTIAL:
-            return partial_bytes(record, resource.stored, revision)
+            return partial_bytes(record, revision)
         obj = versioned(record, resource)
         obj["metadata"]["resourceVersion"] = str(revision)
         if self._representation.shape == "partial":

@@ -27,6 +27,7 @@ from haru.kube.errors import (
     bad_request_error,
     conflict_error,
     invalid,
+    method_not_allowed_error,
     required,
 )
 from haru.kube.names import generate_name, name_suffix
@@ -67,6 +68,8 @@ class Outcome:
 async def create(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
     """Store a new object, which the call may change; `applied`: managedFields are already as they should be."""
     kind = call.resource.kind
+    if kind.custom is not None and kind.custom.terminating:
+        raise method_not_allowed_error("create not allowed while custom resource definition is terminating")
     metadata = own_metadata(obj)
     place_in_namespace(call, metadata)
     if metadata.get("resourceVersion"):
@@ -148,7 +151,7 @@ async def _admit_new(call: Call, obj: Obj) -> Obj:
     if complete is not None:
         await complete(call, obj)
     obj = prepare_for_create(obj, kind, core.gates, call.now)
-    if call.resource.has_status and "status" not in obj:
+    if call.resource.has_status and "status" not in obj and kind.custom is None:
         obj = {**obj, "status": {}}
     errors = validate_create(obj, kind, core.gates, core.check_selector)
     if errors:
@@ -223,6 +226,9 @@ def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
     """A resourceVersion or uid that the writer gives must be the live object's."""
     kind = call.resource.kind
     given, found = wanted.get("metadata") or {}, live["metadata"]
+    if kind.custom is not None and call.verb == "update" and not given.get("resourceVersion"):
+        error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise call.invalid(call.name, [error])
     if given.get("resourceVersion") and given["resourceVersion"] != found["resourceVersion"]:
         if not str(given["resourceVersion"]).isdigit():
             error = invalid("metadata.resourceVersion", given["resourceVersion"], "must be an unsigned integer")

@@ -12,10 +12,10 @@ from haru.cel.ast import Call, ListLiteral, Literal, MapLiteral, Node
 from haru.cel.errors import EvaluationError, Issue
 from haru.cel.libraries.conversions import int_to_timestamp
 from haru.cel.libraries.format_string import check_format
-from haru.cel.libraries.regex import PatternError, compile_pattern
 from haru.cel.libraries.timestamps import parse_duration, parse_timestamp
 from haru.cel.types import DYN, Type, format_type, is_optional
 from haru.cel.values import Value
+from haru.kube.patterns import PatternError, compile_pattern
 
 
 def look_at_literals(root: Node, kubernetes: bool) -> list[Issue]:

@@ -11,11 +11,11 @@ from haru.cel.closures import Code, constant
 from haru.cel.compiler import Compiler
 from haru.cel.environment import Environment
 from haru.cel.errors import CompileError, CostLimitError, EvaluationError, Source, compile_error
-from haru.cel.libraries.regex import PatternError, compile_pattern
 from haru.cel.literals import look_at_literals
 from haru.cel.metering import CONVERSIONS, CostExceeded, Meter, MeteringCompiler
 from haru.cel.operations import Frame, Run
 from haru.cel.parser import MAX_TREE_DEPTH, parse
+from haru.kube.patterns import PatternError, compile_pattern
 
 TOO_DEEP = "expression is nested too deeply to evaluate"
 

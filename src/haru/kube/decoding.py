@@ -46,12 +46,31 @@ def strict_decode(obj: Any, kind: Kind) -> tuple[Obj, list[str]]:
 
     The given object itself is returned when nothing had to go. StatusError 400 when a value has the wrong JSON type.
     """
+    if kind.custom is not None:
+        return kind.custom.decode(obj, kind)
     pruned, unknown = _decode(obj, kind)
     return pruned, [f'unknown field "{path}"' for path, _, _ in unknown]
 
 
+def decode_metadata(metadata: Any, kind: Kind) -> tuple[Obj, list[str]]:
+    """As `strict_decode` for the metadata of an object whose other members are no message of the API."""
+    target = message_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+    if metadata is None:
+        return {}, []
+    if _checker(target)(metadata):
+        return metadata, []
+    walk = Walk()
+    try:
+        pruned = walk.message(metadata, target, "metadata", "metadata", "ObjectMeta")
+    except TypeMismatchError as mismatch:
+        raise _cannot_handle(kind, str(mismatch)) from None
+    return pruned, [f'unknown field "{path}"' for path, _, _ in walk.unknown]
+
+
 def unknown_field_hints(obj: Any, kind: Kind) -> list[str]:
     """For each unknown field that resembles a known one: `spec.foo: did you mean "fob"?`."""
+    if kind.custom is not None:
+        return []
     hints = []
     for path, name, owner in _decode(obj, kind)[1]:
         close = suggest(name, owner.fields)

@@ -27,6 +27,8 @@ _LIVES: dict[tuple[str, str], tuple[int, int, str]] = {
 @cache
 def deprecation_warning(kind: Kind) -> str:
     """The warning that goes with every answer about the kind in this version; empty when there is none."""
+    if kind.custom is not None:
+        return kind.custom.warning
     deprecated, removed, instead = _LIVES.get((kind.api_version, kind.kind), (0, 0, ""))
     if not deprecated or deprecated > _RELEASE:
         return ""

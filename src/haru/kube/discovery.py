@@ -87,7 +87,8 @@ def _subresource(kind: Kind, sub: Subresource) -> Obj:
 def storage_version_hash(kind: Kind) -> str:
     """Changes when objects of this resource are stored in another version."""
     stored = storage_kind(kind)
-    digest = hashlib.sha256(f"{stored.group}/{stored.version}/{stored.kind}".encode()).digest()
+    version = kind.storage_version if kind.custom is not None else stored.version
+    digest = hashlib.sha256(f"{stored.group}/{version}/{stored.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode("ascii")
 
 

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from haru.kube.custom.types import CustomType
 
 _STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -34,6 +38,8 @@ class Kind:
     """The schema's name: `io.k8s.api.apps.v1.Deployment`."""
     virtual: bool
     """Answered when created, never stored: reviews, bindings."""
+    custom: CustomType | None = None
+    """What a CustomResourceDefinition says of the kind; None for those that are built in."""
 
     @property
     def api_version(self) -> str:
@@ -97,7 +103,8 @@ def _payload(group: str, version: str, kind: str, package: str) -> Kind:
 
 
 def _type_name(group: str, version: str, kind: str) -> str:
-    return f"io.k8s.api.{group.split('.', 1)[0] or 'core'}.{version}.{kind}"
+    package = "apiextensions-apiserver.pkg.apis" if group == "apiextensions.k8s.io" else "api"
+    return f"io.k8s.{package}.{group.split('.', 1)[0] or 'core'}.{version}.{kind}"
 
 
 def _names(column: str) -> tuple[str, ...]:
@@ -141,6 +148,11 @@ _PAYLOADS = {
         _payload("", "v1", "Status", "io.k8s.apimachinery.pkg.apis.meta.v1"),
     )
 }
+
+
+def standard_verbs() -> tuple[str, ...]:
+    """The eight verbs of a resource that can do everything."""
+    return _STANDARD_VERBS
 
 
 def all_kinds() -> tuple[Kind, ...]:

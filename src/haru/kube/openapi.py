@@ -10,6 +10,7 @@ Source: the OpenAPI v3 of Kubernetes 1.36 (KEP 2896), as behaviour.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -90,6 +91,8 @@ def openapi_hash(group: str, version: str, kinds: Iterable[Kind]) -> str:
     for kind in kinds:
         if (kind.group, kind.version) == (group, version):
             digest.update(f"{kind} {kind.verbs} {kind.subresources}\n".encode())
+            if kind.custom is not None:
+                digest.update(json.dumps(kind.custom.raw, sort_keys=True).encode())
     for path in sorted(_TABLES.glob("*.txt")):
         digest.update(path.read_bytes())
     return digest.hexdigest().upper()[:32]
@@ -129,10 +132,26 @@ class _Schemas:
 
     def add_kind(self, kind: Kind) -> None:
         """The kind's own schema and its list's."""
-        schema = self.schemas[self.add(message_type(kind.type_name))]
+        if kind.custom is not None:
+            schema = self.schemas[kind.type_name] = self._custom_schema(kind.custom.raw)
+        else:
+            schema = self.schemas[self.add(message_type(kind.type_name))]
         schema["x-kubernetes-group-version-kind"] = [_gvk(kind)]
         if "list" in kind.verbs:
             self.schemas[_list_name(kind)] = self.list_schema(kind)
+
+    def _custom_schema(self, raw: Obj) -> Obj:
+        """A custom resource as its definition has it, with what every object has besides."""
+        meta = self.reference(self.add(message_type(f"{_META}.ObjectMeta")))
+        every = {
+            "apiVersion": {"type": "string", "description": _describe("meta", "TypeMeta", "apiVersion")},
+            "kind": {"type": "string", "description": _describe("meta", "TypeMeta", "kind")},
+            "metadata": {
+                **meta,
+                "description": "The object's name, labels and whatever else every object has.",
+            },
+        }
+        return {**raw, "properties": {**(raw.get("properties") or {}), **every}}
 
     def list_schema(self, kind: Kind) -> Obj:
         meta = message_type(f"{_META}.ListMeta")
@@ -333,7 +352,8 @@ def _item(
     """One path: its operations and the parameters in the path itself."""
     body = kind
     if sub is not None and sub.name != "log":
-        found = by_kind(f"{sub.group}/{sub.version}" if sub.group else sub.version, sub.kind)
+        api_version = f"{sub.group}/{sub.version}" if sub.group else sub.version
+        found = kind if (api_version, sub.kind) == (kind.api_version, kind.kind) else by_kind(api_version, sub.kind)
         assert found is not None, f"{kind}: no body kind for {sub.name}"
         body = found
         schemas.add_kind(body)
@@ -375,7 +395,9 @@ def _request_body(schemas: _Schemas, body: Kind, action: str) -> Obj:
         schemas.schemas.setdefault(
             name, {"description": "A patch, in the form its content type names.", "type": "object"}
         )
-        return {"required": True, "content": {media: {"schema": schemas.reference(name)} for media in _PATCH_TYPES}}
+        # Strategic merge needs merge keys, which only built-in types have.
+        types = [media for media in _PATCH_TYPES if body.custom is None or "strategic" not in media]
+        return {"required": True, "content": {media: {"schema": schemas.reference(name)} for media in types}}
     if action in ("delete", "deletecollection"):
         options = schemas.add(message_type(f"{_META}.DeleteOptions"))
         return {"content": {"*/*": {"schema": schemas.reference(options)}}}

@@ -34,6 +34,8 @@ _GENERIC = printer("Name Age", _generic)
 
 
 def _printer(kind: Kind) -> Printer:
+    if kind.custom is not None:
+        return kind.custom.printer
     return _printers().get((kind.group, kind.plural), _GENERIC)
 
 

@@ -42,6 +42,7 @@ SCALARS = frozenset(
 _TABLES = Path(__file__).parent / "tables"
 _API = "io.k8s.api."
 _META = "io.k8s.apimachinery.pkg.apis."
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Field:
 class MessageType:
     """One object type: its fields by JSON name, and what of it lies in embedded messages on the wire."""
 
-    __slots__ = ("by_number", "embedded", "fields", "map_type", "name")
+    __slots__ = ("by_number", "embedded", "fields", "map_type", "name", "shape")
 
     def __init__(self, name: str, fields: Mapping[str, Field], map_type: str, embedded: Mapping[int, str]) -> None:
         self.name = name
@@ -82,6 +83,8 @@ class MessageType:
         self.embedded = embedded
         """Protobuf number -> message whose fields stand beside this message's own in JSON."""
         self.by_number = {f.number: f for f in fields.values() if f.number is not None}
+        self.shape: Any = None
+        """How its objects are merged, once somebody asked (`haru.kube.patch.typed`)."""
 
     @property
     def short_name(self) -> str:
@@ -111,13 +114,14 @@ def type_of(kind: Kind) -> MessageType:
 
 def _stem(package: str) -> str:
     """`io.k8s.api.core.v1` -> `core.v1`, the table's file name."""
-    return package.removeprefix(_API).removeprefix(_META)
+    return package.removeprefix(_API).removeprefix(_META).removeprefix(_EXTENSIONS)
 
 
 def _full_name(stem: str, name: str) -> str:
     if "/" in name:
         stem, name = name.split("/")
-    return f"{_META if stem.startswith('meta.') else _API}{stem}.{name}"
+    prefix = _META if stem.startswith("meta.") else _EXTENSIONS if stem.startswith("apiextensions.") else _API
+    return f"{prefix}{stem}.{name}"
 
 
 def _table(stem: str) -> dict[str, str]:

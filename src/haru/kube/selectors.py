@@ -310,7 +310,9 @@ _ALWAYS: Final = {"metadata.name": "metadata.name", "metadata.namespace": "metad
 
 def selectable_path(kind: _Addressed, path: str) -> str:
     """Where the value of a selectable field lies; StatusError 400 when the kind cannot be selected by it."""
-    found = _ALWAYS.get(path) or SELECTABLE_FIELDS.get((kind.group, kind.plural), {}).get(path)
+    custom = getattr(kind, "custom", None)
+    chosen = custom.selectable if custom is not None else SELECTABLE_FIELDS.get((kind.group, kind.plural), {})
+    found = _ALWAYS.get(path) or chosen.get(path)
     if found is None:
         raise _unsupported(path)
     return found

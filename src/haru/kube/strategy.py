@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from haru.kube.custom import definitions
 from haru.kube.disabled import drop_disabled_fields
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.validation.common import same
@@ -42,6 +43,8 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         return {**obj, "status": _first_pod_status(obj.get("spec") or {}, now)}
     if key == ("", "Namespace"):
         return _first_namespace(obj)
+    if key == (definitions.GROUP, "CustomResourceDefinition"):
+        return _first_definition(obj)
     if key == ("batch", "Job"):
         return _generated_job(obj)
     if key in (("", "PersistentVolumeClaim"), ("", "PersistentVolume")):
@@ -55,6 +58,8 @@ def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now:
     """A write to the main resource: status comes from the stored object, disabled fields that are not in use go."""
     if "status" in kind.subresources:
         new = _with(new, "status", old.get("status"))
+    if (kind.group, kind.kind) == (definitions.GROUP, "CustomResourceDefinition"):
+        new = _with_stored_versions(new)
     if kind.kind == "Namespace":
         new = _with_namespace_finalizers(new, old)
     if (kind.group, kind.kind) == (_RESOURCE, "DeviceTaintRule"):
@@ -66,7 +71,7 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
     """A write to `/status`: everything but status comes from the stored object, and most of its metadata too."""
     metadata = dict(new.get("metadata") or {})
     before = old.get("metadata") or {}
-    everything = kind.group in _STATUS_ONLY_GROUPS
+    everything = kind.group in _STATUS_ONLY_GROUPS or kind.custom is not None
     for name in _ALL_METADATA if everything else _STATUS_KEEPS.get(kind.kind, _METADATA):
         if name in before:
             metadata[name] = before[name]
@@ -83,12 +88,14 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
 
 def has_generation(kind: Kind) -> bool:
     """Whether the kind counts changes of its spec in `metadata.generation`."""
-    return (kind.group, kind.kind) in _GENERATION
+    return kind.custom is not None or (kind.group, kind.kind) in _GENERATION
 
 
 def spec_changed(new: Obj, old: Obj, kind: Kind) -> bool:
     """Whether an update changes what `metadata.generation` counts: everything but metadata and status."""
     names = (new.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"}
+    if kind.custom is not None and not kind.custom.has_status:
+        names |= {"status"}
     return any(not same(new.get(name), old.get(name)) for name in names)
 
 
@@ -208,6 +215,23 @@ def _first_namespace(namespace: Obj) -> Obj:
     if "kubernetes" not in finalizers:
         finalizers.append("kubernetes")
     return {**namespace, "spec": {**spec, "finalizers": finalizers}, "status": {"phase": "Active"}}
+
+
+def _with_stored_versions(definition: Obj) -> Obj:
+    """A version that objects are stored in from now on is remembered as one."""
+    status = definition.get("status") or {}
+    stored = list(status.get("storedVersions") or ())
+    new = [v.get("name") for v in (definition.get("spec") or {}).get("versions") or () if v.get("storage")]
+    added = [name for name in new if name not in stored]
+    return {**definition, "status": {**status, "storedVersions": stored + added}} if added else definition
+
+
+def _first_definition(definition: Obj) -> Obj:
+    """A new definition stays until its objects are gone; what is stored is remembered from the beginning."""
+    metadata = dict(definition.get("metadata") or {})
+    metadata["finalizers"] = list(dict.fromkeys([*(metadata.get("finalizers") or ()), definitions.CLEANUP]))
+    stored = [v.get("name") for v in (definition.get("spec") or {}).get("versions") or () if v.get("storage")]
+    return {**definition, "metadata": metadata, "status": {"storedVersions": stored}}
 
 
 def _with_namespace_finalizers(new: Obj, old: Obj) -> Obj:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from haru.kube.errors import bad_request_error
+from haru.kube.errors import bad_request_error, unsupported_media_type_error
 from haru.kube.kinds import by_kind
 from haru.kube.schema import Field, MessageType, message_type
 
@@ -96,7 +96,10 @@ def _target(api_version: str, kind: str) -> MessageType:
     known = by_kind(api_version, kind)
     if known is None:
         raise bad_request_error(f'no kind "{kind}" is registered for version "{api_version}" in the served API')
-    return message_type(known.type_name)
+    message = message_type(known.type_name)
+    if not message.by_number:
+        raise unsupported_media_type_error(f"{kind} has no form in protobuf here: send it as application/json")
+    return message
 
 
 # --- the wire format -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from haru.apiserver import bodies
 from haru.apiserver.call import Call, read_write_options
@@ -13,7 +14,7 @@ from haru.apiserver.rendering import versioned
 from haru.apiserver.writing import Outcome, change, keep_server_metadata, prepare_change
 from haru.kube.conversion import convert
 from haru.kube.errors import invalid, invalid_error
-from haru.kube.kinds import by_kind
+from haru.kube.kinds import Kind, by_kind
 from haru.kube.patch.apply import server_side_apply
 from haru.kube.schema import type_of
 
@@ -21,12 +22,15 @@ _KIND = by_kind("autoscaling/v1", "Scale")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(obj: Obj) -> Obj:
-    """The Scale of a workload."""
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    shown: Obj = {"replicas": int(status.get("replicas") or 0)}
-    selector = spec.get("selector")
-    if selector is not None:
+def scale_of(obj: Obj, kind: Kind) -> Obj:
+    """The Scale of a workload; a custom resource's definition says where its counts lie."""
+    paths = _paths(kind)
+    shown: Obj = {"replicas": int(_at(obj, paths["statusReplicasPath"]) or 0)}
+    if kind.custom is not None:
+        selector = _at(obj, paths["labelSelectorPath"]) if paths.get("labelSelectorPath") else None
+        if isinstance(selector, str) and selector:
+            shown["selector"] = selector
+    elif (selector := (obj.get("spec") or {}).get("selector")) is not None:
         if obj["kind"] == "ReplicationController":
             selector = {"matchLabels": selector}  # an older kind: a plain map
         shown["selector"] = selector_text(selector)
@@ -34,9 +38,37 @@ def scale_of(obj: Obj) -> Obj:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: obj["metadata"][name] for name in _METADATA if name in obj["metadata"]},
-        "spec": {"replicas": int(spec.get("replicas") or 0)},
+        "spec": {"replicas": int(_at(obj, paths["specReplicasPath"]) or 0)},
         "status": shown,
     }
+
+
+_PATHS: Obj = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+
+
+def _paths(kind: Kind) -> Obj:
+    return kind.custom.scale or _PATHS if kind.custom is not None else _PATHS
+
+
+def _at(obj: Obj, path: str) -> Any:
+    found: Any = obj
+    for name in path.split(".")[1:]:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _with_replicas(obj: Obj, kind: Kind, replicas: int) -> Obj:
+    """The object with another count at its place."""
+    names = _paths(kind)["specReplicasPath"].split(".")[1:]
+
+    def placed(value: Any, rest: list[str]) -> Any:
+        if not rest:
+            return replicas
+        inner = value if isinstance(value, dict) else {}
+        return {**inner, rest[0]: placed(inner.get(rest[0]), rest[1:])}
+
+    made: Obj = placed(obj, names)
+    return made
 
 
 _OPERATORS = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
@@ -56,7 +88,7 @@ async def read(call: Call) -> Response:
     record = await call.core.record(call.resource, call.namespace, call.name)
     if record is None:
         raise call.not_found()
-    return json_response(scale_of(versioned(record, call.resource)))
+    return json_response(scale_of(versioned(record, call.resource), call.resource.kind))
 
 
 async def update(call: Call) -> Response:
@@ -93,7 +125,7 @@ async def _apply(call: Call, applied: Obj) -> Response:
     given = {name: value for name, value in applied["metadata"].items() if name in _METADATA[:4]}
     workload: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": given}
     if "replicas" in (applied.get("spec") or {}):
-        workload["spec"] = {"replicas": _replicas(call, applied)}
+        workload = _with_replicas(workload, kind, _replicas(call, applied))
 
     async def make(live: Obj) -> Obj:
         merged = server_side_apply(
@@ -106,7 +138,8 @@ async def _apply(call: Call, applied: Obj) -> Response:
             subresource=call.subresource,
             now=call.now,
         )
-        merged["spec"].setdefault("replicas", 0)
+        if _at(merged, _paths(kind)["specReplicasPath"]) is None:
+            merged = _with_replicas(merged, kind, 0)
         return merged
 
     return _answer(call, await change(call, make, applied=True))
@@ -114,14 +147,14 @@ async def _apply(call: Call, applied: Obj) -> Response:
 
 async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
     async def make(live: Obj) -> Obj:
-        scale = make_scale(scale_of(live))
+        scale = make_scale(scale_of(live, call.resource.kind))
         replicas = _replicas(call, scale)
         given = scale.get("metadata") or {}
         metadata = dict(live["metadata"])
         metadata["resourceVersion"] = given.get("resourceVersion") or ""
         if given.get("uid"):
             metadata["uid"] = given["uid"]
-        return {**live, "metadata": metadata, "spec": {**(live.get("spec") or {}), "replicas": replicas}}
+        return _with_replicas({**live, "metadata": metadata}, call.resource.kind, replicas)
 
     async def prepare(inner: Call, wanted: Obj, live: Obj) -> Obj:
         restored = {**wanted, "metadata": keep_server_metadata(inner, wanted, live)}
@@ -133,4 +166,4 @@ async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
 def _answer(call: Call, outcome: Outcome) -> Response:
     obj = outcome.obj if outcome.record is None else versioned(outcome.record, call.resource)
     assert obj is not None
-    return json_response(scale_of(convert(obj, call.resource.kind)))
+    return json_response(scale_of(convert(obj, call.resource.kind), call.resource.kind))

@@ -38,6 +38,8 @@ def apply_defaults(obj: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> 
 
     `now` (RFC 3339) is the time that taints without `timeAdded` get; empty leaves them alone.
     """
+    if kind.custom is not None:
+        return kind.custom.default(obj)
     if kind.group == devices.GROUP:
         return devices.fill(obj, kind.kind, kind.version, now)
     filler = _FILLERS.get((kind.group, kind.kind))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from haru.kube.cloning import clone
+from haru.kube.custom.definitions import GROUP, fill_definition
 from haru.kube.defaulting.filling import fill, fill_unset, items, part, section
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def _api_service(service: Obj, gates: FeatureGates) -> None:
 _ADMISSION = "admissionregistration.k8s.io"
 
 FILLERS: Mapping[tuple[str, str], Callable[[Obj, FeatureGates], None]] = {
+    (GROUP, "CustomResourceDefinition"): lambda definition, gates: fill_definition(definition),
     (_RBAC, "RoleBinding"): _binding,
     (_RBAC, "ClusterRoleBinding"): _binding,
     ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Final, Literal, NamedTuple
 
 from haru.kube import schema
-from haru.kube.errors import bad_request_error
+from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.patch.fieldset import FieldSet, SetBuilder, compact, element_text
 from haru.kube.schema import Field, MessageType
 
@@ -78,15 +78,13 @@ LEAF: Final = Shape("leaf")
 ANY: Final = Shape("any")
 _ANY_MAP: Final = Shape("map", element=ANY)
 
-_by_message: dict[int, Shape] = {}
-
 
 def shape_of(message: MessageType) -> Shape:
     """The shape of an object type; made once."""
-    found = _by_message.get(id(message))
-    if found is None or found.message is not message:
+    found: Shape | None = message.shape
+    if found is None:
         style: Style = "leaf" if message.map_type == "atomic" else "object"
-        found = _by_message[id(message)] = Shape(style, message)
+        found = message.shape = Shape(style, message)
     return found
 
 
@@ -151,7 +149,12 @@ def _items(shape: Shape, value: list[Any], path: str, strict: bool) -> dict[str,
     """Path element -> item; of items with the same keys the first counts, or none may be when `strict`."""
     found: dict[str, Any] = {}
     for item in value:
-        element = item_element(shape, item)
+        try:
+            element = item_element(shape, item)
+        except StatusError:
+            if strict:
+                raise
+            element = "k:{}"  # validation refuses the item, in its own words
         if element in found and strict:
             text = element_text(element)
             raise bad_request_error(f"{path}: duplicate entries for key {text}")

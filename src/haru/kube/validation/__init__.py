@@ -27,6 +27,8 @@ Obj = dict[str, Any]
 def validate_create(obj: Obj, kind: Kind, gates: FeatureGates, check_selector: CheckSelector) -> list[FieldError]:
     """What is wrong with an object that is to be created; empty when it may be stored."""
     found = validate_metadata(obj.get("metadata") or {}, kind)
+    if kind.custom is not None:
+        return found + kind.custom.judge(obj)
     check = dispatch.CREATE.get((kind.group, kind.kind))
     if check is None:
         return found + generic.validate_by_schema(obj, kind)
@@ -38,6 +40,8 @@ def validate_update(
 ) -> list[FieldError]:
     """What is wrong with replacing `old` by `new` (both in the version of the request)."""
     found = validate_metadata_update(new.get("metadata") or {}, old.get("metadata") or {})
+    if kind.custom is not None:
+        return found + kind.custom.judge(new)
     check = dispatch.UPDATE.get((kind.group, kind.kind))
     if check is None:
         return found + generic.validate_by_schema(new, kind)
@@ -47,5 +51,7 @@ def validate_update(
 def validate_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) -> list[FieldError]:
     """What is wrong with a write to `/status` (spec and most metadata were restored from `old` by then)."""
     found = validate_metadata_update(new.get("metadata") or {}, old.get("metadata") or {})
+    if kind.custom is not None:
+        return found + kind.custom.judge(new)
     check = dispatch.STATUS.get((kind.group, kind.kind))
     return found + check(new, old) if check is not None else found

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from haru.kube.custom.definitions import GROUP as _DEFINITIONS
 from haru.kube.errors import FieldError
 from haru.kube.validation import (
     claim_status,
     claims,
     classes,
     core,
+    definitions,
     events,
     job_status,
     jobs,
@@ -59,6 +61,7 @@ def _pair(check: _Pair) -> Update:
 _RESOURCE = "resource.k8s.io"
 _SCHEDULING = "scheduling.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
+_DEFINITION = (_DEFINITIONS, "CustomResourceDefinition")
 
 CREATE: Mapping[tuple[str, str], Create] = {
     (_RESOURCE, "ResourceClaim"): lambda obj, kind, rules: claims.validate_claim(obj, kind.version, rules),
@@ -97,6 +100,7 @@ CREATE: Mapping[tuple[str, str], Create] = {
     ("policy", "PodDisruptionBudget"): _alone(policies.validate_disruption_budget),
     ("coordination.k8s.io", "Lease"): _alone(policies.validate_lease),
     ("autoscaling", "HorizontalPodAutoscaler"): _alone(policies.validate_autoscaler),
+    _DEFINITION: _alone(definitions.validate_definition),
 }
 
 UPDATE: Mapping[tuple[str, str], Update] = {
@@ -134,6 +138,7 @@ UPDATE: Mapping[tuple[str, str], Update] = {
     ("policy", "PodDisruptionBudget"): _again(policies.validate_disruption_budget),
     ("coordination.k8s.io", "Lease"): _again(policies.validate_lease),
     ("autoscaling", "HorizontalPodAutoscaler"): _again(policies.validate_autoscaler),
+    _DEFINITION: _pair(definitions.validate_definition_update),
 }
 
 STATUS: Mapping[tuple[str, str], Status] = {

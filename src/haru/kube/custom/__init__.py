@@ -1,0 +1,1 @@
+"""Custom resources: structural schemas and what they do to objects (KEP 95, 2332)."""

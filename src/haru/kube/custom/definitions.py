@@ -1,0 +1,79 @@
+"""CustomResourceDefinitions: what is filled in, and which names one may have.
+
+Source: apiextensions.k8s.io/v1 defaulting and its naming controller, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+Obj = dict[str, Any]
+
+GROUP = "apiextensions.k8s.io"
+PLURAL = "customresourcedefinitions"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer that keeps a definition until its objects are gone."""
+
+
+def fill_definition(definition: Obj) -> None:
+    """The defaults of a definition, in place."""
+    spec = definition.setdefault("spec", {})
+    given = spec.setdefault("names", {})
+    if not given.get("singular"):
+        given["singular"] = str(given.get("kind") or "").lower()
+    if not given.get("listKind") and given.get("kind"):
+        given["listKind"] = given["kind"] + "List"
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def condition(definition: Obj, kind: str) -> Obj:
+    """The condition of that type, or an empty one."""
+    for item in (definition.get("status") or {}).get("conditions") or ():
+        if item.get("type") == kind:
+            return dict(item)
+    return {}
+
+
+def is_established(definition: Obj) -> bool:
+    """Whether its objects are served."""
+    return condition(definition, "Established").get("status") == "True"
+
+
+def accepted_names(definition: Obj, others: Iterable[Obj]) -> tuple[Obj, tuple[str, str]]:
+    """The names that a definition gets, and reason and message of the first that is taken (empty: all are its own).
+
+    `others` are the accepted names of the group's other definitions.
+    """
+    asked = (definition.get("spec") or {}).get("names") or {}
+    accepted = dict((definition.get("status") or {}).get("acceptedNames") or {"plural": "", "kind": ""})
+    rest = list(others)
+    words = {
+        word
+        for other in rest
+        for word in (other.get("plural"), other.get("singular"), *(other.get("shortNames") or ()))
+    }
+    kinds = {kind for other in rest for kind in (other.get("kind"), other.get("listKind"))}
+    problem = ("", "")
+    for name, taken in (("plural", words), ("singular", words), ("kind", kinds), ("listKind", kinds)):
+        wanted = asked.get(name) or ""
+        if wanted and wanted in taken:
+            problem = (
+                problem if problem[0] else (f"{name[0].upper()}{name[1:]}Conflict", f'"{wanted}" is already in use')
+            )
+        elif wanted:
+            accepted[name] = wanted
+    clash = next((word for word in asked.get("shortNames") or () if word in words), None)
+    if clash is not None:
+        problem = problem if problem[0] else ("ShortNamesConflict", f'"{clash}" is already in use')
+    else:
+        _set(accepted, "shortNames", asked.get("shortNames"))
+    _set(accepted, "categories", asked.get("categories"))
+    return accepted, problem
+
+
+def _set(target: Obj, name: str, value: Any) -> None:
+    if value:
+        target[name] = list(value)
+    else:
+        target.pop(name, None)

@@ -1,0 +1,241 @@
+"""Whether a value is what its structural schema wants, in the words of 1.36.
+
+Findings carry the path in Kubernetes' form (`spec.replicas[0]`); the sentences name it once more, as the validator of
+OpenAPI schemas does. Texts are counted in characters, formats that are not known judge nothing.
+Source: the validation of custom resources (go-openapi's schema validator under apiextensions), as behaviour.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from haru.kube.custom.formats import FORMATS
+from haru.kube.custom.structural import Structural, parse
+from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required, too_long, too_many
+from haru.kube.patterns import compile_pattern
+
+Obj = dict[str, Any]
+
+
+def judge(value: Any, schema: Structural, path: str) -> list[FieldError]:
+    """Everything that is wrong with a value of an object that has been pruned and defaulted."""
+    return list(_judge(value, schema, path, resource=False))
+
+
+def judge_object(obj: Obj, schema: Structural) -> list[FieldError]:
+    """As `judge` for a whole object; its type and metadata are judged elsewhere."""
+    return list(_judge(obj, schema, "", resource=True))
+
+
+def _judge(value: Any, schema: Structural, path: str, *, resource: bool) -> Iterator[FieldError]:
+    if value is None and (schema.nullable or _takes_anything(schema)):
+        return
+    wrong = _type_problem(value, schema, path)
+    if wrong is not None:
+        yield wrong
+        return
+    yield from judge_by_keywords(value, schema.checks, path)
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if resource and name in ("apiVersion", "kind", "metadata"):
+                continue
+            declared = schema.properties.get(name) or schema.additional
+            if declared is not None:
+                yield from _judge(inner, declared, f"{path}.{name}" if path else name, resource=False)
+        if schema.embedded:
+            yield from _embedded_problems(value, path)
+    elif isinstance(value, list):
+        if schema.items is not None:
+            for index, item in enumerate(value):
+                yield from _judge(item, schema.items, f"{path}[{index}]", resource=False)
+        yield from _repetitions(value, schema, path)
+
+
+def _takes_anything(schema: Structural) -> bool:
+    return not schema.type and not schema.int_or_string
+
+
+# --- types
+
+
+def json_type(value: Any) -> str:
+    """What OpenAPI calls the type of a JSON value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _type_problem(value: Any, schema: Structural, path: str) -> FieldError | None:
+    found = json_type(value)
+    if schema.int_or_string:
+        return None if found in ("integer", "string") else _not_of_type("integer,string", found, path)
+    wanted = schema.type
+    if not wanted or found == wanted or (wanted == "number" and found == "integer"):
+        return None
+    return _not_of_type(wanted, found, path)
+
+
+def _not_of_type(wanted: str, found: str, path: str) -> FieldError:
+    detail = f'{path} in body must be of type {wanted}: "{found}"'
+    return FieldError("FieldValueTypeInvalid", path or "<nil>", found, detail.strip())
+
+
+# --- keywords
+
+
+def judge_by_keywords(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """What the keywords that judge values say; those for values of another type say nothing."""
+    if not checks:
+        return
+    if "enum" in checks and value not in checks["enum"]:
+        yield not_supported(path, value, [_plain(choice) for choice in checks["enum"]])
+    yield from _combinations(value, checks, path)
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int | float):
+        yield from _number(value, checks, path)
+    elif isinstance(value, str):
+        yield from _text(value, checks, path)
+    elif isinstance(value, list):
+        yield from _list(value, checks, path)
+    elif isinstance(value, dict):
+        yield from _object(value, checks, path)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _number(value: int | float, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    most, least, step = checks.get("maximum"), checks.get("minimum"), checks.get("multipleOf")
+    if most is not None and (value > most or (checks.get("exclusiveMaximum") and value == most)):
+        words = "less than" if checks.get("exclusiveMaximum") else "less than or equal to"
+        yield invalid(path, value, f"{path} in body should be {words} {_amount(most)}")
+    if least is not None and (value < least or (checks.get("exclusiveMinimum") and value == least)):
+        words = "greater than" if checks.get("exclusiveMinimum") else "greater than or equal to"
+        yield invalid(path, value, f"{path} in body should be {words} {_amount(least)}")
+    if step and not _is_multiple(value, step):
+        yield invalid(path, value, f"{path} in body should be a multiple of {_amount(step)}")
+    yield from _format(value, checks, path)
+
+
+def _amount(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() else repr(number)
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    if isinstance(value, int) and float(step).is_integer():
+        return value % int(step) == 0
+    ratio = value / step
+    return math.isfinite(ratio) and ratio == int(ratio)
+
+
+def _text(value: str, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    most, least, pattern = checks.get("maxLength"), checks.get("minLength"), checks.get("pattern")
+    if most is not None and len(value) > most:
+        yield too_long(path, most)
+    if least is not None and len(value) < least:
+        yield invalid(path, value, f"{path} in body should be at least {least} chars long")
+    if pattern and compile_pattern(pattern).search(value) is None:
+        yield invalid(path, value, f"{path} in body should match '{pattern}'")
+    yield from _format(value, checks, path)
+
+
+def _format(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    wanted = checks.get("format")
+    check = FORMATS.get(wanted) if isinstance(wanted, str) else None
+    if check is not None and not check(value):
+        yield invalid(path, value, f"{path} in body must be of type {wanted}: {json.dumps(value, ensure_ascii=False)}")
+
+
+def _list(value: Sequence[Any], checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    most, least = checks.get("maxItems"), checks.get("minItems")
+    if most is not None and len(value) > most:
+        yield too_many(path, len(value), most)
+    if least is not None and len(value) < least:
+        yield invalid(path, len(value), f"{path} in body should have at least {least} items")
+
+
+def _object(value: Obj, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    most, least = checks.get("maxProperties"), checks.get("minProperties")
+    if most is not None and len(value) > most:
+        yield too_many(path, len(value), most)
+    if least is not None and len(value) < least:
+        yield invalid(path, len(value), f"{path} in body should have at least {least} properties")
+    for name in checks.get("required") or ():
+        if name not in value:
+            yield required(f"{path}.{name}" if path else name)
+
+
+# --- combinations
+
+
+def _combinations(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    place = path or "<nil>"
+    for alternative in checks.get("allOf") or ():
+        found = _found(value, alternative, path)
+        if found:
+            yield from found
+            yield invalid(place, "", f'"{path}" must validate all the schemas (allOf)')
+    if checks.get("anyOf"):
+        tried = [_found(value, alternative, path) for alternative in checks["anyOf"]]
+        if all(tried):
+            yield invalid(place, "", f'"{path}" must validate at least one schema (anyOf)')
+            yield from min(tried, key=len)
+    if checks.get("oneOf"):
+        tried = [_found(value, alternative, path) for alternative in checks["oneOf"]]
+        fitting = sum(not found for found in tried)
+        if fitting != 1:
+            words = "Found none valid" if not fitting else f"Found {fitting} valid alternatives"
+            yield invalid(place, "", f'"{path}" must validate one and only one schema (oneOf). {words}')
+            if not fitting:
+                yield from min(tried, key=len)
+    if checks.get("not") is not None and not _found(value, checks["not"], path):
+        yield invalid(place, "", f'"{path}" must not validate the schema (not)')
+
+
+def _found(value: Any, raw: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What a schema inside a combination finds: it may name a type of its own."""
+    return list(_judge(value, _parsed(json.dumps(raw, sort_keys=True)), path, resource=False))
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> Structural:
+    return parse(json.loads(text))
+
+
+# --- lists and embedded objects
+
+
+def _repetitions(value: Sequence[Any], schema: Structural, path: str) -> Iterator[FieldError]:
+    if schema.list_type not in ("set", "map"):
+        return
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        key = item if schema.list_type == "set" else _keys(item, schema)
+        text = json.dumps(key, sort_keys=True)
+        if text in seen:
+            yield duplicate(f"{path}[{index}]", key)
+        seen.add(text)
+
+
+def _keys(item: Any, schema: Structural) -> Any:
+    return {key: item[key] for key in schema.list_map_keys if isinstance(item, dict) and key in item}
+
+
+def _embedded_problems(value: Obj, path: str) -> Iterator[FieldError]:
+    for name in ("apiVersion", "kind"):
+        if not value.get(name):
+            yield required(f"{path}.{name}", "must not be empty")

@@ -1,0 +1,186 @@
+"""One served version of a custom resource: what decodes, defaults, judges, merges and prints its objects.
+
+It hangs on the `Kind`, so that everything that is done with a kind finds it there.
+Source: apiextensions.k8s.io/v1 CustomResourceDefinitionVersion.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from haru.kube.custom.judging import judge_object
+from haru.kube.custom.merging import root_shape
+from haru.kube.custom.shaping import defaulted, pruned
+from haru.kube.custom.structural import ANYTHING, Structural, parse
+from haru.kube.decoding import decode_metadata
+from haru.kube.errors import FieldError, bad_request_error
+from haru.kube.json_path import JsonPathError, compile_path
+from haru.kube.kinds import Kind, standard_verbs
+from haru.kube.printing.base import Printer, age, column, name, since
+from haru.kube.schema import Field, MessageType
+
+Obj = dict[str, Any]
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+class CustomType:
+    """What one version of a CustomResourceDefinition says."""
+
+    def __init__(self, version: Obj, label: str, *, terminating: bool = False) -> None:
+        raw = (version.get("schema") or {}).get("openAPIV3Schema")
+        self.raw: Obj = raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        self.schema: Structural = parse(raw) if raw else ANYTHING
+        subresources = version.get("subresources") or {}
+        self.has_status = subresources.get("status") is not None
+        self.scale: Obj | None = subresources.get("scale")
+        self.selectable: Mapping[str, str] = {
+            path: path for item in version.get("selectableFields") or () if (path := item["jsonPath"].lstrip("."))
+        }
+        self.warning = _deprecation(version, label)
+        self.terminating = terminating
+        """Whether the definition is being deleted, so that no object may be made any more."""
+        self.message = self._message(label)
+        self.printer = _printer(version.get("additionalPrinterColumns") or ())
+
+    def _message(self, label: str) -> MessageType:
+        """The type as writes to the main resource and to `/status` divide it."""
+        names = dict.fromkeys(("apiVersion", "kind", "metadata", *self.schema.properties))
+        if not self.has_status:
+            names.pop("status", None)
+        else:
+            names["status"] = None
+        fields = {each: Field(each, None, "json") for each in names}
+        message = MessageType(label, fields, "", {})
+        message.shape = root_shape(self.schema)
+        return message
+
+    def decode(self, obj: Any, kind: Kind) -> tuple[Obj, list[str]]:
+        """The object without what the schema does not know, and `unknown field "…"` for each of that.
+
+        Raises 400 where the object, or its metadata, have the wrong form.
+        """
+        if not isinstance(obj, dict):
+            raise bad_request_error(f"{kind.kind} in version {kind.version!r} is no object")
+        metadata, unknown = decode_metadata(obj.get("metadata"), kind)
+        kept, more = pruned(obj, self.schema)
+        if metadata is not obj.get("metadata"):
+            kept = {**kept, "metadata": metadata}
+        return kept, unknown + [f'unknown field "{path}"' for path in more]
+
+    def default(self, obj: Obj) -> Obj:
+        """The object with the schema's defaults."""
+        return defaulted(obj, self.schema)
+
+    def judge(self, obj: Obj) -> list[FieldError]:
+        """What the schema refuses."""
+        return judge_object(obj, self.schema)
+
+
+def _deprecation(version: Obj, label: str) -> str:
+    if not version.get("deprecated"):
+        return ""
+    return str(version.get("deprecationWarning") or f"{label} is deprecated")
+
+
+def custom_kinds(definition: Obj) -> tuple[Kind, ...]:
+    """The kinds of all versions that a definition serves, the preferred one first; empty before its names are its own.
+
+    Objects are stored in the one version that is marked for it, served or not: `storage_kind` of each tells.
+    """
+    accepted = (definition.get("status") or {}).get("acceptedNames") or {}
+    if not accepted.get("plural") or not accepted.get("kind"):
+        return ()
+    versions = sorted(definition["spec"]["versions"], key=_preference)
+    return tuple(_kind(definition, version) for version in versions if version.get("served"))
+
+
+def storage_kind_of(definition: Obj) -> Kind:
+    """The kind of the version that objects are stored in."""
+    (version,) = (version for version in definition["spec"]["versions"] if version.get("storage"))
+    return _kind(definition, version)
+
+
+def _kind(definition: Obj, version: Obj) -> Kind:
+    spec, accepted = definition["spec"], definition["status"]["acceptedNames"]
+    group, kind = spec["group"], accepted["kind"]
+    terminating = bool(definition["metadata"].get("deletionTimestamp"))
+    custom = CustomType(version, f"{group}/{version['name']} {kind}", terminating=terminating)
+    subresources = (["scale"] if custom.scale else []) + (["status"] if custom.has_status else [])
+    return Kind(
+        group=group,
+        version=version["name"],
+        kind=kind,
+        plural=accepted["plural"],
+        singular=accepted.get("singular") or kind.lower(),
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(accepted.get("shortNames") or ()),
+        categories=tuple(accepted.get("categories") or ()),
+        verbs=standard_verbs(),
+        subresources=tuple(subresources),
+        storage_version=next(v["name"] for v in spec["versions"] if v.get("storage")),
+        type_name=f"{'.'.join(reversed(group.split('.')))}.{version['name']}.{kind}",
+        virtual=False,
+        custom=custom,
+    )
+
+
+def _preference(version: Obj) -> tuple[int, int, int, str]:
+    """v2 before v1 before v1beta2 before v1alpha1; names of another form last, in their order."""
+    match = re.fullmatch(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?", version["name"])
+    if match is None:
+        return (3, 0, 0, version["name"])
+    stage = {None: 0, "beta": 1, "alpha": 2}[match[2]]
+    return (stage, -int(match[1]), -int(match[3] or 0), "")
+
+
+# --- columns
+
+
+def _printer(columns: Any) -> Printer:
+    """The name, the columns that the definition asks for, or the age where it asks for none."""
+    chosen = list(columns) or [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
+    cells = [_cell(item) for item in chosen]
+    definitions = [
+        {
+            "name": item["name"],
+            "type": item["type"],
+            "format": item.get("format") or "",
+            "description": item.get("description") or "",
+            "priority": item.get("priority") or 0,
+        }
+        for item in chosen
+    ]
+    return Printer((column("Name"), *definitions), lambda obj, now: [name(obj), *(cell(obj, now) for cell in cells)])
+
+
+def _cell(item: Obj) -> Callable[[Obj, datetime], Any]:
+    kind = item["type"]
+    if kind == "date" and item["jsonPath"] == ".metadata.creationTimestamp":
+        return age
+    try:
+        find = compile_path(item["jsonPath"])
+    except JsonPathError:
+        return lambda obj, now: None
+
+    def cell(obj: Obj, now: datetime) -> Any:
+        found = find(obj)
+        if not found or found[0] is None:
+            return None
+        if kind == "date":
+            return since(found[0], now)
+        if kind == "string":
+            return ",".join(map(_text, found)) if len(found) > 1 else _text(found[0])
+        return found[0]
+
+    return cell
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

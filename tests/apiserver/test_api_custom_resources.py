@@ -1,0 +1,368 @@
+"""Custom resources: served as their definition says, from the moment that it was written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from api_caller import Caller
+from custom_objects import DEFINITIONS, NAME, TRAININGS, define, definition, training, version, with_schema
+
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+async def test_a_definition_serves_its_kind_at_once(api: Caller) -> None:
+    assert (await api("GET", TRAININGS)).status == 404
+    await define(api)
+    assert (await api("GET", TRAININGS)).json["kind"] == "TrainingList"
+    stored = (await api("GET", f"{DEFINITIONS}/{NAME}")).json
+    assert {c["type"]: c["status"] for c in stored["status"]["conditions"]} == {
+        "NamesAccepted": "True",
+        "Established": "True",
+    }
+    assert stored["status"]["storedVersions"] == ["v1"]
+    assert stored["spec"]["names"]["listKind"] == "TrainingList"
+    assert stored["spec"]["names"]["singular"] == "training"
+    assert stored["status"]["acceptedNames"] == stored["spec"]["names"]
+    resources = (await api("GET", "/apis/ml.example.com/v1")).json["resources"]
+    assert [r["name"] for r in resources] == ["trainings", "trainings/scale", "trainings/status"]
+    assert resources[0]["shortNames"] == ["tr"]
+    groups = [group["name"] for group in (await api("GET", "/apis")).json["groups"]]
+    assert groups[-1] == "ml.example.com"
+
+
+async def test_objects_are_pruned_defaulted_and_kept(api: Caller) -> None:
+    await define(api)
+    given = training(stages=[{"name": "a"}], free={"any": {"thing": 1}}, note=None, unknown=1, labels={"a": "b"})
+    given["other"] = {"x": 1}
+    made = await api("POST", TRAININGS, given)
+    assert made.status == 201, made.json
+    assert made.json["spec"] == {
+        "model": "llm",
+        "replicas": 2,
+        "strategy": "Safe",
+        "stages": [{"name": "a", "steps": 10}],
+        "free": {"any": {"thing": 1}},
+        "note": None,
+        "labels": {"a": "b"},
+    }
+    assert "other" not in made.json and "status" not in made.json
+    assert "unknown field" in made.headers["warning"]
+    assert made.json["metadata"]["generation"] == 1
+    read = (await api("GET", f"{TRAININGS}/t")).json
+    assert read == made.json
+    strict = await api("POST", f"{TRAININGS}?fieldValidation=Strict", given | {"metadata": {"name": "u"}})
+    assert strict.status == 400
+    assert 'strict decoding error: unknown field "spec.unknown", unknown field "other"' in strict.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"model": 5}, 'spec.model: Invalid value: "integer": spec.model in body must be of type string: "integer"'),
+        ({"model": "x"}, 'spec.model: Invalid value: "x": spec.model in body should be at least 2 chars long'),
+        ({"model": "abcdefghijk"}, "spec.model: Too long: may not be more than 10 bytes"),
+        ({"model": "ab1"}, "spec.model: Invalid value: \"ab1\": spec.model in body should match '^[a-z]+$'"),
+        ({"replicas": 9}, "spec.replicas: Invalid value: 9: spec.replicas in body should be less than or equal to 8"),
+        (
+            {"replicas": 0},
+            "spec.replicas: Invalid value: 0: spec.replicas in body should be greater than or equal to 1",
+        ),
+        ({"rate": 0}, "spec.rate: Invalid value: 0: spec.rate in body should be greater than 0"),
+        ({"rate": 0.7}, "spec.rate: Invalid value: 0.7: spec.rate in body should be a multiple of 0.5"),
+        ({"strategy": "Slow"}, 'spec.strategy: Unsupported value: "Slow": supported values: "Fast", "Safe"'),
+        ({"port": True}, 'spec.port in body must be of type integer,string: "boolean"'),
+        ({"zones": ["a", "b", "c", "d"]}, "spec.zones: Too many: 4: must have at most 3 items"),
+        ({"zones": ["a", "a"]}, 'spec.zones[1]: Duplicate value: "a"'),
+        ({"stages": [{"name": "a"}, {"name": "a"}]}, 'spec.stages[1]: Duplicate value: {"name": "a"}'),
+        ({"stages": [{}]}, "spec.stages[0].name: Required value"),
+        (
+            {"stages": [{"name": "a", "when": "now"}]},
+            'spec.stages[0].when: Invalid value: "now": spec.stages[0].when in body must be of type date-time: "now"',
+        ),
+        ({"labels": {"a": "1", "b": "2", "c": "3"}}, "spec.labels: Too many: 3: must have at most 2 items"),
+        ({"labels": {"a": 1}}, 'spec.labels.a in body must be of type string: "integer"'),
+        (
+            {"source": {"git": "a", "image": "b"}},
+            '"spec.source" must validate one and only one schema (oneOf). Found 2 valid alternatives',
+        ),
+        ({"source": {}}, '"spec.source" must validate one and only one schema (oneOf). Found none valid'),
+    ],
+)
+async def test_what_the_schema_refuses(api: Caller, spec: dict[str, Any], message: str) -> None:
+    await define(api)
+    answer = await api("POST", TRAININGS, training(**spec))
+    assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+    assert message in answer.json["message"]
+    assert answer.json["message"].startswith('Training.ml.example.com "t" is invalid: ')
+
+
+async def test_required_members_and_whole_objects(api: Caller) -> None:
+    await define(api)
+    answer = await api("POST", TRAININGS, {**training(), "spec": {}})
+    assert answer.json["message"] == 'Training.ml.example.com "t" is invalid: spec.model: Required value'
+    assert answer.json["details"]["causes"] == [
+        {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.model"}
+    ]
+    assert (await api("POST", TRAININGS, {**training(), "kind": "Other"})).status == 400
+    assert (await api("POST", TRAININGS, {**training(), "metadata": {"name": "Bad_Name"}})).status == 422
+    assert (await api("POST", TRAININGS, {**training(), "metadata": {"name": "a", "labels": 5}})).status == 400
+
+
+async def test_status_and_generation_have_their_own_ways(api: Caller) -> None:
+    await define(api)
+    made = (await api("POST", TRAININGS, training())).json
+    ignored = await api("PATCH", f"{TRAININGS}/t", {"status": {"phase": "Running"}}, type=MERGE)
+    assert "status" not in ignored.json
+    changed = await api(
+        "PATCH", f"{TRAININGS}/t/status", {"status": {"phase": "Up"}, "spec": {"replicas": 5}}, type=MERGE
+    )
+    assert (changed.json["status"], changed.json["spec"]["replicas"]) == ({"phase": "Up"}, 2)
+    assert changed.json["metadata"]["generation"] == 1
+    spec = await api("PATCH", f"{TRAININGS}/t", {"spec": {"replicas": 5}}, type=MERGE)
+    assert (spec.json["metadata"]["generation"], spec.json["status"]) == (2, {"phase": "Up"})
+    wrong = await api("PATCH", f"{TRAININGS}/t/status", {"status": {"replicas": "x"}}, type=MERGE)
+    assert "status.replicas in body must be of type integer" in wrong.json["message"]
+    body = {**made, "metadata": {"name": "t"}}
+    without = await api("PUT", f"{TRAININGS}/t", body)
+    assert without.status == 422
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in without.json["message"]
+    assert (await api("PUT", f"{TRAININGS}/t", made)).status == 409
+
+
+async def test_scale(api: Caller) -> None:
+    await define(api)
+    await api("POST", TRAININGS, training(replicas=3))
+    await api("PATCH", f"{TRAININGS}/t/status", {"status": {"replicas": 1, "selector": "a=b"}}, type=MERGE)
+    scale = (await api("GET", f"{TRAININGS}/t/scale")).json
+    assert (scale["kind"], scale["spec"], scale["status"]) == (
+        "Scale",
+        {"replicas": 3},
+        {"replicas": 1, "selector": "a=b"},
+    )
+    patched = await api("PATCH", f"{TRAININGS}/t/scale", {"spec": {"replicas": 7}}, type=MERGE)
+    assert patched.json["spec"] == {"replicas": 7}
+    assert (await api("GET", f"{TRAININGS}/t")).json["spec"]["replicas"] == 7
+    refused = await api("PATCH", f"{TRAININGS}/t/scale", {"spec": {"replicas": 70}}, type=MERGE)
+    assert refused.status == 422
+
+
+async def test_server_side_apply_merges_by_the_schema(api: Caller) -> None:
+    await define(api)
+
+    async def applied(manager: str, **spec: Any) -> Any:
+        body = training(**spec)
+        return await api("PATCH", f"{TRAININGS}/t?fieldManager={manager}", body, type=APPLY)
+
+    assert (await applied("one", stages=[{"name": "a", "steps": 1}], zones=["x"])).status == 201
+    both = await applied("two", stages=[{"name": "b", "steps": 2}], zones=["y"])
+    assert both.status == 200, both.json
+    assert both.json["spec"]["zones"] == ["x", "y"]
+    assert both.json["spec"]["stages"] == [{"name": "a", "steps": 1}, {"name": "b", "steps": 2}]
+    conflict = await applied("two", stages=[{"name": "a", "steps": 9}])
+    assert conflict.status == 409
+    assert '.spec.stages[name="a"].steps' in conflict.json["message"]
+    strategic = await api("PATCH", f"{TRAININGS}/t", {}, type="application/strategic-merge-patch+json")
+    assert strategic.status == 415
+
+
+async def test_columns_and_selection(api: Caller) -> None:
+    await define(api)
+    await api("POST", TRAININGS, training("a", model="bert"))
+    await api("POST", TRAININGS, training("b", model="gpt"))
+    ready = {"status": {"conditions": [{"type": "Other", "status": "Unknown"}, {"type": "Ready", "status": "True"}]}}
+    await api("PATCH", f"{TRAININGS}/a/status", ready, type=MERGE)
+    table = (await api("GET", TRAININGS, accept="application/json;as=Table;v=v1;g=meta.k8s.io")).json
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Model", "Replicas", "Ready", "Age"]
+    assert [row["cells"] for row in table["rows"]] == [["a", "bert", 2, "True", "0s"], ["b", "gpt", 2, None, "0s"]]
+    chosen = (await api("GET", f"{TRAININGS}?fieldSelector=spec.model=gpt")).json["items"]
+    assert [item["metadata"]["name"] for item in chosen] == ["b"]
+    assert (await api("GET", f"{TRAININGS}?fieldSelector=spec.replicas=2")).status == 400
+
+
+async def test_watches_see_custom_objects(api: Caller) -> None:
+    await define(api)
+    stream = await api.stream(f"{TRAININGS}?watch=true")
+    await api("POST", TRAININGS, training("a"))
+    await api("DELETE", f"{TRAININGS}/a")
+    assert await stream.take(2) == [("ADDED", "a"), ("DELETED", "a")]
+    await stream.close()
+
+
+async def test_versions_share_their_objects(api: Caller) -> None:
+    old = version("v1beta1", storage=False, deprecated=True)
+    await define(api, definition(version(), old))
+    await api("POST", TRAININGS, training("a"))
+    path = TRAININGS.replace("/v1/", "/v1beta1/")
+    read = await api("GET", f"{path}/a")
+    assert (read.json["apiVersion"], read.json["spec"]["model"]) == ("ml.example.com/v1beta1", "llm")
+    assert "ml.example.com/v1beta1 Training is deprecated" in read.headers["warning"]
+    # Another version is stored from now on; what lies there is served as before.
+    live = (await api("GET", f"{DEFINITIONS}/{NAME}")).json
+    for item in live["spec"]["versions"]:
+        item["storage"] = not item["storage"]
+    assert (await api("PUT", f"{DEFINITIONS}/{NAME}", live)).status == 200
+    assert (await api("GET", f"{DEFINITIONS}/{NAME}")).json["status"]["storedVersions"] == ["v1", "v1beta1"]
+    await api("POST", TRAININGS, training("b"))
+    for url, api_version in ((TRAININGS, "ml.example.com/v1"), (path, "ml.example.com/v1beta1")):
+        listed = (await api("GET", url)).json["items"]
+        assert [(item["metadata"]["name"], item["apiVersion"]) for item in listed] == [
+            ("a", api_version),
+            ("b", api_version),
+        ]
+        assert (await api("GET", f"{url}/a")).json["apiVersion"] == api_version
+    partial = await api("GET", f"{TRAININGS}/a", accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
+    assert partial.json["metadata"]["name"] == "a"
+    gone = await api("PATCH", f"{DEFINITIONS}/{NAME}", {"spec": {"versions": live["spec"]["versions"][1:]}}, type=MERGE)
+    assert gone.status == 422
+    assert "status.storedVersions[0]" in gone.json["message"]
+
+
+async def test_a_definition_goes_with_its_objects(api: Caller) -> None:
+    await define(api)
+    await api("POST", TRAININGS, training("a"))
+    held = training("b")
+    held["metadata"]["finalizers"] = ["example.com/wait"]
+    await api("POST", TRAININGS, held)
+    answer = await api("DELETE", f"{DEFINITIONS}/{NAME}")
+    assert answer.json["metadata"]["deletionTimestamp"]
+    refused = await api("POST", TRAININGS, training("c"))
+    assert (refused.status, refused.json["message"]) == (
+        405,
+        "create not allowed while custom resource definition is terminating",
+    )
+    await _until(api, f"{TRAININGS}/a", 404)
+    assert (await api("GET", f"{TRAININGS}/b")).json["metadata"]["deletionTimestamp"]
+    await api("PATCH", f"{TRAININGS}/b", {"metadata": {"finalizers": None}}, type=MERGE)
+    await _until(api, f"{DEFINITIONS}/{NAME}", 404)
+    assert (await api("GET", TRAININGS)).status == 404
+    await define(api)
+    assert (await api("GET", TRAININGS)).json["items"] == []
+
+
+async def _until(api: Caller, url: str, status: int) -> None:
+    for _ in range(500):
+        if (await api("GET", url)).status == status:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{url} did not become {status}")
+
+
+async def test_names_that_are_taken(api: Caller) -> None:
+    await define(api)
+    second = definition(names={"plural": "others", "singular": "other", "kind": "Training", "shortNames": ["tr"]})
+    second["metadata"]["name"] = "others.ml.example.com"
+    await define(api, second)
+    stored = (await api("GET", f"{DEFINITIONS}/others.ml.example.com")).json
+    told = {c["type"]: (c["status"], c["reason"], c["message"]) for c in stored["status"]["conditions"]}
+    assert told["NamesAccepted"] == ("False", "KindConflict", '"Training" is already in use')
+    assert told["Established"] == ("False", "NotAccepted", "not all names are accepted")
+    assert (await api("GET", "/apis/ml.example.com/v1/others")).status == 404
+    await api("DELETE", f"{DEFINITIONS}/{NAME}")
+    await _until(api, "/apis/ml.example.com/v1/others", 200)
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        (
+            {**definition(), "metadata": {"name": "x.y"}},
+            'metadata.name: Invalid value: "x.y": must be spec.names.plural',
+        ),
+        (definition(group="example"), "should be a domain with at least one dot"),
+        (definition(scope="Here"), 'spec.scope: Unsupported value: "Here": supported values: "Cluster", "Namespaced"'),
+        (definition(version(storage=False)), "must have exactly one version marked as storage version"),
+        (definition(version(), version(storage=False)), "must contain unique version names"),
+        (definition(version(schema=None)), "spec.versions[0].schema.openAPIV3Schema: Required value"),
+        (with_schema({"type": "string"}), 'openAPIV3Schema.type: Invalid value: "string": must be object at the root'),
+        (
+            with_schema({"type": "object", "properties": {"a": {}}}),
+            "spec.validation.openAPIV3Schema.properties[a].type: Required value: must not be empty for specified",
+        ),
+        (
+            with_schema({"type": "object", "properties": {"a": {"type": "array"}}}),
+            "properties[a].items: Required value: must be specified",
+        ),
+        (
+            with_schema({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}),
+            'properties[a].pattern: Invalid value: "(": must be a valid regular expression, but isn\'t: error parsing',
+        ),
+        (
+            with_schema({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}),
+            'properties[a].default in body must be of type integer: "string"',
+        ),
+        (
+            with_schema({"type": "object", "properties": {"a": {"type": "object", "anyOf": [{"type": "object"}]}}}),
+            "properties[a].anyOf[0].type: Forbidden: must be empty to be structural",
+        ),
+        (
+            with_schema({"type": "object", "anyOf": [{"properties": {"b": {"minimum": 1}}}]}),
+            "properties[b]: Required value: because it is defined in spec.validation.openAPIV3Schema.anyOf[0].prop",
+        ),
+        (
+            with_schema({"type": "object", "properties": {"metadata": {"type": "object", "required": ["labels"]}}}),
+            "properties[metadata]: Forbidden: must not specify anything other than name and generateName",
+        ),
+        (
+            with_schema(
+                {
+                    "type": "object",
+                    "properties": {
+                        "a": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map"}
+                    },
+                }
+            ),
+            "x-kubernetes-list-map-keys: Required value: must not be empty if x-kubernetes-list-type is map",
+        ),
+        (with_schema({"type": "object", "nullable": True}), "nullable: Forbidden: nullable cannot be true at the root"),
+        (
+            definition(version(subresources={"scale": {"specReplicasPath": ".x", "statusReplicasPath": ".status.y"}})),
+            'specReplicasPath: Invalid value: ".x": should be a json path under .spec',
+        ),
+        (
+            definition(version(additionalPrinterColumns=[{"name": "A", "type": "text", "jsonPath": ".a"}])),
+            'type: Invalid value: "text": must be one of boolean,date,integer,number,string',
+        ),
+        (
+            definition(version(selectableFields=[{"jsonPath": ".spec.labels"}])),
+            "must point to a field of type string, boolean or integer",
+        ),
+        (
+            definition(conversion={"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}),
+            'spec.conversion.strategy: Unsupported value: "Webhook": supported values: "None"',
+        ),
+        (definition(group="ml.k8s.io"), "protected groups must have approval annotation"),
+    ],
+)
+async def test_definitions_that_are_refused(api: Caller, obj: dict[str, Any], message: str) -> None:
+    answer = await api("POST", DEFINITIONS, obj)
+    assert answer.status == 422, answer.json
+    assert message in answer.json["message"]
+
+
+async def test_what_may_not_change_about_a_definition(api: Caller) -> None:
+    await define(api)
+    for change, path in (({"scope": "Cluster"}, "spec.scope"), ({"names": {"kind": "Other"}}, "spec.names.kind")):
+        answer = await api("PATCH", f"{DEFINITIONS}/{NAME}", {"spec": change}, type=MERGE)
+        assert answer.status == 422
+        assert f"{path}: Invalid value" in answer.json["message"]
+
+
+async def test_a_schema_that_changes_counts_at_once(api: Caller) -> None:
+    await define(api)
+    live = (await api("GET", f"{DEFINITIONS}/{NAME}")).json
+    live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["extra"] = {
+        "type": "string"
+    }
+    assert (await api("PUT", f"{DEFINITIONS}/{NAME}", live)).status == 200
+    made = await api("POST", TRAININGS, training(extra="here"))
+    assert made.json["spec"]["extra"] == "here"
+    document = (await api("GET", "/openapi/v3/apis/ml.example.com/v1")).json
+    schema = document["components"]["schemas"]["com.example.ml.v1.Training"]
+    assert schema["x-kubernetes-group-version-kind"] == [
+        {"group": "ml.example.com", "version": "v1", "kind": "Training"}
+    ]
+    assert schema["properties"]["spec"]["properties"]["extra"] == {"type": "string"}
+    assert schema["properties"]["metadata"]["allOf"][0]["$ref"].endswith("ObjectMeta")
