@@ -30,13 +30,18 @@ from haru.sight import Sight, Watching
 _log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 10.0
-_SHORTEST_PAUSE = 1.0
+SHORTEST_PAUSE_SECONDS = 1.0
+SILENCE_SECONDS = 300.0
 _PAUSE_PER_LOOK = 20.0
 _RETRY_SECONDS = 5.0
 
 
 class Keeper:
-    """Keeps accounts of one cluster. `clock` is in seconds since 1970; without a history only the metrics are kept."""
+    """Keeps accounts of one cluster. `clock` is in seconds since 1970; without a history only the metrics are kept.
+
+    In seconds: `beat` is how often what goes on is written down, `pause` how long two looks are apart at least,
+    `silence` how long it may be that nothing is written down before that time counts as not observed.
+    """
 
     def __init__(
         self,
@@ -45,11 +50,15 @@ class Keeper:
         *,
         clock: Callable[[], float] = time.time,
         beat: float = BEAT_SECONDS,
+        pause: float = SHORTEST_PAUSE_SECONDS,
+        silence: float = SILENCE_SECONDS,
     ) -> None:
         self._watching = Watching(client, linger=0.0, kinds=KINDS, name="accounting")
         self._history = history
         self._clock = clock
         self._beat = beat
+        self._shortest = pause
+        self._silence = silence
         self._meter = Meter()
         self._units: Counter[Key] = Counter()
         self._before: Counter[Key] = Counter()
@@ -102,7 +111,7 @@ class Keeper:
             self._take(await asyncio.to_thread(self._measure, sight), at)
             self.looked.set()
             spent = time.monotonic() - began
-            await self._pause(max(_SHORTEST_PAUSE, _PAUSE_PER_LOOK * spent))
+            await self._pause(max(self._shortest, _PAUSE_PER_LOOK * spent))
             while self._watching.running:
                 try:
                     await asyncio.wait_for(self._watching.newer_than(sight.version), self._beat)
@@ -121,8 +130,7 @@ class Keeper:
                 self._write(self._now())
 
     def _take(self, units: Counter[Key], at: int) -> None:
-        if self._meter.current() is not None:
-            self._advance(at)
+        self._advance(at)
         ended = self._meter.observe(units, at)
         self._units = units
         self._end(ended)
@@ -132,17 +140,23 @@ class Keeper:
         return self._advance(self._now_milliseconds())
 
     def _advance(self, now: int) -> Interval | None:
-        """The interval so far; it ends with the hour, so that hours can be merged."""
-        going = self._meter.current()
-        if going is not None and now // HOUR > going.began // HOUR:
-            self._meter.extend((going.began // HOUR + 1) * HOUR)
+        """The interval so far; it ends with the hour, so that hours can be merged.
+
+        After a longer silence than there can be, the machine slept: that time was not observed.
+        """
+        until = self._meter.until
+        if until is not None and now - until > self._silence * 1000:
+            self._end(self._meter.stop())
+            self._meter.observe(self._units, now)
+        while (until := self._meter.until) is not None and now // HOUR > until // HOUR:
+            self._meter.extend((until // HOUR + 1) * HOUR)
             self._end(self._meter.cut())
         return self._meter.extend(now)
 
     def _now_milliseconds(self) -> int:
         """By the clock; never before what the history has already."""
         now = int(self._clock() * 1000)
-        if self._meter.current() is None and self._history is not None:
+        if self._meter.until is None and self._history is not None:
             now = max(now, self._history.last_end())
         return now
 

@@ -75,6 +75,11 @@ class Meter:
         self._units: Mapping[Key, int] | None = None
         self._began = self._until = 0
 
+    @property
+    def until(self) -> int | None:
+        """Up to when is counted; None while nothing is."""
+        return None if self._units is None else self._until
+
     def observe(self, units: Mapping[Key, int], now: int) -> Interval | None:
         """What there is from now on; the interval that ends, if one does. Equal moments are one interval."""
         if self._units is None:

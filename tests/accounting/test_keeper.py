@@ -1,0 +1,142 @@
+"""The keeper sees every change through the API, counts the time between by its clock, and tells it as metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from engine_objects import DRIVER, Obj, allocated, allocation, claim, device_class, node, pod, resource_slice
+from fake_api import FakeApi
+
+from haru.accounting import keeper as keeping
+from haru.accounting.history import HOUR, NAME, History, read
+from haru.accounting.keeper import Keeper
+from haru.accounting.ledger import total
+from haru.accounting.report import usage_over
+from haru.accounting.standing import Key
+from haru.client.api import ApiClient
+from haru.kube.kinds import known_kind
+
+POD = known_kind("v1", "Pod")
+
+
+async def until(holds: Callable[[], object]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not become true")
+
+
+async def made(client: ApiClient, *objects: Obj) -> None:
+    for obj in objects:
+        await client.create(known_kind(obj["apiVersion"], obj["kind"]), obj)
+
+
+async def cluster() -> tuple[FakeApi, ApiClient]:
+    api = FakeApi()
+    client = ApiClient.in_process(api)
+    await made(client, node("a"), device_class(), resource_slice("a", 2))
+    return api, client
+
+
+async def test_it_counts_what_happens(tmp_path: Path) -> None:
+    _, client = await cluster()
+    now = [1000.0 * 3600]
+    history = History(tmp_path / NAME)
+    keeper = Keeper(client, history, clock=lambda: now[0], beat=0.02, pause=0.0, silence=1e9)
+    running = asyncio.create_task(keeper.run())
+    await until(lambda: sum(keeper.units().values()) == 2000)
+    assert {key.state for key in keeper.units()} == {"Free"}
+    now[0] += 3600
+    holder = pod("p", node="a", claims=["p"])
+    holder = await client.create(POD, holder)
+    await made(client, allocated(claim("p"), allocation("a", "gpu-0"), holder))
+    await until(lambda: keeper.units()[Key("Held", "default", "pod/p", DRIVER)] == 1000)
+    now[0] += 1800
+    await until(lambda: keeper.seconds()[Key("Held", "default", "pod/p", DRIVER)] == 1800 * 1_000_000)
+    text = keeper.text().decode()
+    assert f'haru_devices{{driver="{DRIVER}",namespace="default",state="Held"}} 1.0' in text
+    assert f'haru_device_seconds_total{{driver="{DRIVER}",namespace="default",state="Held"}} 1800.0' in text
+    assert f'haru_device_seconds_total{{driver="{DRIVER}",namespace="",state="Free"}} 9000.0' in text
+    end = int(now[0] * 1000)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    usage = usage_over(total(read(tmp_path, 0, end), end - 2 * HOUR, end))
+    assert usage.by_state == {"Held": 0.5, "Free": 2.5}
+    assert [(row.owner, row.held) for row in usage.rows] == [("pod/p", 0.5)]
+    assert usage.observed_seconds == 5400
+    rows = read(tmp_path, 0, end)
+    assert all(row.began // HOUR == (row.ended - 1) // HOUR for row in rows), "intervals end with the hour"
+
+
+async def test_while_nothing_can_be_watched_nothing_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "_RETRY_SECONDS", 0.01)
+    _, client = await cluster()
+    now = [5000.0]
+    keeper = Keeper(client, History(tmp_path / NAME), clock=lambda: now[0], beat=0.02, pause=0.0, silence=1e9)
+    running = asyncio.create_task(keeper.run())
+    await keeper.looked.wait()
+    now[0] += 100
+    await until(lambda: sum(keeper.seconds().values()) == 2 * 100 * 1_000_000)
+    keeper.looked.clear()
+    broken = True
+
+    def measure(sight: object) -> object:
+        if broken:
+            raise RuntimeError("a fault of ours")
+        return original(sight)  # type: ignore[arg-type]
+
+    original = keeper._measure
+    monkeypatch.setattr(keeper, "_measure", measure)
+    await made(client, pod("x"))
+    await until(lambda: keeper._meter.current() is None)
+    now[0] += 1000
+    broken = False
+    await until(lambda: keeper._meter.current() is not None)
+    now[0] += 10
+    await until(lambda: sum(keeper.seconds().values()) == 2 * 110 * 1_000_000)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    end = int(now[0] * 1000)
+    found = total(read(tmp_path, 0, end), 5_000_000, end)
+    assert (found.observed, found.until - found.since) == (110_000, 1_110_000)
+
+
+async def test_a_history_of_the_future_is_not_written_over(tmp_path: Path) -> None:
+    """After the clock was set back, time is counted once it has caught up with what is there."""
+    _, client = await cluster()
+    for start in (9000.0, 8000.0):
+        now = [start]
+        keeper = Keeper(
+            client, History(tmp_path / NAME), clock=lambda now=now: now[0], beat=0.02, pause=0.0, silence=1e9
+        )  # type: ignore[misc]
+        running = asyncio.create_task(keeper.run())
+        await keeper.looked.wait()
+        now[0] = start + 500 if start > 8500 else 9600.0
+        expected = 500 if start > 8500 else 100
+        await until(lambda e=expected, k=keeper: sum(k.seconds().values()) == 2 * e * 1_000_000)  # type: ignore[misc]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert [(row.began, row.ended) for row in read(tmp_path, 0, 1 << 60)] == [
+        (9_000_000, 9_500_000),
+        (9_500_000, 9_600_000),
+    ]
+
+
+async def test_a_machine_that_slept_observed_nothing() -> None:
+    _, client = await cluster()
+    now = [7000.0]
+    keeper = Keeper(client, clock=lambda: now[0], beat=0.02, pause=0.0)
+    running = asyncio.create_task(keeper.run())
+    await keeper.looked.wait()
+    now[0] += 200
+    await until(lambda: sum(keeper.seconds().values()) == 2 * 200 * 1_000_000)
+    now[0] += 8 * 3600
+    await until(lambda: keeper._meter.until == int(now[0] * 1000))
+    now[0] += 50
+    await until(lambda: sum(keeper.seconds().values()) == 2 * 250 * 1_000_000)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
