@@ -342,6 +342,47 @@ async def test_definitions_that_are_refused(api: Caller, obj: dict[str, Any], me
     assert message in answer.json["message"]
 
 
+async def test_rules_of_the_schema(api: Caller) -> None:
+    live = definition()
+    spec = live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    rules = [
+        {"rule": "self.model != 'none'", "message": "a model is needed", "fieldPath": ".model"},
+        {"rule": "self.model == oldSelf.model", "message": "the model stays"},
+    ]
+    live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = {
+        **spec,
+        "x-kubernetes-validations": rules,
+    }
+    await define(api, live)
+    refused = await api("POST", TRAININGS, training(model="none"))
+    assert refused.status == 422
+    assert 'spec.model: Invalid value: "object": a model is needed' in refused.json["message"]
+    await api("POST", TRAININGS, training())
+    changed = await api("PATCH", f"{TRAININGS}/t", {"spec": {"model": "other"}}, type=MERGE)
+    assert 'spec: Invalid value: "object": the model stays' in changed.json["message"]
+    assert (await api("PATCH", f"{TRAININGS}/t", {"spec": {"replicas": 3}}, type=MERGE)).status == 200
+    wrong = {**spec, "x-kubernetes-validations": [{"rule": "self.nothing"}]}
+    path = f"{DEFINITIONS}/{NAME}"
+    version_ = {
+        **live["spec"]["versions"][0],
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": wrong}}},
+    }
+    answer = await api("PATCH", path, {"spec": {"versions": [version_]}}, type=MERGE)
+    assert answer.status == 422
+    assert "x-kubernetes-validations[0].rule: Invalid value" in answer.json["message"]
+
+
+async def test_what_was_stored_before_is_not_judged_again(api: Caller) -> None:
+    await define(api)
+    await api("POST", TRAININGS, training(replicas=7))
+    live = (await api("GET", f"{DEFINITIONS}/{NAME}")).json
+    properties = live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    properties["replicas"]["maximum"] = 4
+    assert (await api("PUT", f"{DEFINITIONS}/{NAME}", live)).status == 200
+    assert (await api("PATCH", f"{TRAININGS}/t", {"spec": {"note": "n"}}, type=MERGE)).status == 200
+    assert (await api("PATCH", f"{TRAININGS}/t", {"spec": {"replicas": 6}}, type=MERGE)).status == 422
+
+
 async def test_what_may_not_change_about_a_definition(api: Caller) -> None:
     await define(api)
     for change, path in (({"scope": "Cluster"}, "spec.scope"), ({"names": {"kind": "Other"}}, "spec.names.kind")):

@@ -18,6 +18,7 @@ import orjson
 
 from haru.apiserver import admission
 from haru.apiserver.call import Call
+from haru.apiserver.custom_rules import rule_errors
 from haru.apiserver.objects import Note, decode, encode
 from haru.apiserver.strategies import strategy_for
 from haru.kube.conversion import convert
@@ -153,7 +154,7 @@ async def _admit_new(call: Call, obj: Obj) -> Obj:
     obj = prepare_for_create(obj, kind, core.gates, call.now)
     if call.resource.has_status and "status" not in obj and kind.custom is None:
         obj = {**obj, "status": {}}
-    errors = validate_create(obj, kind, core.gates, core.check_selector)
+    errors = validate_create(obj, kind, core.gates, core.check_selector) or rule_errors(kind, obj, None)
     if errors:
         raise call.invalid(obj["metadata"]["name"], errors)
     await admission.validate_create(call, obj)
@@ -287,6 +288,8 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
         new = apply_defaults(prepare_for_status_update(wanted, live, kind, core.gates), kind, core.gates)
         await admission.admit_status(call, new, live)
         errors = validate_status_update(new, live, kind, core.gates)
+        if kind.custom is not None and not errors:
+            errors = rule_errors(kind, new, live)
     else:
         new = own(apply_defaults(wanted, kind, core.gates, call.now))
         complete = strategy_for(kind.group, kind.plural).complete_update
@@ -296,7 +299,7 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
         await admission.admit_update(call, new, live)
         if has_generation(kind) and spec_changed(new, live, kind):
             new["metadata"]["generation"] = int(live["metadata"].get("generation") or 0) + 1
-        errors = validate_update(new, live, kind, core.gates, core.check_selector)
+        errors = validate_update(new, live, kind, core.gates, core.check_selector) or rule_errors(kind, new, live)
     if errors:
         raise call.invalid(call.name, errors)
     return new

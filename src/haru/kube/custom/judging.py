@@ -239,3 +239,19 @@ def _embedded_problems(value: Obj, path: str) -> Iterator[FieldError]:
     for name in ("apiVersion", "kind"):
         if not value.get(name):
             yield required(f"{path}.{name}", "must not be empty")
+
+
+def is_unchanged(error: FieldError, new: Obj, old: Obj) -> bool:
+    """Whether the value that a finding is about was there before, as it is. Items are told apart by their list only."""
+    path = error.field.partition("[")[0]
+    if error.type == "FieldValueRequired" and "[" not in error.field:
+        path = path.rpartition(".")[0]
+    before, after = _at(old, path), _at(new, path)
+    return before is not None and before == after
+
+
+def _at(obj: Obj, path: str) -> Any:
+    found: Any = obj
+    for name in path.split(".") if path else ():
+        found = found.get(name) if isinstance(found, dict) else None
+    return found

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from haru.kube.custom.judging import judge_object
+from haru.kube.custom.judging import is_unchanged, judge_object
 from haru.kube.custom.merging import root_shape
 from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import ANYTHING, Structural, parse
@@ -45,6 +45,8 @@ class CustomType:
         self.terminating = terminating
         """Whether the definition is being deleted, so that no object may be made any more."""
         self.message = self._message(label)
+        self.rules: Any = None
+        """The compiled rules of the schema, once somebody asked: CEL is a room above this one."""
         self.printer = _printer(version.get("additionalPrinterColumns") or ())
 
     def _message(self, label: str) -> MessageType:
@@ -76,9 +78,10 @@ class CustomType:
         """The object with the schema's defaults."""
         return defaulted(obj, self.schema)
 
-    def judge(self, obj: Obj) -> list[FieldError]:
-        """What the schema refuses."""
-        return judge_object(obj, self.schema)
+    def judge(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+        """What the schema refuses; what an update left as it was (`old`) is not judged again (KEP 4008)."""
+        found = judge_object(obj, self.schema)
+        return [error for error in found if old is None or not is_unchanged(error, obj, old)]
 
 
 def _deprecation(version: Obj, label: str) -> str:

@@ -41,7 +41,7 @@ def validate_update(
     """What is wrong with replacing `old` by `new` (both in the version of the request)."""
     found = validate_metadata_update(new.get("metadata") or {}, old.get("metadata") or {})
     if kind.custom is not None:
-        return found + kind.custom.judge(new)
+        return found + kind.custom.judge(new, old)
     check = dispatch.UPDATE.get((kind.group, kind.kind))
     if check is None:
         return found + generic.validate_by_schema(new, kind)
@@ -52,6 +52,6 @@ def validate_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates) 
     """What is wrong with a write to `/status` (spec and most metadata were restored from `old` by then)."""
     found = validate_metadata_update(new.get("metadata") or {}, old.get("metadata") or {})
     if kind.custom is not None:
-        return found + kind.custom.judge(new)
+        return found + kind.custom.judge(new, old)
     check = dispatch.STATUS.get((kind.group, kind.kind))
     return found + check(new, old) if check is not None else found

@@ -1,0 +1,49 @@
+"""CEL rules of custom resources, where definitions and objects are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from haru.kube.custom.definitions import GROUP
+from haru.kube.custom.structural import parse
+from haru.kube.errors import FieldError
+
+if TYPE_CHECKING:
+    from haru.cel.object_rules import ObjectRules
+    from haru.kube.kinds import Kind
+
+Obj = dict[str, Any]
+
+
+def rule_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
+    """What the rules of a custom resource's schema refuse, or what is wrong with the rules of a definition."""
+    if kind.custom is not None:
+        return _rules_of(kind).check(new, old)
+    if (kind.group, kind.kind) == (GROUP, "CustomResourceDefinition"):
+        return _definition_errors(new)
+    return []
+
+
+def _rules_of(kind: Kind) -> ObjectRules:
+    from haru.cel.object_rules import ObjectRules
+
+    custom = kind.custom
+    assert custom is not None
+    if custom.rules is None:
+        custom.rules = ObjectRules(custom.schema)
+    found: ObjectRules = custom.rules
+    return found
+
+
+def _definition_errors(definition: Obj) -> list[FieldError]:
+    from haru.cel.object_rules import rule_problems
+
+    versions = definition["spec"]["versions"]
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    shared = all(schema == schemas[0] for schema in schemas)
+    found: list[FieldError] = []
+    for index, schema in enumerate(schemas[:1] if shared else schemas):
+        where = "spec.validation" if shared else f"spec.versions[{index}].schema"
+        if schema is not None:
+            found += rule_problems(parse(schema), f"{where}.openAPIV3Schema")
+    return found

@@ -1,0 +1,138 @@
+"""Kubernetes objects in CEL: the types that a structural schema declares, and values in them.
+
+An object becomes a message with a type of its own, a map stays one; times, durations and bytes have CEL's types. Where
+a schema allows anything, nothing is known (`dyn`). Names that are no identifiers are spelled differently in
+expressions: `a-b` is `a__dash__b`. Source: KEP 2876, as behaviour.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from haru.cel.errors import EvaluationError
+from haru.cel.libraries.timestamps import parse_duration, parse_timestamp
+from haru.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, struct
+from haru.cel.values import Value
+from haru.kube.custom.structural import Structural
+
+Structs = dict[str, dict[str, Type]]
+
+_RESERVED = frozenset(
+    (
+        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
+        *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    )
+)
+_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
+_SPELLED = re.compile(r"[a-zA-Z_.\-/][a-zA-Z0-9_.\-/]*")
+_SCALARS = {"boolean": BOOL, "integer": INT, "number": DOUBLE, "string": STRING}
+_TEXTS = {
+    "byte": BYTES,
+    "date": TIMESTAMP,
+    "date-time": TIMESTAMP,
+    "duration": DURATION,
+}
+_NAMED = Structural(
+    type="object", properties={"name": Structural(type="string"), "generateName": Structural(type="string")}
+)
+_EVERY = {"apiVersion": Structural(type="string"), "kind": Structural(type="string"), "metadata": _NAMED}
+
+
+def escaped(name: str) -> str | None:
+    """How expressions spell the name of a member; None for one that they cannot."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    if not _SPELLED.fullmatch(name):
+        return None
+    for plain, spelled in _ESCAPES:
+        name = name.replace(plain, spelled)
+    return name
+
+
+def members(schema: Structural, *, root: bool = False) -> Mapping[str, Structural]:
+    """The declared members of an object, with those that every resource has."""
+    return {**_EVERY, **schema.properties, "metadata": _NAMED} if root or schema.embedded else schema.properties
+
+
+def declare(schema: Structural, name: str, structs: Structs, *, root: bool = False) -> Type:
+    """The type of a schema's values; the messages in it are added to `structs`, named by where they stand."""
+    if schema.int_or_string:
+        return DYN
+    if schema.type == "array" and schema.items is not None:
+        return list_of(declare(schema.items, f"{name}.@idx", structs))
+    if schema.type == "object" or root:
+        if schema.additional is not None:
+            return map_of(STRING, declare(schema.additional, f"{name}.@elem", structs))
+        declared = members(schema, root=root)
+        if not declared and (schema.open or schema.preserves_unknown):
+            return DYN
+        fields: dict[str, Type] = {}
+        structs[name] = fields
+        for member, inner in declared.items():
+            spelled = escaped(member)
+            if spelled is not None:
+                fields[spelled] = declare(inner, f"{name}.{spelled}", structs)
+        return struct(name)
+    if schema.type == "string":
+        return _TEXTS.get(str(schema.checks.get("format")), STRING)
+    return _SCALARS.get(schema.type, DYN)
+
+
+def to_value(value: Any, schema: Structural, *, root: bool = False) -> Value:
+    """A JSON value as CEL sees it. Raises EvaluationError for a text that is no time, duration or bytes."""
+    if value is None or schema.int_or_string:
+        return value
+    if isinstance(value, list):
+        return [to_value(item, schema.items) for item in value] if schema.items is not None else value
+    if isinstance(value, dict):
+        return _object(value, schema, root=root)
+    if isinstance(value, str) and schema.type == "string":
+        read = _READERS.get(str(schema.checks.get("format")))
+        return read(value) if read is not None else value
+    if schema.type == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def _object(value: dict[str, Any], schema: Structural, *, root: bool) -> Value:
+    if schema.additional is not None:
+        return {name: to_value(inner, schema.additional) for name, inner in value.items()}
+    declared = members(schema, root=root)
+    if not declared:
+        return value
+    found: dict[str, Value] = {}
+    for name, inner in value.items():
+        spelled, known = escaped(name), declared.get(name)
+        if spelled is not None and known is not None:
+            found[spelled] = to_value(inner, known)
+    return found
+
+
+def _bytes(text: str) -> Value:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise EvaluationError(f"{text!r} is not base64") from None
+
+
+_READERS: Mapping[str, Callable[[str], Value]] = {
+    "byte": _bytes,
+    "date": lambda text: parse_timestamp(f"{text}T00:00:00Z"),
+    "date-time": parse_timestamp,
+    "duration": parse_duration,
+}
+
+
+def with_rules(schema: Structural) -> Iterator[Structural]:
+    """The nodes of a schema that have rules."""
+    pending = [schema]
+    while pending:
+        node = pending.pop()
+        if node.rules:
+            yield node
+        pending += node.properties.values()
+        pending += [inner for inner in (node.items, node.additional) if inner is not None]

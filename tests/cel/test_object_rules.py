@@ -1,0 +1,160 @@
+"""x-kubernetes-validations: rules over objects of a structural schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from haru.cel.object_rules import ObjectRules, rule_problems
+from haru.cel.objects import escaped
+from haru.kube.custom.structural import parse
+
+Obj = dict[str, Any]
+
+WORDS: Obj = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def schema(rule: str, *, properties: Obj | None = None, **more: Any) -> Obj:
+    """An object schema with one rule on `spec`."""
+    spec = {
+        "type": "object",
+        "properties": {
+            "replicas": {"type": "integer"},
+            "limit": {"type": "integer"},
+            "name": {"type": "string"},
+            "when": {"type": "string", "format": "date-time"},
+            "wait": {"type": "string", "format": "duration"},
+            "share": {"type": "number"},
+            "port": {"x-kubernetes-int-or-string": True},
+            "labels": WORDS,
+            "max-size": {"type": "integer"},
+            "steps": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            **(properties or {}),
+        },
+        "x-kubernetes-validations": [{"rule": rule, **more}],
+    }
+    return {"type": "object", "properties": {"spec": spec}}
+
+
+def broken(rule: str, spec: Obj, old: Obj | None = None, **more: Any) -> list[str]:
+    before = None if old is None else {"spec": old}
+    return [str(error) for error in ObjectRules(parse(schema(rule, **more))).check({"spec": spec}, before)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "spec", "holds"),
+    [
+        ("self.replicas <= self.limit", {"replicas": 1, "limit": 2}, True),
+        ("self.replicas <= self.limit", {"replicas": 3, "limit": 2}, False),
+        ("!has(self.limit) || self.replicas <= self.limit", {"replicas": 3}, True),
+        ("self.when > timestamp('2020-01-01T00:00:00Z')", {"when": "2026-01-01T00:00:00Z"}, True),
+        ("self.wait < duration('1h')", {"wait": "59m"}, True),
+        ("self.share == 1.0", {"share": 1}, True),
+        ("type(self.port) == int ? self.port > 10 : self.port == 'http'", {"port": 80}, True),
+        ("type(self.port) == int ? self.port > 10 : self.port == 'http'", {"port": "https"}, False),
+        ("self.labels.all(key, key.startsWith('a'))", {"labels": {"ab": "1", "b": "2"}}, False),
+        ("self.max__dash__size > 1", {"max-size": 2}, True),
+        ("self.steps.all(step, step.name != '')", {"steps": [{"name": "a"}, {"name": ""}]}, False),
+        ("self.free.anything == 1", {"free": {"anything": 1}}, True),
+        ("self.name.matches('^[a-z]+$')", {"name": "abc"}, True),
+        ("self.?limit.orValue(5) == 5", {}, True),
+    ],
+)
+def test_rules(rule: str, spec: Obj, holds: bool) -> None:
+    assert bool(broken(rule, spec)) is not holds
+
+
+def test_how_a_broken_rule_is_told() -> None:
+    spec = {"replicas": 3, "limit": 2}
+    rule = "self.replicas <= self.limit"
+    assert broken(rule, spec) == [f'spec: Invalid value: "object": failed rule: {rule}']
+    assert broken(rule, spec, message="too many") == ['spec: Invalid value: "object": too many']
+    computed = "'at most ' + string(self.limit)"
+    assert broken(rule, spec, message="too many", messageExpression=computed) == [
+        'spec: Invalid value: "object": at most 2'
+    ]
+    assert broken(rule, spec, fieldPath=".replicas", reason="FieldValueForbidden", message="no") == [
+        "spec.replicas: Forbidden: no"
+    ]
+    assert broken(rule, {"limit": 2}) == [
+        f'spec: Invalid value: "object": no such key: replicas evaluating rule: failed rule: {rule}'
+    ]
+
+
+def test_rules_about_changes() -> None:
+    rule = "self.replicas >= oldSelf.replicas"
+    assert broken(rule, {"replicas": 1}) == []
+    assert broken(rule, {"replicas": 1}, {"replicas": 1}) == []
+    assert broken(rule, {"replicas": 1}, {"replicas": 2}) != []
+    optional = "oldSelf.hasValue() || self.replicas == 1"
+    assert broken(optional, {"replicas": 2}, optionalOldSelf=True) != []
+    assert broken(optional, {"replicas": 2}, {"replicas": 1}, optionalOldSelf=True) == []
+
+
+def test_what_did_not_change_is_not_judged_again() -> None:
+    rule = "self.replicas < 3"
+    assert broken(rule, {"replicas": 5}, {"replicas": 5}) == []
+    assert broken(rule, {"replicas": 6}, {"replicas": 5}) != []
+
+
+def test_items_of_keyed_lists_know_what_they_were() -> None:
+    items: Obj = {
+        "type": "object",
+        "properties": {"id": {"type": "string"}, "count": {"type": "integer"}},
+        "x-kubernetes-validations": [{"rule": "self.count >= oldSelf.count"}],
+    }
+    keyed = {"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}
+    rules = ObjectRules(parse({"type": "object", "properties": {"list": keyed}}))
+    old = {"list": [{"id": "a", "count": 1}, {"id": "b", "count": 5}]}
+    new = {"list": [{"id": "b", "count": 4}, {"id": "a", "count": 2}]}
+    assert [error.field for error in rules.check(new, old)] == ["list[0]"]
+
+
+def test_what_is_wrong_with_rules() -> None:
+    def told(raw: Obj) -> list[str]:
+        return [str(error) for error in rule_problems(parse(raw), "s")]
+
+    (undefined,) = told(schema("self.nothing > 1"))
+    assert undefined.startswith(
+        's.properties[spec].x-kubernetes-validations[0].rule: Invalid value: "self.nothing > 1": '
+    )
+    assert "compilation failed: ERROR: <input>:1:5: undefined field 'nothing'" in undefined
+    assert "must evaluate to a bool" in told(schema("self.replicas"))[0]
+    assert "messageExpression must evaluate to a string" in told(schema("true", messageExpression="1"))[0]
+    items = {"type": "object", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}
+    lost = {"type": "object", "properties": {"list": {"type": "array", "items": items}}}
+    assert (
+        "oldSelf cannot be used on the uncorrelatable portion of the schema within s.properties[list]" in told(lost)[0]
+    )
+    assert told(schema("self.replicas > 1 && oldSelf.replicas > 1")) == []
+
+
+def test_an_expensive_rule_is_stopped() -> None:
+    rule = "self.steps.all(a, self.steps.all(b, self.steps.all(c, a.name != b.name + c.name)))"
+    found = broken(rule, {"steps": [{"name": f"n{number}"} for number in range(200)]})
+    assert "actual cost limit exceeded" in found[0]
+
+
+def test_whole_objects_have_a_name() -> None:
+    raw = {"type": "object", "x-kubernetes-validations": [{"rule": "self.metadata.name.startsWith('x')"}]}
+    rules = ObjectRules(parse(raw))
+    assert rules.check({"metadata": {"name": "xa"}}, None) == []
+    (found,) = rules.check({"metadata": {"name": "a"}}, None)
+    assert str(found).startswith("<nil>: Invalid value")
+
+
+@pytest.mark.parametrize(
+    ("name", "spelled"),
+    [
+        ("plain", "plain"),
+        ("a-b", "a__dash__b"),
+        ("a.b/c", "a__dot__b__slash__c"),
+        ("a__b", "a__underscores__b"),
+        ("in", "__in__"),
+        ("1a", None),
+    ],
+)
+def test_names_in_expressions(name: str, spelled: str | None) -> None:
+    assert escaped(name) == spelled
