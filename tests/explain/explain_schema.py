@@ -11,12 +11,14 @@ from haru.explain.stories import DeviceStatus, NodeState
 
 Check = Callable[[Any, str], None]
 STAGES = (
-    "devices", "offered", "class", "selector", "node", "capacity", "taints", "free", "counters", "nodes", "scattered",
+    "devices", "offered", "class", "selector", "node", "capacity", "taints", "free", "counters", "nodes",
+    "constraints", "scattered",
 )  # fmt: skip
 REMEDIES = (
     "RemoveGates", "CreatePodGroup", "AddMembers", "CreateClaim", "CreateClaimTemplate", "CreateDeviceClass",
     "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices", "DeleteDeviceTaintRule",
     "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes", "Combination",
+    "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork",
 )  # fmt: skip
 
 

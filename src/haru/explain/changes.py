@@ -27,9 +27,10 @@ def create(obj: Obj) -> Obj:
     return {"action": "create", "object": obj}
 
 
-def replacement(obj: Obj, spec: Obj) -> tuple[Obj, ...]:
-    """An object whose spec may not be changed is deleted and made anew."""
-    meta = {key: obj["metadata"][key] for key in ("namespace", "name") if key in obj["metadata"]}
+def replacement(obj: Obj, spec: Obj, *, owned: bool = False) -> tuple[Obj, ...]:
+    """An object whose spec may not be changed is deleted and made anew; `owned`: for the same owner as before."""
+    kept = ("namespace", "name", "annotations", "ownerReferences") if owned else ("namespace", "name")
+    meta = {key: obj["metadata"][key] for key in kept if key in obj["metadata"]}
     fresh = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta, "spec": spec}
     gone = delete(obj["apiVersion"], obj["kind"], meta["name"], meta.get("namespace", ""))
     return gone, create(fresh)

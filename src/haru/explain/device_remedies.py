@@ -65,7 +65,7 @@ def _tolerate(snapshot: Snapshot, work: Work, options: Options, taints: Sequence
     if changed and work.fits(hypothesis.with_claims(snapshot, changed), options):
         text = f"tolerate the device taint {listed([str(t) for t in taints])} in the requests"
         costs = "the work uses devices that somebody marked; its claims (or their template) are made again"
-        yield Remedy("TolerateDevices", text, claim_changes(changed), 3 + len(more), True, costs)
+        yield Remedy("TolerateDevices", text, claim_changes(snapshot, changed), 3 + len(more), True, costs)
 
 
 def _tainted(snapshot: Snapshot, rules: Mapping[str, TaintRule]) -> list[_Tainted]:

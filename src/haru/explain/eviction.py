@@ -17,6 +17,7 @@ from haru.explain.changes import delete, listed
 from haru.explain.explanation import Remedy
 from haru.explain.holders import Unit, units
 from haru.explain.holdings import frees_text, held_by
+from haru.explain.moving import move
 from haru.explain.owners import workload_of
 from haru.explain.room import least
 from haru.explain.smallest import smallest
@@ -26,10 +27,11 @@ from haru.explain.work import Work
 
 
 def evict(snapshot: Snapshot, work: Work, options: Options, found: Study) -> Iterator[Remedy]:
-    """Running work to end, named by who it belongs to, with what becomes free."""
+    """Running work to end, named by who it belongs to, with what becomes free; or to move, if it has room elsewhere."""
     ended = _least(snapshot, work, options, found)
     if not ended:
         return
+    yield from move(snapshot, work, options, ended)
     pods = [pod for unit in ended for pod in unit.pods]
     changes = tuple(delete("v1", "Pod", p.key.name, p.key.namespace) for p in pods)
     owners = Counter(workload_of(pod) for pod in pods)

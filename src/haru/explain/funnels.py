@@ -1,8 +1,9 @@
 """From the nodes' funnels to the cluster's: how all devices narrow down for one request, each device counted once.
 
 Devices of a node's own pools count once per node. A device that several nodes see counts where it gets furthest.
-After the conditions of the allocator come two that only the cluster has: devices on nodes that the pod cannot use
-(`nodes`), and devices that are left over because a claim needs several in one place (`scattered`).
+After the conditions that devices meet by themselves come three that only the cluster has: devices on nodes that the pod
+cannot use (`nodes`), devices that a claim's constraints keep apart (`constraints`), and devices that are left over
+because a claim needs several in one place (`scattered`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from haru.explain.owners import holders_of
 from haru.explain.survey import NodeKind, Survey
 
 _ORDER: Mapping[str, int] = {name: number for number, name in enumerate(get_args(StageName))}
-_NODES, _SCATTERED, _LEFT = (100, 0), (101, 0), (102, 0)
+_NODES, _CONSTRAINTS, _SCATTERED, _LEFT = (100, 0), (101, 0), (102, 0), (103, 0)
+_TOGETHER = (_CONSTRAINTS, _SCATTERED)
 _MOST_EXAMPLES = 4
 _Rank = tuple[int, int]
 
@@ -82,7 +84,7 @@ class _Count:
         needed = wants.devices
         for rank in sorted(self._tallies):
             tally = self._tallies[rank]
-            if rank == _SCATTERED and needed is not None and left < needed:
+            if rank in _TOGETHER and needed is not None and left < needed:
                 # Too few anyway: where they are does not matter.
                 continue
             left -= tally.dropped
@@ -114,9 +116,24 @@ class _Count:
                 self._tally(_NODES).nodes[why] += len(local)
                 self._tally(_NODES).dropped += len(local)
             elif local and not wide and each is not None:
-                together = request.together // max(1, each) * max(1, each)
-                if together < len(local):
-                    self._tally(_SCATTERED).dropped += len(local) - together
+                self._apart(len(local), request.together, max(1, each), self._constraints(request))
+
+    def _apart(self, local: int, together: int, each: int, constraints: str) -> None:
+        """Devices of one node that are left over: fewer than a claim needs, or kept apart by its constraints."""
+        whole, had = local // each * each, together // each * each
+        lost = max(0, whole - had) if constraints else 0
+        if lost:
+            tally = self._tally(_CONSTRAINTS)
+            tally.dropped += lost
+            tally.nodes[constraints] += lost
+        if local - had - lost:
+            self._tally(_SCATTERED).dropped += local - had - lost
+
+    def _constraints(self, request: RequestFunnel) -> str:
+        """The constraints of a claim that a request is subject to, as they are written."""
+        claim, of, ask = list(self._survey.asks())[self._number]
+        own = [c for c in claim.constraints if c.applies(of, ask)]
+        return ", ".join(f"{'matchAttribute' if c.match else 'distinctAttribute'} {c.attribute}" for c in own)
 
     def _tally(self, rank: _Rank) -> _Tally:
         return self._tallies.setdefault(rank, _Tally())
@@ -237,9 +254,11 @@ class _Count:
 
 def _stage(snapshot: Snapshot, rank: _Rank, left: int, tally: _Tally) -> FunnelStage:
     if tally.stage is None:
-        return FunnelStage(
-            "nodes" if rank == _NODES else "scattered", left, tally.dropped, nodes=dict(tally.nodes.most_common())
-        )
+        stage = {_NODES: "nodes", _CONSTRAINTS: "constraints", _SCATTERED: "scattered"}[rank]
+        nodes = dict(tally.nodes.most_common())
+        if rank == _CONSTRAINTS:
+            return FunnelStage(stage, left, tally.dropped, expression=next(iter(nodes), ""))
+        return FunnelStage(stage, left, tally.dropped, nodes=nodes)
     data = tally.stage.data
     holders, unnamed = holders_of(snapshot, tally.held)
     return FunnelStage(

@@ -37,4 +37,4 @@ def guarded_selectors(snapshot: Snapshot, work: Work, options: Options) -> Itera
     if claims and work.fits(hypothesis.with_claims(snapshot, claims), options):
         text = "let the selectors ask first whether a device has what they read"
         costs = "the claims (or their template) are made again; devices without it are passed over"
-        yield Remedy("GuardSelectors", text, claim_changes(claims), 4, True, costs)
+        yield Remedy("GuardSelectors", text, claim_changes(snapshot, claims), 4, True, costs)

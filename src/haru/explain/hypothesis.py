@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from haru.engine.cluster import Snapshot
 from haru.engine.consumers import consumer_key, freed
-from haru.engine.decision import GroupKey, Obj
+from haru.engine.decision import Decision, GroupKey, Obj
 from haru.engine.devices import AllocatedState, DeviceSnapshot, PoolKey
 from haru.engine.devices.model import Device, Placement, Slice, Taint
 from haru.engine.devices.pools import Pool
@@ -146,6 +146,39 @@ def with_pods(snapshot: Snapshot, pods: Iterable[PodInfo]) -> Snapshot:
             state = groups.get(pod.group.path) or snapshot.group_state(pod.group)
             groups[pod.group.path] = state.with_pod(pod, assumed=False)
     return replace(snapshot, pods=Patched(snapshot.pods, changed), groups=Patched(snapshot.groups, groups))
+
+
+def with_places(snapshot: Snapshot, decision: Decision) -> Snapshot:
+    """As if a decision had been carried out: its pods on their nodes, with their devices."""
+    nodes: dict[str, NodeInfo | None] = {}
+    pods: dict[str, PodInfo | None] = {}
+    groups: dict[str, GroupState | None] = {}
+    claims: dict[str, Obj | None] = {}
+    allocated = snapshot.allocated
+    for member in decision.placed:
+        path, name = member.pod.path, member.node or ""
+        bound = snapshot.pods[path].bound_to(name)
+        pods[path] = bound
+        nodes[name] = (nodes.get(name) or snapshot.nodes[name]).with_pod(bound)
+        if bound.group is not None:
+            state = groups.get(bound.group.path) or snapshot.group_state(bound.group)
+            groups[bound.group.path] = state.without_pod(path).with_pod(bound, assumed=True)
+        for given in member.allocations:
+            if given.path in snapshot.claims:
+                status = {"allocation": given.allocation, "reservedFor": [given.reserve_for]}
+                claims[given.path] = {**snapshot.claims[given.path], "status": status}
+            allocated = allocated.with_allocation(given.path, given.allocation)
+    return replace(
+        snapshot,
+        nodes=Patched(snapshot.nodes, nodes),
+        pods=Patched(snapshot.pods, pods),
+        groups=Patched(snapshot.groups, groups),
+        claims=Patched(snapshot.claims, claims),
+        allocated=allocated,
+        anti_affine=Patched(
+            snapshot.anti_affine, {path: pod for path, pod in pods.items() if pod and pod.has_required_anti_affinity}
+        ),
+    )
 
 
 def with_claims(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapshot:

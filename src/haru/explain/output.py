@@ -78,6 +78,8 @@ def _request(funnel: Funnel) -> Obj:
 
 def _stage(stage: FunnelStage) -> Obj:
     found: dict[str, Any] = {"stage": stage.stage, "left": stage.left, "dropped": stage.dropped}
+    if stage.stage == "constraints":
+        found["expression"] = stage.expression
     if stage.stage in ("class", "selector"):
         found["expression"] = stage.expression
         found["values"] = [{"values": dict(values), "devices": count} for values, count in stage.values]

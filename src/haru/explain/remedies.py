@@ -6,10 +6,11 @@ then more nodes. How often the scheduler may be asked is bounded by what one que
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from haru.engine.cluster import Snapshot
+from haru.engine.decision import Reason
 from haru.engine.groups import Options
 from haru.explain.capacity import Capacity
 from haru.explain.combined import combined
@@ -20,11 +21,12 @@ from haru.explain.growth import add_nodes
 from haru.explain.guarding import guarded_selectors
 from haru.explain.node_remedies import label_nodes, uncordon, untaint_nodes
 from haru.explain.openings import Openings
+from haru.explain.relaxing import other_class, without_constraints, without_selectors
 from haru.explain.shrinking import smaller_gang, smaller_request
 from haru.explain.study import Study
 from haru.explain.work import Questions, Work
 
-MOST = 5
+MOST = 6
 _FEWEST_QUESTIONS, _MOST_QUESTIONS = 20, 600
 _PAIRS = 600_000
 _OF_THE_CLUSTER = frozenset(
@@ -37,32 +39,34 @@ _OF_THE_CLUSTER = frozenset(
         "DeleteDeviceTaintRule",
         "LabelNodes",
         "Evict",
+        "MoveWork",
         "AddNodes",
     }
 )
 
 
-def remedies(snapshot: Snapshot, work: Work, options: Options, found: Study, fit: int) -> tuple[Remedy, ...]:
+def remedies(
+    snapshot: Snapshot, work: Work, options: Options, found: Study, reasons: Sequence[Reason], fit: int
+) -> tuple[Remedy, ...]:
     """Confirmed remedies for work that the scheduler refuses, the cheapest first; `fit` members have a place now."""
     pairs = len(snapshot.node_names) * max(1, len(work.pending(snapshot)))
     left = max(_FEWEST_QUESTIONS, min(_MOST_QUESTIONS, _PAIRS // max(1, pairs)))
     asking = replace(work, questions=Questions(left))
-    ways = list(_ways(snapshot, asking, options, found, fit))
+    ways = [*_missing_class([*reasons, *found.reasons()]), *_ways(snapshot, asking, options, found, fit)]
     if not any(remedy.kind in _OF_THE_CLUSTER for remedy in ways):
         ways.extend(combined(snapshot, asking, options))
     return tuple(sorted(ways, key=lambda r: (r.cost, r.kind))[:MOST])
 
 
-def _missing_class(found: Study) -> Iterator[Remedy]:
+def _missing_class(reasons: Sequence[Reason]) -> Iterator[Remedy]:
     """A class that does not exist: what it should select is for its author to say."""
-    names = {reason.data["deviceClass"] for reason in found.reasons() if reason.type == "DeviceClassMissing"}
+    names = {reason.data["deviceClass"] for reason in reasons if reason.type == "DeviceClassMissing"}
     for name in sorted(name for name in names if name):
         costs = "its selectors are for its author to say, so this could not be tried"
         yield Remedy("CreateDeviceClass", f"create DeviceClass {name}", (), 1, False, costs)
 
 
 def _ways(snapshot: Snapshot, work: Work, options: Options, found: Study, fit: int) -> Iterator[Remedy]:
-    yield from _missing_class(found)
     openings = Openings(snapshot, work, options, Capacity(snapshot, found.members), fit)
     yield from uncordon(openings)
     yield from untaint_nodes(openings)
@@ -72,5 +76,8 @@ def _ways(snapshot: Snapshot, work: Work, options: Options, found: Study, fit: i
     yield from label_nodes(openings)
     yield from smaller_gang(snapshot, work, options, fit)
     yield from smaller_request(openings, found)
+    yield from without_constraints(openings, found)
+    yield from without_selectors(openings, found)
+    yield from other_class(openings, found)
     yield from add_nodes(openings)
     yield from evict(snapshot, work, options, found)

@@ -41,7 +41,7 @@ def smaller_request(openings: Openings, found: Study) -> Iterator[Remedy]:
     if low:
         text = f"ask for {counted(low, 'device')} instead of {most}"
         costs = f"each pod has {most - low} fewer, and must be able to work so; its claim is made again"
-        yield Remedy("LowerCount", text, claim_changes(changed(low)), 14, True, costs)
+        yield Remedy("LowerCount", text, claim_changes(snapshot, changed(low)), 14, True, costs)
 
 
 def _first_hopeless(capacity: Capacity, found: Study, most: int) -> int:

@@ -61,7 +61,7 @@ class Study:
 def _missing(funnel: Funnel) -> int:
     if funnel.short is None or funnel.asked.alternative:
         return 0
-    elsewhere = sum(stage.dropped for stage in funnel.stages if stage.stage in ("nodes", "scattered"))
+    elsewhere = sum(stage.dropped for stage in funnel.stages if stage.stage in ("nodes", "constraints", "scattered"))
     return max(0, funnel.short - elsewhere)
 
 
@@ -192,6 +192,8 @@ def dropped_text(funnel: Funnel, stage: FunnelStage) -> str:
     if stage.stage == "nodes":
         nodes = ", ".join(f"{why} {many}" for why, many in list(stage.nodes.items())[:3])
         return f"{count} on nodes that the pod cannot use" + _why(nodes)
+    if stage.stage == "constraints":
+        return f"{count} that {stage.expression} keeps apart"
     if stage.stage == "scattered":
         return f"{count} left over where not {counted(funnel.asked.count or 1, 'device')} can be had together"
     return f"{count} " + {"offered": "not offered: a feature is off", "node": "not usable on their node"}[stage.stage]

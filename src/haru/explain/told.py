@@ -89,6 +89,10 @@ def _short(verdict: Verdict, funnel: Funnel) -> str:
         scattered = counted(funnel.free + last.dropped, "device")
         together = f"but not {funnel.asked.count} together where a claim needs them"
         return f"{scattered} free for request {funnel.asked.title}, {together}: {funnel.short} short of {funnel.needed}"
+    if last.stage == "constraints":
+        apart = counted(funnel.free + last.dropped, "device")
+        together = f"but not {funnel.asked.count} together as {last.expression} wants them"
+        return f"{apart} free for request {funnel.asked.title}, {together}: {funnel.short} short of {funnel.needed}"
     away = next((stage for stage in funnel.stages if stage.stage == "nodes"), None)
     if away is not None and funnel.free + away.dropped >= (funnel.needed or 0):
         match = f"{counted(away.dropped, 'device')} free for request {funnel.asked.title}"

@@ -44,7 +44,7 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, inquiry: Inquir
         return titled(kind, obj, "FitsLater", (kept,), pods=found.pods, requests=found.requests)
     if judgement.verdict == "Starting":
         return titled(kind, obj, "Starting", judgement.reasons, pods=found.pods, requests=found.requests)
-    ways_out = remedies(snapshot, work, options, found, judgement.fit) if inquiry.remedies else ()
+    ways_out = remedies(snapshot, work, options, found, judgement.reasons, judgement.fit) if inquiry.remedies else ()
     mendable = judgement.verdict == "NeverFits" and _mendable(snapshot, work, inquiry, ways_out, found)
     expected: Verdict = "FitsIf" if mendable else judgement.verdict
     if expected == "NeverFits" and any(reason.type == "PoolIncomplete" for reason in found.troubles):

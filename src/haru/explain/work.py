@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Decision, GroupKey, Obj, Reason
 from haru.engine.groups import Options, decide, pre_enqueue
+from haru.engine.groups.quorum import min_count
 from haru.engine.pods import PodInfo
 
 
@@ -57,14 +58,24 @@ class Work:
         return snapshot.pod_group(self.group) if self.group else None
 
     def hold(self, snapshot: Snapshot) -> Reason | None:
-        """What keeps the work from being tried at all: what holds every pending pod."""
+        """What keeps the work from being tried: what holds every pending pod, or as many that a gang falls short."""
         first: Reason | None = None
+        ready = 0
+        needed = self._needed(snapshot)
         for pod in self.pending(snapshot):
             reason = pre_enqueue(snapshot, pod.obj)
-            if reason is None:
-                return None
             first = first or reason
+            ready += reason is None
+            if ready >= needed:
+                return None
         return first
+
+    def _needed(self, snapshot: Snapshot) -> int:
+        """How many pods have to be tried together."""
+        minimum = min_count(self.pod_group(snapshot))
+        if self.group is None or minimum is None:
+            return 1
+        return max(1, minimum - len(snapshot.group_state(self.group).scheduled))
 
     def decide(self, snapshot: Snapshot, options: Options) -> Decision:
         """What the scheduler would answer."""

@@ -1,0 +1,397 @@
+"""Scenarios as a table: where the devices stop, the typed reasons, and what would help, applied and asked again.
+
+Together with the table of verdicts it covers every verdict, every stage of the funnel and every kind of remedy.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+from engine_objects import (
+    DRIVER,
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    device_class,
+    node,
+    pod,
+    pod_group,
+    resource_slice,
+)
+from explain_schema import REMEDIES, STAGES, check_explanation
+from test_explain_verdicts import CASES, TAINTED, TEMPLATE, told
+
+from haru.engine.cluster import Cluster
+from haru.engine.decision import REASON_TYPES
+from haru.explain import Explanation, explain, to_json
+from haru.explain.explanation import Verdict
+
+ARCH, NUMA = f'device.attributes["{DRIVER}"].arch', f"{DRIVER}/numa"
+CLASS = device_class("gpu", [f'device.driver == "{DRIVER}"'])
+NIC_CLASS = device_class("nic", [f'device.attributes["{DRIVER}"].arch == "nic"'])
+HELD = ["DevicesUnavailable"]
+
+
+@dataclass
+class Row:
+    """`stages` are those that keep devices back; `helps` must be offered, and confirmed unless `unproven`."""
+
+    name: str
+    objects: list[Obj]
+    verdict: str
+    reasons: list[str]
+    stages: list[str] = field(default_factory=list)
+    helps: list[str] = field(default_factory=list)
+    unproven: list[str] = field(default_factory=list)
+    kind: str = "pod"
+    subject: str = "p"
+
+
+def gpu(name: str, arch: str = "H", **more: Any) -> Obj:
+    return {"name": name, "attributes": {"arch": {"string": arch}}, **more}
+
+
+def gpus(count: int, arch: str = "H", **more: Any) -> list[Obj]:
+    return [gpu(f"gpu-{i}", arch, **more) for i in range(count)]
+
+
+def numa(*places: int) -> list[Obj]:
+    """Devices at these places."""
+    return [
+        {"name": f"gpu-{i}", "attributes": {"arch": {"string": "H"}, "numa": {"int": n}}} for i, n in enumerate(places)
+    ]
+
+
+def on(name: str, devices: list[Obj], **spec: Any) -> list[Obj]:
+    return [node(name, **spec), resource_slice(name, devices)]
+
+
+def ask(count: int = 1, *selectors: str, cls: str = "gpu", **more: Any) -> Obj:
+    chosen = [{"cel": {"expression": s}} for s in selectors]
+    return {"deviceClassName": cls, "allocationMode": "ExactCount", "count": count, "selectors": chosen, **more}
+
+
+def wants(
+    count: int = 1,
+    *selectors: str,
+    name: str = "p",
+    group: str = "",
+    spec: Obj | None = None,
+    devices: Obj | None = None,
+    **more: Any,
+) -> list[Obj]:
+    made = pod(name, group=group, claims=[("gpu", "tmpl", f"{name}-gpu")], **(spec or {}))
+    asked = [{"name": "gpu", "exactly": ask(count, *selectors, **more)}]
+    return [made, claim(f"{name}-gpu", owner=made, requests=asked, **(devices or {}))]
+
+
+def choice(*asks: Obj) -> list[Obj]:
+    made = pod("p", claims=[("gpu", "tmpl", "p-gpu")])
+    ways = [{"name": f"way-{i}", **one} for i, one in enumerate(asks)]
+    return [made, claim("p-gpu", owner=made, requests=[{"name": "gpu", "firstAvailable": ways}])]
+
+
+def taken(where: str, *devices: str, name: str = "h", **more: Any) -> list[Obj]:
+    user = pod(name, node=where, claims=[name], **more)
+    return [user, allocated(claim(name, len(devices)), allocation(where, *devices), user)]
+
+
+def owned_by_set(objects: list[Obj]) -> list[Obj]:
+    """The pod belongs to a ReplicaSet, which would make another at once."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    objects[0]["metadata"]["ownerReferences"] = [owner]
+    return objects
+
+
+def cut(where: str) -> list[Obj]:
+    """A card that is given out whole or in two halves."""
+
+    def part(name: str, amount: str) -> Obj:
+        counters = {"memory": {"value": amount}}
+        return gpu(name, consumesCounters=[{"counterSet": "card", "counters": counters}])
+
+    devices = [part("whole", "2"), part("half-0", "1"), part("half-1", "1")]
+    counters = resource_slice(where, [])
+    counters["metadata"]["name"] = f"{where}-counters"
+    counters["spec"].pop("devices")
+    counters["spec"]["sharedCounters"] = [{"name": "card", "counters": {"memory": {"value": "2"}}}]
+    found = [counters, resource_slice(where, devices)]
+    for item in found:
+        item["spec"]["pool"]["resourceSliceCount"] = 2
+    return [node(where), *found]
+
+
+def shared_nic(bandwidth: str, used: str = "") -> list[Obj]:
+    nic = gpu("nic", allowMultipleAllocations=True, capacity={"bandwidth": {"value": bandwidth}})
+    found = on("a", [nic])
+    if used:
+        given = allocation("a", "nic")
+        given["devices"]["results"][0] |= {"shareID": "s1", "consumedCapacity": {"bandwidth": used}}
+        user = pod("h", node="a", claims=["h"])
+        found += [user, allocated(claim("h"), given, user)]
+    return found
+
+
+def per_device(where: str) -> list[Obj]:
+    """A pool whose devices say for themselves where they can be used: one here, one nowhere."""
+    devices = [gpu("gpu-0", nodeName="a"), gpu("gpu-1", nodeName="elsewhere")]
+    return [node(where), resource_slice("", devices, pool="fabric", perDeviceNodeSelection=True)]
+
+
+BINDING = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+RULE: Obj = {
+    "apiVersion": "resource.k8s.io/v1beta2",
+    "kind": "DeviceTaintRule",
+    "metadata": {"name": "r"},
+    "spec": {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "bad", "value": "x", "effect": "NoSchedule"}},
+}
+TAINT = [{"key": "bad", "value": "x", "effect": "NoSchedule"}]
+NODE_TAINT = {"key": "maintenance", "value": "x", "effect": "NoSchedule"}
+ALIGNED = {"constraints": [{"matchAttribute": NUMA}]}
+SPREAD = {"constraints": [{"distinctAttribute": NUMA}]}
+GATES = {"schedulingGates": [{"name": "quota"}]}
+
+ROWS = [
+    # Where devices stop
+    Row("no device at all", [CLASS, node("a"), *wants()], "NeverFits", [*HELD, "NoDevices"], helps=[]),
+    Row("not of the class", [NIC_CLASS, *on("a", gpus(1)), *wants(cls="nic")], "NeverFits",
+        [*HELD, "ClassMismatch"], ["class"]),
+    Row("another class would do", [CLASS, NIC_CLASS, *on("a", gpus(1)), *wants(cls="nic")], "NeverFits",
+        [*HELD, "ClassMismatch"], ["class"], ["AcceptAlternative"]),
+    Row("a selector refuses all", [CLASS, *on("a", gpus(2, "A")), *wants(1, f'{ARCH} == "H"')], "NeverFits",
+        [*HELD, "SelectorMismatch"], ["selector"], ["RelaxSelector"]),
+    Row("one of two selectors refuses", [CLASS, *on("a", gpus(2, "A")),
+                                         *wants(1, f'{ARCH} != "X"', f'{ARCH} == "H"')], "NeverFits",
+        [*HELD, "SelectorMismatch"], ["selector"], ["RelaxSelector"]),
+    Row("a selector that fails", [CLASS, *on("a", [{"name": "bare"}, gpu("gpu-1")]), *wants(1, f'{ARCH} == "H"')],
+        "FitsIf", ["SelectorError", *HELD][:1], ["selector"], ["GuardSelectors"]),
+    Row("usable on another node only", [CLASS, *per_device("a"), *wants(2)], "NeverFits", [*HELD, "NoDevices"],
+        ["node"], ["LowerCount"]),
+    Row("less capacity than asked for", [CLASS, *shared_nic("10"), *wants(capacity={"requests": {"bandwidth": "20"}})],
+        "NeverFits", [*HELD, "CapacityExceeded"], ["capacity"], ["AddNodes"][:0]),
+    Row("capacity that others use", [CLASS, *shared_nic("10", "8"), *wants(capacity={"requests": {"bandwidth": "4"}})],
+        "FitsLater", [*HELD, "CapacityExceeded"], ["capacity"], ["Evict", "AddNodes"]),
+    Row("tainted by its driver", [CLASS, *on("a", gpus(1, taints=TAINT)), *wants()], "FitsIf",
+        [*HELD, "DeviceTainted"], ["taints"], ["TolerateDevices", "RemoveDeviceTaint"]),
+    Row("tainted by a rule", [CLASS, *on("a", gpus(1)), RULE, *wants()], "FitsIf", [*HELD, "DeviceTainted"],
+        ["taints"], ["DeleteDeviceTaintRule", "TolerateDevices"]),
+    Row("taken by a pod", [CLASS, *on("a", gpus(1)), *taken("a", "gpu-0", priority=7), *wants()], "FitsLater",
+        [*HELD, "DevicesTaken"], ["free"], ["Evict", "AddNodes"]),
+    Row("taken by a claim that nobody uses", [CLASS, *on("a", gpus(1)), allocated(claim("h"), allocation("a", "gpu-0")),
+                                              *wants()], "FitsLater", [*HELD, "DevicesTaken"], ["free"], ["AddNodes"]),
+    Row("a part of the card is taken", [CLASS, *cut("a"), *taken("a", "half-0"),
+                                        *wants(1, "device.driver != ''", devices=None, name="p"),
+                                        *wants(2, name="q")], "FitsLater", [*HELD, "CountersExhausted"],
+        ["free", "counters"], ["Evict"], subject="q"),
+    Row("free on a cordoned node", [CLASS, *on("a", gpus(1), unschedulable=True), *wants()], "FitsIf",
+        ["NodeUnschedulable", "DevicesScattered"], ["nodes"], ["Uncordon"]),
+    Row("free on a tainted node", [CLASS, *on("a", gpus(1), taints=[NODE_TAINT]), *wants()], "FitsIf",
+        ["NodeTaints", "DevicesScattered"], ["nodes"], ["Untaint", "Tolerate"]),
+    Row("free on a node that is not selected", [CLASS, *on("a", gpus(1)), *wants(spec={"nodeSelector": {"zone": "x"}})],
+        "FitsIf", ["NodeAffinityMismatch", "DevicesScattered"], ["nodes"], ["LabelNodes"]),
+    Row("free where cpu is used up", [CLASS, *on("a", gpus(1), cpu="2"), pod("h", cpu="2", node="a"), *wants()],
+        "FitsLater", ["InsufficientResource", "DevicesScattered"], ["nodes"], ["Evict", "AddNodes"]),
+    Row("kept apart by a constraint", [CLASS, *on("a", numa(0, 1)), *wants(2, devices=ALIGNED)], "NeverFits",
+        [*HELD, "ConstraintUnsatisfied"], ["constraints"], ["DropConstraint", "LowerCount"]),
+    Row("too much alike for a constraint", [CLASS, *on("a", numa(0, 0)), *wants(2, devices=SPREAD)], "NeverFits",
+        [*HELD, "ConstraintUnsatisfied"], ["constraints"], ["DropConstraint"]),
+    Row("a constraint and who holds the rest", [CLASS, *on("a", numa(0, 0, 1)), *taken("a", "gpu-0"),
+                                                *wants(2, devices=ALIGNED)], "FitsLater",
+        [*HELD, "ConstraintUnsatisfied"], ["free", "constraints"], ["Evict", "DropConstraint"]),
+    Row("two nodes with one each", [CLASS, *on("a", gpus(1)), *on("b", gpus(1)), *wants(2)], "NeverFits",
+        [*HELD, "DevicesScattered"], ["scattered"], ["LowerCount"]),
+    Row("one left on each of two nodes", [CLASS, *on("a", gpus(2)), *on("b", gpus(2)), *taken("a", "gpu-0", name="g"),
+                                          *taken("b", "gpu-0"), *wants(2)], "FitsLater", [*HELD, "DevicesScattered"],
+        ["free", "scattered"], ["MoveWork", "Evict", "LowerCount"]),
+    Row("the same, with a controller behind", [CLASS, *on("a", gpus(2)), *on("b", gpus(2)),
+                                               *owned_by_set(taken("a", "gpu-0", name="g")),
+                                               *owned_by_set(taken("b", "gpu-0")), *wants(2)], "FitsLater",
+        [*HELD, "DevicesScattered"], ["free", "scattered"], ["Evict"]),
+    Row("slices are missing", [CLASS, node("a"), {**(s := resource_slice("a", gpus(1))), "spec": {
+        **s["spec"], "pool": {**s["spec"]["pool"], "resourceSliceCount": 2}}}, *wants()], "FitsLater",
+        [*HELD, "NoDevices", "PoolIncomplete"]),
+    # Alternatives
+    Row("no alternative", [CLASS, *on("a", gpus(1, "A")), *choice(ask(1, f'{ARCH} == "H"'), ask(2))], "NeverFits",
+        [*HELD, "AlternativesExhausted"], ["selector"], ["RelaxSelector", "LowerCount"][:1]),
+    Row("both alternatives taken", [CLASS, *on("a", gpus(2)), *taken("a", "gpu-0", "gpu-1"), *choice(ask(2), ask(1))],
+        "FitsLater", [*HELD, "AlternativesExhausted"], ["free"], ["Evict"]),
+    # Several things at once
+    Row("tainted node and tainted device", [CLASS, *on("a", [TAINTED], taints=[NODE_TAINT]), *wants()], "FitsIf",
+        ["NodeTaints", "DeviceTainted"], ["taints"], ["Combination"]),
+    Row("a cordon and a holder", [CLASS, *on("a", gpus(1), unschedulable=True), *taken("a", "gpu-0"), *wants()],
+        "FitsIf", ["NodeUnschedulable", "DevicesTaken"], ["free"], ["Combination"][:0]),
+    # Held before any attempt
+    Row("gated, with room", [CLASS, *on("a", gpus(1)), *wants(spec=GATES)], "FitsIf", ["Gated"], [], ["RemoveGates"]),
+    Row("gated, without room", [CLASS, *on("a", gpus(1)), *taken("a", "gpu-0"), *wants(spec=GATES)], "FitsIf",
+        ["Gated", *HELD, "DevicesTaken"], ["free"], unproven=["RemoveGates"]),
+    Row("no PodGroup", [CLASS, *on("a", gpus(1)), *wants(group="g")], "FitsIf", ["PodGroupMissing"], [],
+        ["CreatePodGroup"]),
+    Row("no claim", [CLASS, *on("a", gpus(1)), pod("p", claims=["c"])], "FitsIf", ["ClaimMissing"],
+        unproven=["CreateClaim"]),
+    Row("no template", [CLASS, *on("a", gpus(1)), pod("p", claims=[("gpu", "tmpl", "")])], "FitsIf",
+        ["ClaimNotCreated"], unproven=["CreateClaimTemplate"]),
+    Row("no class", [*on("a", gpus(1)), *wants()], "FitsIf", ["DeviceClassMissing"], unproven=["CreateDeviceClass"]),
+    Row("its claim is on its way", [CLASS, TEMPLATE, *on("a", gpus(2)), pod("p", claims=[("gpu", "tmpl", "")])],
+        "FitsLater", ["ClaimNotCreated"]),
+    # Gangs
+    Row("a member is missing", [CLASS, *on("a", gpus(2)), pod_group("g", 2), *wants(name="g0", group="g")], "FitsIf",
+        ["TooFewMembers"], [], ["AddMembers", "LowerMinCount"], kind="podgroup", subject="g"),
+    Row("one device short", [CLASS, *on("a", gpus(2)), *taken("a", "gpu-0"), pod_group("g", 2),
+                             *wants(name="g0", group="g"), *wants(name="g1", group="g")], "FitsLater",
+        ["Quorum", *HELD, "DevicesTaken"], ["free"], ["LowerMinCount", "Evict", "AddNodes"], kind="podgroup",
+        subject="g"),
+    Row("a gang that fits", [CLASS, *on("a", gpus(2)), pod_group("g", 2), *wants(name="g0", group="g"),
+                             *wants(name="g1", group="g")], "Starting", ["Waiting"], kind="podgroup", subject="g"),
+    Row("a gang with room on a cordoned node", [CLASS, *on("a", gpus(1)), *on("b", gpus(1), unschedulable=True),
+                                                pod_group("g", 2), *wants(name="g0", group="g"),
+                                                *wants(name="g1", group="g")], "FitsIf",
+        ["Quorum", *HELD, "NodeUnschedulable", "DevicesScattered"], ["nodes"], ["Uncordon", "LowerMinCount"],
+        kind="podgroup", subject="g"),
+    Row("a gang that one node can never take", [CLASS, *on("a", gpus(2)), pod_group("g", 3),
+                                                *(o for i in range(3) for o in wants(name=f"g{i}", group="g"))],
+        "NeverFits", ["Quorum", *HELD, "NoDevices"], [], ["LowerMinCount", "AddNodes"], kind="podgroup", subject="g"),
+    # Who runs
+    Row("a pod that runs", [CLASS, *on("a", gpus(1)), *taken("a", "gpu-0", name="p")], "Runs", ["Running"]),
+]  # fmt: skip
+
+
+def answer_of(row: Row) -> Explanation:
+    subject = next(o for o in row.objects if o["kind"].lower() == row.kind and o["metadata"]["name"] == row.subject)
+    return explain(Cluster.of(row.objects).snapshot(), row.kind, subject)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_row(row: Row) -> None:
+    answer = answer_of(row)
+    check_explanation(to_json(answer))
+    assert (answer.verdict, [r.type for r in answer.reasons]) == (row.verdict, row.reasons)
+    stages = {s.stage for f in answer.requests for s in f.stages if s.dropped}
+    assert stages >= set(row.stages), stages
+    offered = {remedy.kind: remedy.confirmed for remedy in answer.remedies}
+    assert all(offered.get(kind) is True for kind in row.helps), offered
+    assert all(offered.get(kind) is False for kind in row.unproven), offered
+
+
+def applied(objects: list[Obj], changes: list[Obj]) -> list[Obj]:
+    """The objects with changes made as an API server makes them."""
+    made = copy.deepcopy(objects)
+    for change in changes:
+        target = change.get("target") or change["object"]
+        key = (target["kind"], target["metadata"]["name"], target["metadata"].get("namespace"))
+        found = [o for o in made if (o["kind"], o["metadata"]["name"], o["metadata"].get("namespace")) == key]
+        if change["action"] == "patch":
+            merge(found[0], change["patch"])
+            continue
+        made = [o for o in made if o not in found]
+        if change["action"] == "delete" and key[0] == "Pod":
+            made = [released(o, found[0]) for o in made]
+        if change["action"] == "create":
+            kept = change["object"]
+            uid = {"uid": f"new-{key[1]}", **({"namespace": "default"} if key[0] != "Node" else {})}
+            made.append({**kept, "metadata": {**uid, **kept["metadata"]}, "status": kept.get("status") or {}})
+    return made
+
+
+def merge(obj: Obj, patch: Obj) -> None:
+    for name, value in patch.items():
+        if value is None:
+            obj.pop(name, None)
+        elif isinstance(value, dict):
+            merge(obj.setdefault(name, {}), value)
+        else:
+            obj[name] = value
+
+
+def released(obj: Obj, gone: Obj) -> Obj:
+    users = (obj.get("status") or {}).get("reservedFor") or []
+    left = [user for user in users if user["uid"] != gone["metadata"]["uid"]]
+    return {**obj, "status": {**obj["status"], "reservedFor": left} if left else {}} if left != users else obj
+
+
+def driven(objects: list[Obj], before: list[Obj], remedy: Any) -> list[Obj]:
+    """What drivers do: they publish the devices of new nodes, and take off taints that are theirs."""
+    slices = [o for o in before if o["kind"] == "ResourceSlice"]
+    model = remedy.summary.partition(" like ")[2].partition(",")[0]
+    known = {o["metadata"]["name"] for o in before if o["kind"] == "Node"}
+    for obj in [o for o in objects if o["kind"] == "Node" and o["metadata"]["name"] not in known]:
+        name = obj["metadata"]["name"]
+        for number, item in enumerate(o for o in slices if o["spec"].get("nodeName") == model):
+            fresh = copy.deepcopy(item)
+            fresh["metadata"]["name"] = f"{name}-{number}"
+            fresh["spec"]["pool"]["name"] = fresh["spec"]["nodeName"] = name
+            objects.append(fresh)
+    if remedy.kind == "RemoveDeviceTaint" and not remedy.changes:
+        for obj in objects:
+            for device in obj["spec"].get("devices") or () if obj["kind"] == "ResourceSlice" else ():
+                device.pop("taints", None)
+    return objects
+
+
+TABLE = [
+    *((case.name, case.objects, case.kind, case.subject) for case in CASES),
+    *((row.name, row.objects, row.kind, row.subject) for row in ROWS),
+]
+
+
+@pytest.mark.parametrize(("name", "objects", "kind", "subject"), TABLE, ids=[entry[0] for entry in TABLE])
+def test_what_is_confirmed_makes_it_fit(name: str, objects: list[Obj], kind: str, subject: str) -> None:
+    answer = told(objects, kind, subject)
+    for remedy in answer.remedies:
+        if not remedy.confirmed or remedy.kind == "Combination":
+            continue
+        changed = driven(applied(objects, list(remedy.changes)), objects, remedy)
+        if remedy.kind == "MoveWork":
+            # What is moved comes back once the work has its place.
+            moved = {c["object"]["metadata"]["name"] for c in remedy.changes if c["action"] == "create"}
+            changed = [o for o in changed if o["kind"] != "Pod" or o["metadata"]["name"] not in moved]
+        then = told(changed, kind, subject)
+        # What controllers make from templates is not there yet.
+        types = {reason.type for reason in then.reasons}
+        soon = then.verdict == "FitsLater" and types in ({"ClaimNotCreated"}, {"Unused", "Waiting"})
+        soon |= remedy.kind == "AddMembers" and types == {"ClaimNotCreated"}
+        assert then.verdict in ("Starting", "Runs") or soon, (remedy, then)
+
+
+def test_the_tables_cover_everything_there_is() -> None:
+    answers = [told(case.objects, case.kind, case.subject) for case in CASES] + [answer_of(row) for row in ROWS]
+    assert len(answers) >= 80
+    verdicts = {answer.verdict for answer in answers}
+    stages = {s.stage for a in answers for f in a.requests for s in f.stages if s.dropped or s.stage == "devices"}
+    kinds = {remedy.kind for answer in answers for remedy in answer.remedies}
+    types = {reason.type for answer in answers for reason in answer.reasons}
+    assert verdicts == set(get_args(Verdict))
+    # Devices that a feature hides need options of their own, see below.
+    assert stages == set(STAGES) - {"offered"}
+    assert kinds == set(REMEDIES)
+    assert types <= set(REASON_TYPES)
+
+
+def test_devices_that_a_feature_hides() -> None:
+    from dataclasses import replace
+
+    from haru.engine.devices import Features
+    from haru.explain.work import hypothetical_options
+
+    objects = [CLASS, *on("a", gpus(1, **BINDING)), *wants()]
+    options = replace(hypothetical_options(), features=Features(DeviceBindingAndStatus=False))
+    subject = next(o for o in objects if o["kind"] == "Pod")
+    answer = explain(Cluster.of(objects).snapshot(), "pod", subject, options=options)
+    assert {s.stage for f in answer.requests for s in f.stages if s.dropped} == {"offered"}
+    assert "BindingConditionsDisabled" in {reason.type for reason in answer.reasons}
+
+
+def test_a_reason_alone_is_the_same_without_remedies() -> None:
+    for row in ROWS:
+        subject = next(o for o in row.objects if o["kind"].lower() == row.kind and o["metadata"]["name"] == row.subject)
+        snapshot = Cluster.of(row.objects).snapshot()
+        alone = explain(snapshot, row.kind, subject, remedies=False)  # type: ignore[arg-type]
+        assert (alone.verdict, [r.type for r in alone.reasons]) == (row.verdict, row.reasons), row.name
+        assert not alone.remedies
