@@ -7,12 +7,14 @@ import pytest
 from haru.embedded.options import (
     OptionError,
     ProfileCount,
+    UpOptions,
     default_data_dir,
     parse_listen,
     parse_profiles,
     parse_runtime_config,
     read_config,
 )
+from haru.kube.yaml import load
 
 
 @pytest.mark.parametrize(
@@ -110,3 +112,15 @@ def test_a_wrong_field_is_named(tmp_path: Path, change: dict[str, object], messa
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"absent\.yaml: No such file"):
         read_config(tmp_path / "absent.yaml", lambda text: {})
+
+
+def test_where_usage_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "up.yaml"
+    head = "apiVersion: haru.dev/v1alpha1\nkind: UpConfiguration\n"
+    file.write_text(head + "usageHistory: false\nusageMetrics: localhost:9095\n")
+    options = read_config(file, load)
+    assert (options.usage_history, options.usage_metrics) == (False, ("localhost", 9095))
+    assert (UpOptions().usage_history, UpOptions().usage_metrics) == (True, None)
+    file.write_text(head + "usageMetrics: 0.0.0.0:9095\n")
+    with pytest.raises(OptionError, match=r"usageMetrics: Invalid value: .*loopback only; take 127\.0\.0\.1:9095"):
+        read_config(file, load)

@@ -33,6 +33,7 @@ BEAT_SECONDS = 10.0
 SHORTEST_PAUSE_SECONDS = 1.0
 SILENCE_SECONDS = 300.0
 _PAUSE_PER_LOOK = 20.0
+_FIRST_BEAT_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 
 
@@ -112,12 +113,14 @@ class Keeper:
             self.looked.set()
             spent = time.monotonic() - began
             await self._pause(max(self._shortest, _PAUSE_PER_LOOK * spent))
+            wait = min(self._beat, _FIRST_BEAT_SECONDS)
             while self._watching.running:
                 try:
-                    await asyncio.wait_for(self._watching.newer_than(sight.version), self._beat)
+                    await asyncio.wait_for(self._watching.newer_than(sight.version), wait)
                     break
                 except TimeoutError:
                     self._write(self._now())
+                    wait = min(self._beat, 2 * wait)
 
     def _measure(self, sight: Sight) -> Counter[Key]:
         return amounts(standings(sight.snapshot, self._options, sight.layouts.of(sight.snapshot.devices.pools)))

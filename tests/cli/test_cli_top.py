@@ -1,0 +1,177 @@
+"""`haru top` on a real `haru up`: this moment, the history, its metrics; from a running loop; after kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from system_cluster import pod, request, template
+
+import haru
+from haru.cli.main import main
+from haru_process import Up, phase, until
+from haru_process import haru as haru_command
+
+Obj = dict[str, Any]
+UTILIZATION = "simulated.haru.dev/utilization"
+
+
+def start(home: Path, *more: str) -> Up:
+    flags = ("--profile", "dgx-h100:1", "--data-dir", str(home / "data"), "--no-dashboard")
+    return Up(home, *flags, "--usage-metrics", "127.0.0.1:0", *more)
+
+
+def fill(up: Up) -> None:
+    """One card idles, three are held by who does not say, and somebody waits for six of the other four."""
+    for obj in (
+        template("one", request()),
+        template("three", request(count=3)),
+        template("six", request(count=6)),
+        pod("idle", template="one", annotations={UTILIZATION: "1"}),
+        pod("silent", template="three"),
+    ):
+        up.api.create(obj, "default")
+    until("both run", lambda: [phase(p) for p in up.api.list("pods", "default")] == ["Running"] * 2)
+    up.api.create(pod("large", template="six"), "default")
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    running = start(tmp_path_factory.mktemp("top"))
+    fill(running)
+    yield running
+    assert running.stop() == 0
+
+
+def asked(up: Up, *arguments: str) -> Obj:
+    answer = up.haru("top", *arguments, "-o", "json")
+    assert (answer.returncode, answer.stderr) == (0, ""), answer.stderr
+    told: Obj = json.loads(answer.stdout)
+    assert (told["apiVersion"], told["kind"]) == ("haru.dev/v1alpha1", "DeviceUsage")
+    return told
+
+
+def settled(up: Up) -> Obj:
+    states = {"Idle": 1, "Held": 3, "Fragmented": 4}
+    return until("the scheduler has refused", lambda: (t := asked(up))["states"] == states and t)
+
+
+def test_now(up: Up) -> None:
+    told = settled(up)
+    assert [(row["owner"], row["held"], row["missed"]) for row in told["owners"]] == [
+        ("pod/silent", 3, 0),
+        ("pod/idle", 1, 0),
+        ("pod/large", 0, 4),
+    ]
+    assert len(told["devices"]) == 8
+    text = up.haru("top", "--owner", "large", "-n", "default").stdout.splitlines()
+    assert text[0] == "8 devices: 1 Idle, 3 Held, 4 Fragmented"
+    assert text[2].split() == ["default", "pod/large", "0", "0", "0", "0", "4", "Fragmented", "4"] and len(text) == 3
+
+
+def test_over_a_time(up: Up) -> None:
+    settled(up)
+    told = until("it is written down", lambda: (t := asked(up, "--since", "1h"))["states"].get("Fragmented") and t)
+    assert told["unit"] == "device-hours" and told["windowSeconds"] == 3600
+    assert 0 < told["observedSeconds"] < 3600
+    assert told["total"] == pytest.approx(8 * told["observedSeconds"] / 3600, rel=1e-3)
+    assert {row["owner"] for row in told["owners"]} == {"pod/silent", "pod/idle", "pod/large"}
+    assert asked(up, "--since", "1h", "--owner", "pod/idle")["owners"][0]["states"].keys() == {"Idle"}
+    file = up.home / "data" / "usage.db"
+    assert asked(up, "--since", "7d", "--history", str(file))["owners"]
+    assert "of which" in up.haru("top", "--since", "1h").stdout
+
+
+def test_metrics(up: Up) -> None:
+    settled(up)
+    found = re.search(r"usage metrics: (\S+)", up.log.read_text())
+    assert found is not None
+
+    def text() -> str:
+        with urllib.request.urlopen(found[1]) as answer:
+            return str(answer.read().decode())
+
+    def value(metric: str, state: str, namespace: str = "default") -> float:
+        labels = f'{{driver="gpu.nvidia.com",namespace="{namespace}",state="{state}"}}'
+        line = re.search(re.escape(metric + labels) + r" (\S+)", text())
+        return float(line[1]) if line else 0.0
+
+    until("it is counted", lambda: value("haru_device_seconds_total", "Fragmented") > 0)
+    assert value("haru_devices", "Idle") == 1 and value("haru_devices", "Held") == 3
+    assert "# TYPE haru_device_seconds_total counter" in text() and "# TYPE haru_devices gauge" in text()
+
+
+def test_from_python_in_a_running_loop(up: Up) -> None:
+    settled(up)
+
+    async def notebook() -> haru.Snapshot:
+        return haru.Snapshot.fetch(up.kubeconfig)
+
+    snapshot = asyncio.run(notebook())
+    assert {row.owner: row.held for row in snapshot.usage().rows}["pod/silent"] == 3
+    assert snapshot.explain("pod/large").verdict == "FitsLater"
+    assert snapshot.refused == () and snapshot.counts()["Node"] == 1
+    kept = haru.Snapshot.kept_in(up.home / "data")
+    assert kept.counts() == snapshot.counts()
+    with pytest.raises(haru.ClusterError, match="contexts has no entry"):
+        haru.Snapshot.fetch(up.kubeconfig, "nowhere")
+
+
+def test_manifests(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settled(up)
+    haru.Snapshot.fetch(up.kubeconfig).write(tmp_path / "c.json")
+    assert main(["top", "-f", str(tmp_path / "c.json"), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["states"] == {"Idle": 1, "Held": 3, "Fragmented": 4}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--since", "soon"], '--since: Invalid value: "soon": write a duration such as 30m, 24h or 7d'),
+        (["--since", "1h", "-f", "x.yaml"], "--since needs a history, which manifests do not have"),
+        (["--history", "x"], "--history goes with --since"),
+        (["--since", "1h", "--history", "nowhere"], "nowhere: there is no history: it is kept by haru up"),
+        (["--since", "1h", "--kubeconfig", "other.kubeconfig"], "this is no haru up of this machine"),
+        (["-w", "-o", "json"], "-w shows the text of a running cluster"),
+    ],
+)
+def test_bad_usage(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.kubeconfig").write_text(
+        "{current-context: a, contexts: [{name: a, context: {cluster: a}}],"
+        " clusters: [{name: a, cluster: {server: 'https://example.com'}}]}"
+    )
+    try:
+        status = main(["top", *arguments])
+    except SystemExit as ended:  # argparse's own way out
+        status = int(str(ended.code))
+    assert status == 2 and message in capsys.readouterr().err
+
+
+@pytest.mark.nightly
+def test_kill_9_loses_at_most_a_moment(tmp_path: Path) -> None:
+    first = start(tmp_path, "--no-scheduler")
+    try:
+        until("it is counted", lambda: asked(first, "--since", "1h")["total"] > 0)
+    finally:
+        first.stop(signal.SIGKILL)
+    before = json.loads(haru_command(tmp_path, "top", "--since", "1h", "--history", "data", "-o", "json").stdout)
+    assert before["states"].keys() == {"Free"} and before["total"] > 0
+    second = start(tmp_path, "--no-scheduler")
+    try:
+        more = until(
+            "it goes on",
+            lambda: (t := asked(second, "--since", "1h"))["observedSeconds"] > before["observedSeconds"] and t,
+        )
+    finally:
+        assert second.stop() == 0
+    assert more["total"] == pytest.approx(8 * more["observedSeconds"] / 3600, rel=1e-3)
