@@ -317,7 +317,7 @@ def released(obj: Obj, gone: Obj) -> Obj:
 
 
 def driven(objects: list[Obj], before: list[Obj], remedy: Any) -> list[Obj]:
-    """What drivers do: they publish the devices of new nodes, and take off taints that are theirs."""
+    """What drivers and controllers do: devices of new nodes, claims of new pods, taints that are a driver's."""
     slices = [o for o in before if o["kind"] == "ResourceSlice"]
     model = remedy.summary.partition(" like ")[2].partition(",")[0]
     known = {o["metadata"]["name"] for o in before if o["kind"] == "Node"}
@@ -328,6 +328,14 @@ def driven(objects: list[Obj], before: list[Obj], remedy: Any) -> list[Obj]:
             fresh["metadata"]["name"] = f"{name}-{number}"
             fresh["spec"]["pool"]["name"] = fresh["spec"]["nodeName"] = name
             objects.append(fresh)
+    models = [o for o in before if o["kind"] == "ResourceClaim" and o["metadata"].get("ownerReferences")]
+    for obj in [o for o in objects if o["kind"] == "Pod" and o["metadata"]["uid"].startswith("new-") and models]:
+        entries = []
+        for use in obj["spec"].get("resourceClaims") or ():
+            made = claim(f"{obj['metadata']['name']}-{use['name']}-new", owner=obj)
+            objects.append({**made, "spec": models[0]["spec"]})
+            entries.append({"name": use["name"], "resourceClaimName": made["metadata"]["name"]})
+        obj["status"] = {"phase": "Pending", "resourceClaimStatuses": entries}
     if remedy.kind == "RemoveDeviceTaint" and not remedy.changes:
         for obj in objects:
             for device in obj["spec"].get("devices") or () if obj["kind"] == "ResourceSlice" else ():
@@ -356,7 +364,6 @@ def test_what_is_confirmed_makes_it_fit(name: str, objects: list[Obj], kind: str
         # What controllers make from templates is not there yet.
         types = {reason.type for reason in then.reasons}
         soon = then.verdict == "FitsLater" and types in ({"ClaimNotCreated"}, {"Unused", "Waiting"})
-        soon |= remedy.kind == "AddMembers" and types == {"ClaimNotCreated"}
         assert then.verdict in ("Starting", "Runs") or soon, (remedy, then)
 
 

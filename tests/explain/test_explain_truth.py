@@ -117,7 +117,8 @@ def test_counts_and_verdicts_are_those_of_a_recount(nodes: list[Obj], pods: int,
             assert room(nodes, count, less=gone) >= pods
             assert all(room(nodes, count, less=gone - {name}) < pods for name in gone), "somebody could be spared"
         if remedy["kind"] == "LowerMinCount":
-            spec = remedy["changes"][1]["object"]["spec"]
+            made = [step["object"] for step in remedy["changes"] if step["action"] == "create"]
+            spec = next(obj for obj in made if obj["kind"] == "PodGroup")["spec"]
             assert spec["schedulingPolicy"]["gang"]["minCount"] == room(nodes, count)
 
 

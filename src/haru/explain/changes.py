@@ -36,6 +36,14 @@ def replacement(obj: Obj, spec: Obj, *, owned: bool = False) -> tuple[Obj, ...]:
     return gone, create(fresh)
 
 
+def pod_manifest(pod: Obj) -> Obj:
+    """A pod as one would write it, without a place; claims are made from its templates again."""
+    kept = ("namespace", "name", "labels", "annotations")
+    meta = {key: value for key, value in pod["metadata"].items() if key in kept}
+    spec = {key: value for key, value in (pod.get("spec") or {}).items() if key != "nodeName"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
 def listed(names: Sequence[str]) -> str:
     """Up to four names, then how many more there are."""
     return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

@@ -14,6 +14,7 @@ from haru.engine.decision import Obj
 from haru.engine.groups import Options
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed, patch
+from haru.explain.device_remedies import by_driver, taint_removal
 from haru.explain.explanation import Remedy
 from haru.explain.holders import units
 from haru.explain.taints import repelling_taints
@@ -55,7 +56,9 @@ def _switches(snapshot: Snapshot, work: Work) -> Iterator[_Switch]:
     for name in snapshot.node_names:
         yield from _node_switches(snapshot, name)
     for text in repelling_taints(snapshot):
-        yield _Switch(f"remove device taint {text}", _without_device_taint(text), (), 3)
+        changes, left = taint_removal(snapshot, text)
+        note = f" ({by_driver(left)})" if left else ""
+        yield _Switch(f"remove device taint {text}{note}", _without_device_taint(text), tuple(changes), 3)
     for unit in units(snapshot, work):
         paths = [pod.key.path for pod in unit.pods]
         gone = tuple(delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in unit.pods)

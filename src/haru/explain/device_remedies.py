@@ -28,7 +28,7 @@ ANNOTATION = "simulated.haru.dev/device-taints"
 
 
 @dataclass(frozen=True, slots=True)
-class _Tainted:
+class Tainted:
     """One taint on one device."""
 
     pool: PoolKey
@@ -68,10 +68,10 @@ def _tolerate(snapshot: Snapshot, work: Work, options: Options, taints: Sequence
         yield Remedy("TolerateDevices", text, claim_changes(snapshot, changed), 3 + len(more), True, costs)
 
 
-def _tainted(snapshot: Snapshot, rules: Mapping[str, TaintRule]) -> list[_Tainted]:
+def _tainted(snapshot: Snapshot, rules: Mapping[str, TaintRule]) -> list[Tainted]:
     """Every repelling taint that was published with its device, not added by a rule."""
     return [
-        _Tainted(item.pool, device.name, taint, item.placement.node_name)
+        Tainted(item.pool, device.name, taint, item.placement.node_name)
         for _, pool in sorted(snapshot.devices.pools.items())
         for item in pool.slices
         for device in item.devices
@@ -84,8 +84,8 @@ def _made_by(rule: TaintRule, pool: PoolKey, device: str, taint: Taint) -> bool:
     return rule.covers_pool(pool) and rule.device in (None, device) and rule.taint == taint
 
 
-def _remove(snapshot: Snapshot, work: Work, options: Options, tainted: Sequence[_Tainted]) -> Iterator[Remedy]:
-    def fits(some: Sequence[_Tainted]) -> bool:
+def _remove(snapshot: Snapshot, work: Work, options: Options, tainted: Sequence[Tainted]) -> Iterator[Remedy]:
+    def fits(some: Sequence[Tainted]) -> bool:
         gone = {(item.pool, item.device, item.taint) for item in some}
 
         def drop(pool: PoolKey, device: Device, taint: Taint) -> bool:
@@ -96,24 +96,45 @@ def _remove(snapshot: Snapshot, work: Work, options: Options, tainted: Sequence[
     chosen = smallest(tainted, fits)
     if not chosen:
         return
-    changes: list[Obj] = []
-    commands: list[str] = []
-    for node in sorted({item.node for item in chosen if item.node}):
-        step = _annotation_step(snapshot, node, [item for item in chosen if item.node == node])
-        if step is not None:
-            changes.append(step[0])
-            commands.append(step[1])
+    changes, commands = _annotation_steps(snapshot, chosen)
     places = [f"{item.device} on {item.node}" if item.node else f"{item.pool}/{item.device}" for item in chosen]
     texts = listed(sorted({str(item.taint) for item in chosen}))
     text = f"remove the taint {texts} from {listed(places)}"
     costs = f"{counted(len(chosen), 'device')} in use again that somebody marked"
     if not changes:
-        drivers = listed(sorted({item.pool.driver for item in chosen}))
-        costs += f"; the driver ({drivers}) publishes the taint and has to take it off"
+        costs += f"; {by_driver(chosen)}"
     yield Remedy("RemoveDeviceTaint", text, tuple(changes), 1 + len(chosen), True, costs, "; ".join(commands[:2]))
 
 
-def _annotation_step(snapshot: Snapshot, node: str, items: Sequence[_Tainted]) -> tuple[Obj, str] | None:
+def by_driver(tainted: Sequence[Tainted]) -> str:
+    """Who has to do it where nothing can be done through the API."""
+    drivers = listed(sorted({item.pool.driver for item in tainted}))
+    return f"the driver ({drivers}) publishes the taint and has to take it off"
+
+
+def taint_removal(snapshot: Snapshot, text: str) -> tuple[list[Obj], list[Tainted]]:
+    """How to take one taint off all devices: rules to delete and annotations to change; and what drivers have to do."""
+    rules = {name: decode_taint_rule(rule) for name, rule in sorted(snapshot.objects("DeviceTaintRule").items())}
+    made = [(name, rule) for name, rule in rules.items() if rule.selects and str(rule.taint) == text]
+    objects = snapshot.objects("DeviceTaintRule")
+    deletions = [delete(objects[name]["apiVersion"], "DeviceTaintRule", rule.name) for name, rule in made]
+    published = [item for item in _tainted(snapshot, rules) if str(item.taint) == text]
+    steps, _ = _annotation_steps(snapshot, published)
+    return [*deletions, *steps], published if not steps else []
+
+
+def _annotation_steps(snapshot: Snapshot, tainted: Sequence[Tainted]) -> tuple[list[Obj], list[str]]:
+    changes: list[Obj] = []
+    commands: list[str] = []
+    for node in sorted({item.node for item in tainted if item.node}):
+        step = _annotation_step(snapshot, node, [item for item in tainted if item.node == node])
+        if step is not None:
+            changes.append(step[0])
+            commands.append(step[1])
+    return changes, commands
+
+
+def _annotation_step(snapshot: Snapshot, node: str, items: Sequence[Tainted]) -> tuple[Obj, str] | None:
     """How to take the taints out of a simulated node's annotation; None if they are not in it."""
     info = snapshot.nodes.get(node)
     annotations = (info.spec.obj.get("metadata") or {}).get("annotations") or {} if info is not None else {}

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from haru.engine.cluster import Snapshot
-from haru.engine.decision import Obj, Reason
+from haru.engine.cluster import Snapshot, claim_path
+from haru.engine.decision import GroupKey, Obj, Reason
 from haru.engine.groups import Options
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
-from haru.explain.changes import create, patch, replacement
+from haru.explain.changes import create, delete, patch, pod_manifest, replacement
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.judge import judge
 from haru.explain.work import Work
@@ -115,7 +115,7 @@ def _with_members(snapshot: Snapshot, work: Work, hold: Reason) -> Supplied | No
     missing = int(hold.data["minCount"]) - int(hold.data["members"])
     larger, added = _copies(snapshot, pods[-1], missing)
     text = f"create {missing} more {'pod' if missing == 1 else 'pods'} of PodGroup {work.group.path}"
-    made = tuple(create(_manifest(larger.pods[path])) for path in added)
+    made = tuple(create(pod_manifest(larger.pods[path].obj)) for path in added)
     remedy = Remedy("AddMembers", text, made, missing, False)
     return larger, Work((*work.paths, *added), work.group), remedy, False
 
@@ -140,12 +140,6 @@ def _copies(snapshot: Snapshot, model: PodInfo, count: int) -> tuple[Snapshot, l
         pods.append(PodInfo.of({**model.obj, "metadata": meta, "status": status}))
     larger = hypothesis.with_claims(hypothesis.with_pods(snapshot, pods), claims)
     return larger, [pod.key.path for pod in pods]
-
-
-def _manifest(pod: PodInfo) -> Obj:
-    """A pod as one would write it; claims are made from its templates again."""
-    meta = {key: value for key, value in pod.obj["metadata"].items() if key in ("namespace", "name", "labels")}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod.obj.get("spec") or {}}
 
 
 def _owner(claim: Obj) -> str | None:
@@ -209,15 +203,23 @@ def smaller_gang(snapshot: Snapshot, work: Work, options: Options) -> Remedy | N
         return None
     spec = {**group["spec"], "schedulingPolicy": {"gang": {"minCount": living}}}
     fits = work.fits(hypothesis.with_pod_group(snapshot, work.group.path, {**group, "spec": spec}), options)
-    return lower_min_count(group, spec, living, fits)
+    return lower_min_count(snapshot, group, spec, living, fits)
 
 
-def lower_min_count(group: Obj, spec: Obj, count: int, confirmed: bool) -> Remedy:
-    """A gang that starts with fewer members: what it gives up is the other members at the start."""
+def lower_min_count(snapshot: Snapshot, group: Obj, spec: Obj, count: int, confirmed: bool) -> Remedy:
+    """A gang that starts with fewer members: what it gives up is the other members at the start.
+
+    A PodGroup's policy cannot be changed, and it stays as long as it has pods: all of it is made again.
+    """
     before = int(group["spec"]["schedulingPolicy"]["gang"].get("minCount") or 1)
     text = f"let the gang start with {count} of the {before} members that it needs now (minCount {count})"
     costs = (
-        f"the work runs without {before - count} of its members until there is room; the PodGroup is made again, "
-        "because its policy cannot be changed"
+        f"the work runs without {before - count} of its members until there is room; the PodGroup is made again with "
+        "its pods, because its policy cannot be changed"
     )
-    return Remedy("LowerMinCount", text, replacement(group, spec), 15 + before - count, confirmed, costs)
+    state = snapshot.group_state(GroupKey(*claim_path(group).split("/", 1)))
+    pods = [snapshot.pods[path] for path in sorted(state.all)]
+    gone, made = replacement(group, spec)
+    changes = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
+    again = [create(pod_manifest(pod.obj)) for pod in pods if pod.controller is None]
+    return Remedy("LowerMinCount", text, (*changes, gone, made, *again), 15 + before - count, confirmed, costs)

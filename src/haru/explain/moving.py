@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import Obj
 from haru.engine.groups import Options
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
-from haru.explain.changes import create, delete, listed
+from haru.explain.changes import create, delete, listed, pod_manifest
 from haru.explain.explanation import Remedy
 from haru.explain.holders import Unit
 from haru.explain.wording import counted
@@ -47,7 +46,7 @@ def move(snapshot: Snapshot, work: Work, options: Options, ended: Sequence[Unit]
 def _remedy(pods: Sequence[PodInfo], where: dict[str, str]) -> Remedy:
     ways = listed([f"{pod.key.name} from {pod.node} to {where[pod.key.path]}" for pod in pods])
     changes = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
-    changes += [create(_manifest(pod)) for pod in pods]
+    changes += [create(pod_manifest(pod.obj)) for pod in pods]
     costs = f"{counted(len(pods), 'running pod')} started anew elsewhere, created once the waiting work has its place"
     return Remedy("MoveWork", f"move {ways}", tuple(changes), 8 + len(pods), True, costs)
 
@@ -57,10 +56,3 @@ def _waiting(pod: PodInfo) -> PodInfo:
     statuses = {key: value for key, value in pod.status.items() if key == "resourceClaimStatuses"}
     spec = {key: value for key, value in pod.spec.items() if key != "nodeName"}
     return PodInfo.of({**pod.obj, "spec": spec, "status": {**statuses, "phase": "Pending"}})
-
-
-def _manifest(pod: PodInfo) -> Obj:
-    kept = ("namespace", "name", "labels", "annotations")
-    meta = {key: value for key, value in pod.obj["metadata"].items() if key in kept}
-    spec = {key: value for key, value in pod.spec.items() if key != "nodeName"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

@@ -83,4 +83,4 @@ def smaller_gang(snapshot: Snapshot, work: Work, options: Options, fit: int) -> 
         return
     spec = {**group["spec"], "schedulingPolicy": {"gang": {**gang, "minCount": count}}}
     if work.fits(hypothesis.with_pod_group(snapshot, work.group.path, {**group, "spec": spec}), options):
-        yield lower_min_count(group, spec, count, True)
+        yield lower_min_count(snapshot, group, spec, count, True)

@@ -1,0 +1,176 @@
+"""What is confirmed works: a remedy is applied to a whole cluster in virtual time, and then the work runs.
+
+The cluster is that of the tests of whatif: API server, scheduler, controllers, virtual kubelets. What keeps the work
+out is random: who holds the devices, cordons, taints of nodes and devices, requests that are too large, missing labels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "whatif"))
+from whatif_world import (
+    CUT,
+    NODES,
+    NS,
+    PLAIN,
+    PRIORITIES,
+    REST_SECONDS,
+    RULES,
+    SMALL,
+    TEMPLATES,
+    Workload,
+    World,
+)
+
+import virtual_time
+from haru.drivers.simulated.profiles import Profile
+from haru.engine.cluster import Cluster
+from haru.engine.devices.model import DeviceId, Taint
+from haru.explain import Explanation, Remedy, explain
+from haru.explain.tainting import rule_manifest
+from haru.kube.errors import StatusError
+from haru.kube.kinds import known_kind
+
+Obj = dict[str, Any]
+QUESTION = "question"
+
+
+def random_nodes(rng: random.Random) -> list[tuple[Profile, str]]:
+    counts = ((SMALL, rng.randint(1, 3)), (PLAIN, rng.randint(0, 1)), (CUT, rng.randint(0, 1)))
+    return [(profile, f"{profile.name}-n{number}") for profile, count in counts for number in range(count)]
+
+
+async def obstruct(world: World, rng: random.Random, nodes: list[tuple[Profile, str]]) -> None:
+    """Cordons and taints on some nodes and devices."""
+    for profile, name in nodes:
+        cut = rng.random()
+        if cut < 0.2:
+            await world.api.patch(NODES, name, {"spec": {"unschedulable": True}})
+        elif cut < 0.4:
+            taint = {"key": "maintenance", "value": "fan", "effect": "NoSchedule"}
+            await world.api.patch(NODES, name, {"spec": {"taints": [taint]}})
+        elif cut < 0.6 and profile is SMALL:
+            device = DeviceId("gpu.nvidia.com", name, f"gpu-{rng.randrange(2)}")
+            await world.create(RULES, rule_manifest(device, Taint("fan", "x", "NoSchedule"), RULES.api_version))
+
+
+async def ask(world: World, rng: random.Random) -> tuple[str, Obj]:
+    """Submit the work in question, the least important of all: nobody is evicted for it by the scheduler."""
+    kind = rng.choice(("bare", "bare", "gang"))
+    size = rng.randint(2, 3) if kind == "gang" else 1
+    claim = rng.choice(("one-card", "two-cards", "picky", "aligned", "", "one-part"))
+    work = Workload(QUESTION, kind, size, rng.choice((1, 2, 7)), claim, 1)
+    for obj in work.manifests():
+        if obj["kind"] == "Pod" and rng.random() < 0.1:
+            obj["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+        if obj["kind"] == "Pod" and kind == "bare" and rng.random() < 0.1:
+            obj["spec"]["nodeSelector"] = {"pool": "fast"}
+        if obj["kind"] == "PodGroup" and rng.random() < 0.2:
+            obj["spec"]["schedulingPolicy"]["gang"]["minCount"] += 1
+        await world.create(known_kind(obj["apiVersion"], obj["kind"]), obj)
+    return ("podgroup", "PodGroup") if kind == "gang" else ("pod", "Pod")  # type: ignore[return-value]
+
+
+async def template(world: World, name: str, **devices: Any) -> None:
+    await world.create(TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": {"devices": devices}}})
+
+
+async def told(world: World, kind: str, kind_name: str) -> Explanation:
+    objects = await world.fork()
+    subject = next(o for o in objects if o["kind"] == kind_name and o["metadata"]["name"] == QUESTION)
+    return explain(Cluster.of(objects).snapshot(), kind, subject)  # type: ignore[arg-type]
+
+
+async def apply(world: World, remedy: Remedy) -> None:
+    """As a person does it: one change after the other, waiting until what is deleted is gone."""
+    moved = remedy.kind == "MoveWork"
+    for change in remedy.changes:
+        target = change.get("target") or change["object"]
+        kind, name = known_kind(target["apiVersion"], target["kind"]), target["metadata"]["name"]
+        namespace = NS if kind.namespaced else ""
+        if change["action"] == "patch":
+            await world.api.patch(kind, name, change["patch"], namespace)
+        elif change["action"] == "delete":
+            await world.api.delete(kind, name, namespace)
+            await gone(world, kind, name, namespace)
+        else:
+            if moved:
+                await asyncio.sleep(REST_SECONDS)
+                moved = False
+            await world.api.create(kind, change["object"], namespace)
+
+
+async def gone(world: World, kind: Any, name: str, namespace: str) -> None:
+    for _ in range(600):
+        try:
+            await world.api.get(kind, name, namespace)
+        except StatusError:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{kind.kind} {name} is still there a minute after it was deleted")
+
+
+async def play(seed: int) -> str:
+    """One case: the kind of remedy that was applied, or why there was none."""
+    rng = random.Random(seed)
+    nodes = random_nodes(rng)
+    world = World(seed)
+    await world.start(nodes)
+    try:
+        card = {"deviceClassName": "gpu.nvidia.com", "count": 2}
+        ampere = 'device.attributes["gpu.nvidia.com"].architecture == "Ampere"'
+        selectors = [{"cel": {"expression": ampere}}]
+        await template(
+            world, "picky", requests=[{"name": "gpu", "exactly": {**card, "count": 1, "selectors": selectors}}]
+        )
+        aligned = [{"matchAttribute": "gpu.nvidia.com/uuid"}]
+        await template(world, "aligned", requests=[{"name": "gpu", "exactly": card}], constraints=aligned)
+        await world.create(PRIORITIES, {"metadata": {"name": "p0"}, "value": 0})
+        for number in range(rng.randint(0, 4)):
+            claim = rng.choice(("one-card", "one-card", "", "one-part"))
+            await world.submit(Workload(f"holder-{number}", "bare", 1, rng.randint(1, 3), claim, 2 * number + 2))
+            await asyncio.sleep(2)
+        await obstruct(world, rng, nodes)
+        await asyncio.sleep(5)
+        kind, kind_name = await ask(world, rng)
+        await asyncio.sleep(REST_SECONDS)
+        answer = await told(world, kind, kind_name)
+        assert answer.reasons, "everything has a reason"
+        if answer.verdict == "Runs":
+            return "runs"
+        confirmed = [remedy for remedy in answer.remedies if remedy.confirmed]
+        if not confirmed:
+            return f"{answer.verdict} without remedy"
+        remedy = confirmed[seed % len(confirmed)]
+        before = {pod["metadata"]["name"] for pod in await world.pods() if pod["spec"].get("nodeName")}
+        await apply(world, remedy)
+        await asyncio.sleep(2 * REST_SECONDS)
+        after = await told(world, kind, kind_name)
+        assert after.verdict == "Runs", f"seed {seed}: {remedy} made of {answer}\n{after}"
+        if remedy.kind == "MoveWork":
+            there = {pod["metadata"]["name"] for pod in await world.pods() if pod["spec"].get("nodeName")}
+            assert before <= there, f"seed {seed}: {remedy} lost {before - there}"
+        return remedy.kind
+    finally:
+        await world.stop()
+
+
+@pytest.mark.parametrize("seed", (9, 16, 49))
+def test_a_confirmed_remedy_makes_the_work_run(seed: int) -> None:
+    virtual_time.run(play(seed))
+
+
+@pytest.mark.nightly
+def test_confirmed_remedies_make_the_work_run_in_200_cases() -> None:
+    kinds = Counter(virtual_time.run(play(seed)) for seed in range(1000, 1200))
+    wanted = {"Uncordon", "Untaint", "Tolerate", "DeleteDeviceTaintRule", "TolerateDevices", "Evict", "LowerCount"}
+    wanted |= {"LowerMinCount", "AddNodes", "RelaxSelector", "DropConstraint", "RemoveGates", "AddMembers"}
+    assert wanted <= kinds.keys(), kinds
