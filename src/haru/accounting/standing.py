@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from haru.accounting.waiting import Unit, waiting_units, wanted_by
+from haru.accounting.waiting import Units, wanted_by
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
@@ -85,7 +85,7 @@ class Standing:
 
 def standings(snapshot: Snapshot, options: Options, layouts: Iterable[PoolLayout] | None = None) -> list[Standing]:
     """Every card that the newest generation of a pool publishes. `layouts` are those of the pools, if known."""
-    units = waiting_units(snapshot, options)
+    units = Units(snapshot, options)
     holders = _Holders(snapshot)
     pools = snapshot.devices.pools
     found = layouts if layouts is not None else [layout_of(pools[name]) for name in sorted(pools)]
@@ -105,7 +105,7 @@ def amounts(cards: Iterable[Standing]) -> Counter[Key]:
     return found
 
 
-def _standing(card: Layout, known: PoolLayout, use: PoolUse, units: Sequence[Unit], holders: _Holders) -> Standing:
+def _standing(card: Layout, known: PoolLayout, use: PoolUse, units: Units, holders: _Holders) -> Standing:
     key = known.pool.key
     held = _held(card, key.driver, key.pool, use, holders)
     rest = WHOLE - sum(part.share for part in held)
@@ -119,7 +119,9 @@ def _standing(card: Layout, known: PoolLayout, use: PoolUse, units: Sequence[Uni
 def _held(card: Layout, driver: str, pool: str, use: PoolUse, holders: _Holders) -> list[Part]:
     """What is held of a card; never more than the whole of it."""
     sizes: list[tuple[float, str, Device]] = []
-    for device in card.devices:
+    for device in card.devices if use.devices or use.shares else ():
+        if device.name not in use.devices and device.name not in use.shares:
+            continue
         size = share_of_card(card, device)
         claims = use.devices.get(device.name, ())
         sizes += [(size / len(claims), claim, device) for claim in claims]

@@ -15,7 +15,7 @@ Stranded      what is left of the card's counters or capacity is too little
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,7 +65,21 @@ class Wish:
     owner: str
 
 
-def wanted_by(units: Sequence[Unit], pool: str, devices: Sequence[Device]) -> Wish | None:
+class Units:
+    """The work that waits for devices, the most urgent first; looked at only as far as somebody asks."""
+
+    def __init__(self, snapshot: Snapshot, options: Options) -> None:
+        self._known: list[Unit] = []
+        self._more = _waiting_units(snapshot, options)
+
+    def __iter__(self) -> Iterator[Unit]:
+        yield from self._known
+        for unit in self._more:
+            self._known.append(unit)
+            yield unit
+
+
+def wanted_by(units: Iterable[Unit], pool: str, devices: Sequence[Device]) -> Wish | None:
     """The most urgent wish for any device of a card; None if nobody waits for one."""
     for unit in units:
         found = [unit.fates[pool, device.name] for device in devices if (pool, device.name) in unit.fates]
@@ -74,9 +88,7 @@ def wanted_by(units: Sequence[Unit], pool: str, devices: Sequence[Device]) -> Wi
     return None
 
 
-def waiting_units(snapshot: Snapshot, options: Options) -> list[Unit]:
-    """The work that waits for devices, the most urgent first."""
-    found: list[Unit] = []
+def _waiting_units(snapshot: Snapshot, options: Options) -> Iterator[Unit]:
     seen: set[object] = set()
     for members in _by_unit(snapshot):
         seen_here = _open(snapshot, members)
@@ -92,10 +104,9 @@ def waiting_units(snapshot: Snapshot, options: Options) -> list[Unit]:
                 if device not in fates or _RANK[fate] < _RANK[fates[device]]:
                     fates[device] = fate
         if fates:
-            found.append(Unit(members[0].key.namespace, workload_of(members[0]), fates))
+            yield Unit(members[0].key.namespace, workload_of(members[0]), fates)
         if len(seen) >= MOST_ASKED:
-            break
-    return found
+            return
 
 
 def _by_unit(snapshot: Snapshot) -> list[list[PodInfo]]:
@@ -141,16 +152,20 @@ def _fates(
     survey = Survey.of(snapshot, kind.claims, options, kind.asked)
     refused = unusable(answers(snapshot, kind, work.pod_group(snapshot), options))
     for node_kind in survey.kinds:
-        told = [_positions(request, free) for request in node_kind.funnel.requests]
-        for name in node_kind.names if any(told) else ():
+        told: dict[int, WaitState] = {}
+        for request in node_kind.funnel.requests:
+            for position, fate in _positions(request, free).items():
+                if position not in told or _RANK[fate] < _RANK[told[position]]:
+                    told[position] = fate
+        for name in node_kind.names if told else ():
+            unusable_node = name in refused
             for position, (view, _, device) in enumerate(node_kind.devices(name)):
-                for fates in told:
-                    fate = fates.get(position)
-                    if fate is None or (fate == "Stranded" and _is_whole(snapshot, view.key, device)):
-                        continue
-                    if name in refused and _RANK[fate] < _RANK["NodeUnusable"]:
-                        fate = "NodeUnusable"
-                    yield (str(view.key), device.name), fate
+                found = told.get(position)
+                if found is None or (found == "Stranded" and _is_whole(snapshot, view.key, device)):
+                    continue
+                if unusable_node and _RANK[found] < _RANK["NodeUnusable"]:
+                    found = "NodeUnusable"
+                yield (str(view.key), device.name), found
 
 
 def _is_whole(snapshot: Snapshot, pool: object, device: Device) -> bool:
