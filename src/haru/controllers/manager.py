@@ -18,6 +18,8 @@ from haru.client.backoff import Backoff
 from haru.client.discovery import resources_of, served_group_versions
 from haru.client.informer import SharedInformers
 from haru.controllers.base import Context, Controller, log
+from haru.controllers.cron_job import CronJobController
+from haru.controllers.daemon_set import DaemonSetController
 from haru.controllers.deployment import DeploymentController
 from haru.controllers.device_taint_eviction import DeviceTaintEvictionController
 from haru.controllers.disruption import DisruptionController
@@ -35,6 +37,7 @@ from haru.controllers.resource_pool_status import ResourcePoolStatusController
 from haru.controllers.service_account import ServiceAccountController
 from haru.controllers.slices import kept_part
 from haru.controllers.stale_gang import StaleGangController
+from haru.controllers.stateful_set import StatefulSetController
 from haru.controllers.taint_eviction import TaintEvictionController
 from haru.controllers.ttl_after_finished import TtlAfterFinishedController
 from haru.kube.errors import StatusError
@@ -43,6 +46,8 @@ from haru.kube.gates import FeatureGates
 CONTROLLERS: Mapping[str, type[Controller]] = {
     controller.name: controller
     for controller in (
+        CronJobController,
+        DaemonSetController,
         DeploymentController,
         DeviceTaintEvictionController,
         DisruptionController,
@@ -57,6 +62,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         ResourcePoolStatusController,
         ServiceAccountController,
         StaleGangController,
+        StatefulSetController,
         TaintEvictionController,
         TtlAfterFinishedController,
     )

@@ -1,0 +1,260 @@
+"""statefulset-controller: pods with names that stay, each with volumes of its own, one after the other.
+
+Pod N is created when all before it are ready, and removed when all after it are gone (Parallel: all at once). A new
+template replaces pods from the highest number down to `partition`. Volume claims outlive pods unless the set's
+retention policy says otherwise.
+Source: apps/v1 StatefulSet, as behaviour; KEP-1847 (retention), KEP-3335 (start ordinal).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from haru.client.informer import object_key
+from haru.controllers.base import Context, Controller
+from haru.controllers.objects import PODS, STATEFUL_SETS, VOLUME_CLAIMS, Obj, available_in, is_ready, is_terminal
+from haru.controllers.ownership import add_ownership_indexes, claim
+from haru.controllers.revisions import (
+    REVISIONS,
+    forget_old,
+    hash_of,
+    owned_revisions,
+    present_revision,
+    revision_of,
+)
+from haru.controllers.stateful_pods import claims_of, ordinal_of, replica_names, retained, stateful_pod
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.kube.meta import controller_of, is_being_deleted, labels_of, name_of, namespace_of, owner_reference
+from haru.kube.selectors import label_selector_from
+
+
+class StatefulSetController(Controller):
+    """Keeps the numbered pods of each StatefulSet."""
+
+    name: ClassVar[str] = "statefulset-controller"
+    needs: ClassVar[tuple[Kind, ...]] = (STATEFUL_SETS, REVISIONS)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.sets = self.informer(STATEFUL_SETS)
+        self.pods = self.informer(PODS)
+        self.claims = self.informer(VOLUME_CLAIMS)
+        self.revisions = self.informer(REVISIONS)
+        add_ownership_indexes(self.pods)
+        add_ownership_indexes(self.revisions)
+        self.sets.add_index("namespace", lambda obj: [namespace_of(obj)])
+        self.sets.add_handler(self._changed, lambda _, new: self._changed(new))
+        self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
+
+    def _changed(self, stateful_set: Obj) -> None:
+        self.queue.add(object_key(stateful_set))
+
+    def _pod_changed(self, pod: Obj) -> None:
+        owner = controller_of(pod)
+        if owner is not None:
+            if owner.get("kind") == STATEFUL_SETS.kind:
+                self.queue.add(f"{namespace_of(pod)}/{owner['name']}")
+            return
+        for stateful_set in self.sets.by_index("namespace", namespace_of(pod)):
+            if label_selector_from(stateful_set["spec"].get("selector")).matches(labels_of(pod)):
+                self._changed(stateful_set)
+
+    def _pod_updated(self, old: Obj, new: Obj) -> None:
+        if controller_of(old) != controller_of(new):
+            self._pod_changed(old)
+        self._pod_changed(new)
+
+    async def sync(self, key: str) -> float | None:
+        """Bring one StatefulSet a step further."""
+        namespace, _, name = key.partition("/")
+        stateful_set = self.sets.get(name, namespace)
+        if stateful_set is None or is_being_deleted(stateful_set):
+            return None
+        selector = label_selector_from(stateful_set["spec"].get("selector"))
+        if selector.empty:
+            return None
+        await claim(self, self.sets, stateful_set, self.pods, selector)
+        update = await present_revision(self, self.revisions, stateful_set, STATEFUL_SETS)
+        current = self._current_revision(stateful_set, update)
+        failure: Exception | None = None
+        try:
+            await self._manage(stateful_set, current, update)
+        except (StatusError, OSError) as error:
+            failure = error
+        again = await self._write_status(self.sets.get(name, namespace) or stateful_set, current, update)
+        used = {hash_of(current), hash_of(update), *map(revision_of, self._own(stateful_set))}
+        await forget_old(self, self.revisions, stateful_set, used)
+        if failure is not None:
+            raise failure
+        return again
+
+    def _own(self, stateful_set: Obj) -> list[Obj]:
+        """The set's pods by their numbers."""
+        own = self.pods.by_index("controller", stateful_set["metadata"]["uid"])
+        return sorted(
+            (pod for pod in own if ordinal_of(stateful_set, pod) >= 0), key=lambda p: ordinal_of(stateful_set, p)
+        )
+
+    def _current_revision(self, stateful_set: Obj, update: Obj) -> Obj:
+        """The revision that pods have which are not updated yet."""
+        wanted = (stateful_set.get("status") or {}).get("currentRevision")
+        for revision in owned_revisions(self.revisions, stateful_set):
+            if name_of(revision) == wanted:
+                return revision
+        return update
+
+    # --- pods
+
+    async def _manage(self, stateful_set: Obj, current: Obj, update: Obj) -> None:
+        spec = stateful_set["spec"]
+        by_name = {name_of(pod): pod for pod in self._own(stateful_set)}
+        wanted = replica_names(stateful_set)
+        parallel = spec.get("podManagementPolicy") == "Parallel"
+        if not await self._fill(stateful_set, wanted, by_name, current, update, parallel=parallel):
+            return
+        if not await self._shrink(stateful_set, wanted, by_name, parallel=parallel):
+            return
+        await self._roll(stateful_set, wanted, by_name, update)
+
+    async def _fill(
+        self,
+        stateful_set: Obj,
+        wanted: Sequence[str],
+        by_name: dict[str, Obj],
+        current: Obj,
+        update: Obj,
+        *,
+        parallel: bool,
+    ) -> bool:
+        """Make what is missing in order; whether all stand and are well, so that others may go."""
+        for name in wanted:
+            pod = by_name.get(name)
+            if pod is not None and is_terminal(pod) and not is_being_deleted(pod):
+                await self._delete(stateful_set, pod)
+                pod = by_name.pop(name)
+                if not parallel:
+                    return False
+                continue
+            if pod is None:
+                by_name[name] = await self._create(stateful_set, name, current, update)
+                if not parallel:
+                    return False
+            elif not parallel and (is_being_deleted(pod) or not self._is_available(stateful_set, pod)):
+                return False
+        return True
+
+    async def _shrink(
+        self, stateful_set: Obj, wanted: Sequence[str], by_name: dict[str, Obj], *, parallel: bool
+    ) -> bool:
+        """Remove what is too many, the highest number first; whether nothing of that is left."""
+        surplus = [pod for name, pod in by_name.items() if name not in wanted]
+        surplus.sort(key=lambda pod: -ordinal_of(stateful_set, pod))
+        if not surplus:
+            return True
+        for pod in surplus:
+            if is_being_deleted(pod):
+                if not parallel:
+                    return False
+                continue
+            await self._release_claims(stateful_set, pod)
+            await self._delete(stateful_set, pod)
+            if not parallel:
+                return False
+        return False
+
+    async def _roll(self, stateful_set: Obj, wanted: Sequence[str], by_name: dict[str, Obj], update: Obj) -> None:
+        """Replace the highest pod of an old template, once all above it are well."""
+        strategy = stateful_set["spec"].get("updateStrategy") or {}
+        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+            return
+        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+        start = (stateful_set["spec"].get("ordinals") or {}).get("start") or 0
+        for index in range(len(wanted) - 1, -1, -1):
+            if start + index < partition:
+                return
+            pod = by_name.get(wanted[index])
+            if pod is None or is_being_deleted(pod):
+                return
+            if revision_of(pod) != hash_of(update):
+                await self._delete(stateful_set, pod)
+                return
+            if not self._is_available(stateful_set, pod):
+                return
+
+    def _is_available(self, stateful_set: Obj, pod: Obj) -> bool:
+        return available_in(pod, stateful_set["spec"].get("minReadySeconds") or 0, self.now()) == 0
+
+    async def _create(self, stateful_set: Obj, name: str, current: Obj, update: Obj) -> Obj:
+        ordinal = int(name.rpartition("-")[2])
+        strategy = stateful_set["spec"].get("updateStrategy") or {}
+        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+        revision = update if ordinal >= partition and strategy.get("type") != "OnDelete" else current
+        try:
+            for body in claims_of(stateful_set, ordinal):
+                if self.claims.get(name_of(body), namespace_of(body)) is None:
+                    await self._create_claim(stateful_set, body)
+            made = await self.create(self.pods, stateful_pod(stateful_set, ordinal, revision))
+        except StatusError as error:
+            text = f"create Pod {name} in StatefulSet {name_of(stateful_set)} failed error: {error}"
+            self.events.event(stateful_set, "Warning", "FailedCreate", text)
+            raise
+        text = f"create Pod {name} in StatefulSet {name_of(stateful_set)} successful"
+        self.events.event(stateful_set, "Normal", "SuccessfulCreate", text)
+        return made
+
+    async def _create_claim(self, stateful_set: Obj, body: Obj) -> None:
+        policy = stateful_set["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
+        if policy.get("whenDeleted") == "Delete":
+            body["metadata"]["ownerReferences"] = [owner_reference(stateful_set, STATEFUL_SETS, controller=False)]
+        try:
+            await self.create(self.claims, body)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _release_claims(self, stateful_set: Obj, pod: Obj) -> None:
+        """Claims of a pod that is one too many go with it, if the set wants that."""
+        if retained(stateful_set, "whenScaled"):
+            return
+        for body in claims_of(stateful_set, ordinal_of(stateful_set, pod)):
+            live = self.claims.get(name_of(body), namespace_of(body))
+            if live is None:
+                continue
+            references = [owner_reference(pod, PODS, controller=False)]
+            await self.patch(self.claims, live, {"metadata": {"ownerReferences": references}})
+
+    async def _delete(self, stateful_set: Obj, pod: Obj) -> None:
+        if await self.delete(self.pods, pod):
+            text = f"delete Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)} successful"
+            self.events.event(stateful_set, "Normal", "SuccessfulDelete", text)
+
+    # --- status
+
+    async def _write_status(self, stateful_set: Obj, current: Obj, update: Obj) -> float | None:
+        own = [pod for pod in self._own(stateful_set) if not is_terminal(pod)]
+        min_ready = stateful_set["spec"].get("minReadySeconds") or 0
+        times = [available_in(pod, min_ready, self.now()) for pod in own]
+        standing = [pod for pod in own if not is_being_deleted(pod)]
+        updated = sum(revision_of(pod) == hash_of(update) for pod in standing)
+        wanted = len(replica_names(stateful_set))
+        done = updated == len(standing) == wanted and all(map(is_ready, standing))
+        shown = update if done else current
+        optional = {
+            "readyReplicas": sum(map(is_ready, own)),
+            "currentReplicas": sum(revision_of(pod) == hash_of(shown) for pod in standing),
+            "updatedReplicas": updated,
+            "observedGeneration": stateful_set["metadata"].get("generation", 0),
+            "collisionCount": (stateful_set.get("status") or {}).get("collisionCount", 0),
+        }
+        status: Obj = {
+            "replicas": len(own),
+            "availableReplicas": sum(time == 0 for time in times),
+            "currentRevision": name_of(shown),
+            "updateRevision": name_of(update),
+            **{name: value for name, value in optional.items() if value},
+        }
+        await self.update_status(self.sets, stateful_set, status)
+        waits = [time for time in times if time]
+        return min(waits) if waits else None

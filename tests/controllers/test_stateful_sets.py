@@ -1,0 +1,143 @@
+"""StatefulSets against the API server, with a kubelet that plays along."""
+
+from __future__ import annotations
+
+from controller_cluster import Kubelet, template
+
+from haru.controllers.objects import PODS, STATEFUL_SETS, VOLUME_CLAIMS
+
+APP = {"app": "s"}
+
+
+def stateful_set(replicas, image="i", **spec):
+    pods = template(APP)
+    pods["spec"]["containers"][0]["image"] = image
+    body = {"replicas": replicas, "selector": {"matchLabels": APP}, "serviceName": "db", "template": pods, **spec}
+    return {"metadata": {"name": "db"}, "spec": body}
+
+
+async def names(cluster):
+    found = [p["metadata"]["name"] for p in await cluster.items(PODS) if not p["metadata"].get("deletionTimestamp")]
+    return sorted(found)
+
+
+async def status_is(cluster, **expected):
+    async def holds():
+        status = (await cluster.get(STATEFUL_SETS, "db")).get("status") or {}
+        return all(status.get(key, 0) == value for key, value in expected.items())
+
+    await cluster.eventually(holds)
+
+
+async def test_pods_come_one_after_the_other_with_their_volumes(cluster):
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    await cluster.create(STATEFUL_SETS, stateful_set(3, volumeClaimTemplates=[claim]))
+    await cluster.start("statefulset-controller")
+
+    async def first():
+        return await names(cluster) == ["db-0"]
+
+    await cluster.eventually(first)
+    await cluster.always(first)  # it is not ready
+    await cluster.play(Kubelet(cluster.client).run())
+    await status_is(cluster, replicas=3, readyReplicas=3, availableReplicas=3, currentReplicas=3, updatedReplicas=3)
+    assert await names(cluster) == ["db-0", "db-1", "db-2"]
+    claims = sorted(c["metadata"]["name"] for c in await cluster.items(VOLUME_CLAIMS))
+    assert claims == ["data-db-0", "data-db-1", "data-db-2"]
+    pod = await cluster.get(PODS, "db-1")
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("db-1", "db")
+    assert pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "db-1"
+    assert pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "1"
+    assert {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}} in pod["spec"]["volumes"]
+    await cluster.client.delete(PODS, "db-1", "ns")
+
+    async def back():
+        again = await cluster.get(PODS, "db-1")
+        return again is not None and again["metadata"]["uid"] != pod["metadata"]["uid"]
+
+    await cluster.eventually(back)
+    await cluster.client.patch(STATEFUL_SETS, "db", {"spec": {"replicas": 1}}, "ns")
+    await status_is(cluster, replicas=1)
+    assert await names(cluster) == ["db-0"]
+    assert len(await cluster.items(VOLUME_CLAIMS)) == 3
+
+
+async def test_claims_go_with_pods_that_are_too_many_if_the_set_wants_it(cluster):
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    policy = {"whenScaled": "Delete", "whenDeleted": "Delete"}
+    body = stateful_set(2, volumeClaimTemplates=[claim], persistentVolumeClaimRetentionPolicy=policy)
+    await cluster.create(STATEFUL_SETS, body)
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start("statefulset-controller", "garbage-collector-controller")
+    await status_is(cluster, readyReplicas=2)
+    owners = (await cluster.get(VOLUME_CLAIMS, "data-db-0"))["metadata"]["ownerReferences"]
+    assert [owner["kind"] for owner in owners] == ["StatefulSet"]
+    await cluster.client.patch(STATEFUL_SETS, "db", {"spec": {"replicas": 1}}, "ns")
+
+    async def gone():
+        return await cluster.get(VOLUME_CLAIMS, "data-db-1") is None
+
+    await cluster.eventually(gone)
+    assert await cluster.get(VOLUME_CLAIMS, "data-db-0") is not None
+
+
+async def test_a_rollout_goes_down_to_the_partition(cluster):
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+    await cluster.create(STATEFUL_SETS, stateful_set(3, updateStrategy=rolling))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start("statefulset-controller")
+    await status_is(cluster, readyReplicas=3, updatedReplicas=3)
+    await cluster.client.patch(
+        STATEFUL_SETS, "db", {"spec": stateful_set(3, "new", updateStrategy=rolling)["spec"]}, "ns"
+    )
+
+    async def images(expected):
+        found = {p["metadata"]["name"]: p["spec"]["containers"][0]["image"] for p in await cluster.items(PODS)}
+        return found == expected
+
+    await cluster.eventually(lambda: images({"db-0": "i", "db-1": "new", "db-2": "new"}))
+    await status_is(cluster, readyReplicas=3, updatedReplicas=2, currentReplicas=1)
+    status = (await cluster.get(STATEFUL_SETS, "db"))["status"]
+    assert status["currentRevision"] != status["updateRevision"]
+    # A pod below the partition comes back as it was.
+    await cluster.client.delete(PODS, "db-0", "ns")
+    await status_is(cluster, readyReplicas=3, currentReplicas=1)
+    await cluster.eventually(lambda: images({"db-0": "i", "db-1": "new", "db-2": "new"}))
+    rolling["rollingUpdate"]["partition"] = 0
+    await cluster.client.patch(STATEFUL_SETS, "db", {"spec": {"updateStrategy": rolling}}, "ns")
+    await cluster.eventually(lambda: images(dict.fromkeys(("db-0", "db-1", "db-2"), "new")))
+
+    async def one_revision():
+        status = (await cluster.get(STATEFUL_SETS, "db"))["status"]
+        return status["currentRevision"] == status["updateRevision"] and status["currentReplicas"] == 3
+
+    await cluster.eventually(one_revision)
+
+
+async def test_parallel_pods_and_a_first_number(cluster):
+    body = stateful_set(3, podManagementPolicy="Parallel", ordinals={"start": 5})
+    await cluster.create(STATEFUL_SETS, body)
+    await cluster.start("statefulset-controller")
+
+    async def all_at_once():
+        return await names(cluster) == ["db-5", "db-6", "db-7"]
+
+    await cluster.eventually(all_at_once)
+
+
+async def test_restarts_make_no_pod_twice(cluster):
+    await cluster.create(STATEFUL_SETS, stateful_set(4))
+    await cluster.play(Kubelet(cluster.client).run())
+    for _ in range(3):
+        await cluster.start("statefulset-controller")
+        await cluster.kill()
+        await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start("statefulset-controller")
+    await status_is(cluster, replicas=4, readyReplicas=4)
+    assert await names(cluster) == ["db-0", "db-1", "db-2", "db-3"]
