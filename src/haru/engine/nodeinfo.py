@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from haru.engine.cached import cached_property
 from haru.engine.decision import Obj
@@ -55,13 +54,9 @@ class NodeSpec:
     @cached_property
     def kind(self) -> str:
         """What the node offers, labels aside: nodes of one kind differ only in labels, pods and devices."""
-        parts: list[Any] = [
-            sorted(({k: v for k, v in t.items() if k != "timeAdded"} for t in self.taints), key=str),
-            self.unschedulable,
-            sorted(self.allocatable.items()),
-            sorted(self.features),
-        ]
-        return json.dumps(parts, sort_keys=True)
+        taints = [{k: v for k, v in t.items() if k != "timeAdded"} for t in self.taints]
+        told = json.dumps(sorted(taints, key=str), sort_keys=True) if taints else ""
+        return f"{told} {self.unschedulable} {sorted(self.allocatable.items())} {sorted(self.features)}"
 
 
 _ABSENT = NodeSpec("", {}, {}, (), False, {})

@@ -8,64 +8,14 @@ Source: KEP-4381; shares and capacity KEP-5075; admin access KEP-5018.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from haru.engine.devices.amounts import amount
+from haru.engine.devices.maps import Bucketed, Seen
 from haru.engine.devices.model import DeviceId, Obj, PoolKey
 from haru.engine.persistent import Computed
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-_LAYER_LIMIT = 64
-
-
-class Layered(Generic[K, V]):
-    """An immutable map: a large shared base and a small layer of changes; a full layer is folded into a new base."""
-
-    __slots__ = ("_base", "_layer")
-
-    def __init__(self, base: Mapping[K, V] | None = None, layer: dict[K, V | None] | None = None) -> None:
-        self._base: Mapping[K, V] = {} if base is None else base
-        self._layer: dict[K, V | None] = {} if layer is None else layer
-
-    def get(self, key: K) -> V | None:
-        """The value, or None."""
-        if key in self._layer:
-            return self._layer[key]
-        return self._base.get(key)
-
-    def put(self, changes: Mapping[K, V | None]) -> Layered[K, V]:
-        """A map with these changes; None removes."""
-        layer = {**self._layer, **changes}
-        if len(layer) <= _LAYER_LIMIT:
-            return Layered(self._base, layer)
-        base = dict(self._base)
-        for key, value in layer.items():
-            if value is None:
-                base.pop(key, None)
-            else:
-                base[key] = value
-        return Layered(base)
-
-    def items(self) -> Iterator[tuple[K, V]]:
-        """All pairs."""
-        for key, value in self._base.items():
-            if key not in self._layer:
-                yield key, value
-        for key, changed in self._layer.items():
-            if changed is not None:
-                yield key, changed
-
-    def difference(self, other: Layered[K, V]) -> set[K]:
-        """The keys that have another value there; cheap between maps of one origin."""
-        if self._base is other._base:
-            keys = self._layer.keys() | other._layer.keys()
-        else:
-            keys = self._base.keys() | other._base.keys() | self._layer.keys() | other._layer.keys()
-        return {key for key in keys if self.get(key) is not other.get(key)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +154,11 @@ class AllocatedState:
 
     def __init__(
         self,
-        pools: Layered[PoolKey, PoolUse] | None = None,
-        claims: Layered[str, tuple[_Taken, ...]] | None = None,
+        pools: Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse] | None = None,
+        claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] | None = None,
     ) -> None:
-        self._pools: Layered[PoolKey, PoolUse] = pools or Layered()
-        self._claims: Layered[str, tuple[_Taken, ...]] = claims or Layered()
+        self._pools: Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse] = pools or Bucketed()
+        self._claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] = claims or Bucketed()
 
     @classmethod
     def from_claims(cls, claims: Iterable[Obj]) -> AllocatedState:
@@ -222,7 +172,7 @@ class AllocatedState:
                 held[key] = _taken(allocation)
                 for pool, taken in _by_pool(held[key]).items():
                     pools[pool] = _with(pools.get(pool, EMPTY_USE), key, taken)
-        return cls(Layered(pools), Layered(held))
+        return cls(Bucketed.of(pools), Bucketed.of(held))
 
     @classmethod
     def of(
@@ -244,7 +194,7 @@ class AllocatedState:
         pools = {PoolKey(*key): PoolUse(names) for key, names in whole.items()}
         for key, items in _by_pool(taken).items():
             pools[key] = _with(pools.get(key, EMPTY_USE), "", items)
-        return cls(Layered(pools))
+        return cls(Bucketed.of(pools))
 
     def use(self, pool: PoolKey) -> PoolUse:
         """What is taken of a pool."""
@@ -302,7 +252,7 @@ class AllocatedState:
         """The state in which this is taken of each pool and some claims hold nothing, looked up when asked for."""
         pools = Computed(lambda: (pool for pool, _ in self._pools.items()), use_of)
         held = Computed(lambda: (claim for claim, _ in self._claims.items()), lambda claim: self._held(claim, is_free))
-        return AllocatedState(Layered(pools), Layered(held))
+        return AllocatedState(Seen(pools), Seen(held))
 
     def _held(self, claim: str, is_free: Callable[[str], bool]) -> tuple[_Taken, ...]:
         return () if is_free(claim) else self._claims.get(claim) or ()

@@ -34,6 +34,9 @@ class _Next:
     refusal: Sequence[Failure] = ()
 
 
+_NOTHING = Demand()
+
+
 class Alike:
     """A board, kept up to date for members of one kind without looking at the whole cluster for each."""
 
@@ -45,6 +48,7 @@ class Alike:
         self._first = pod
         self._signature = boards.signature(pod)
         self._specs: list[object] | None = None
+        self._asked = _NOTHING
         self._chose = False
         self._known: dict[Hashable, _Next] = {}
         self._answers: dict[int, Solution] = {}
@@ -61,9 +65,10 @@ class Alike:
             return False
         specs = [use.claim.get("spec") for use in demand.pending]
         if self._specs is None:
-            self._specs = specs
+            self._specs, self._asked = specs, demand
         if specs != self._specs:
             return False
+        demand.read_as(self._asked)
         same = pod.labels == first.labels and pod.images == first.images and _owners(pod) == _owners(first)
         return same or self._boards.signature(pod) == self._signature
 

@@ -72,14 +72,17 @@ def _preempt(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Dec
 def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     """The pods that are to be decided, in the order in which they are."""
     members: list[PodInfo] = []
+    last: list[PodInfo] = snapshot.notes.entry("read", None, list)
     for obj in pods:
         known = snapshot.pods.get(claim_path(obj))
         info = known if known is not None and known.obj is obj and not known.node else PodInfo.of(obj)
         placed = info.node or (known is not None and known.key.uid == info.key.uid and known.node)
         if not (placed or info.terminal or info.deleting or info.gated):
-            if members:
-                info.read_as(members[0])
+            # What was read of the first is read of all that say the same, also in the next decision.
+            for like in members[:1] or last:
+                info.read_as(like)
             members.append(info)
+    last[:] = members[:1] or last
     # Among equals those that have a place reserved come first, so that no sibling takes it.
     promised = snapshot.nominations.keys()
     return sorted(members, key=lambda pod: (-pod.priority, not (pod.nominated_node or pod.key.path in promised)))

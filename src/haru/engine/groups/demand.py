@@ -51,6 +51,10 @@ class Demand:
             self._asked.append(tuple([json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending]))
         return self._asked[0]
 
+    def read_as(self, other: Demand) -> None:
+        """Take over the text of another demand of which the claims ask for the same."""
+        self._asked[:] = [other.asked]
+
     @property
     def shape(self) -> tuple[str, ...]:
         """Equal for demands that any node answers alike: same requests to allocate, same allocations to reach."""
