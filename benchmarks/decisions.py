@@ -1,21 +1,27 @@
 """How long one decision takes, and nothing else: no API, no store, no events. The engine on a cluster in memory.
 
-    python -m benchmarks.decisions [NAME…] [--size 0.1|1|10] [--plots] [--document docs/performance-decisions.md]
+    python -m benchmarks.decisions [NAME…] [--size 0.1|1|10] [--limit SECONDS] [--plots]
+                                   [--document docs/performance-decisions.md]
 
 Sizes are a tenth, one and ten times the measured cluster of 5,000 nodes, so that growth shows. `first` is the decision
 that meets a cluster for the first time, `next` what follows when the one before has been carried out. Times are
-processor time, scaled to the calibration of the targets, 0.20 s. The garbage collector is off meanwhile.
+processor time, scaled to the calibration of the targets, 0.20 s. The garbage collector is off meanwhile. A case that
+takes longer than `--limit` seconds of processor time, its cluster included, is stopped, and said to be.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import math
+import signal
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from benchmarks import plots
 from benchmarks.decision_objects import HOSTNAME, RACK, Obj, cluster_of, fill, gang, take
@@ -27,6 +33,11 @@ from haru.engine.groups import Options, decide
 
 NODES = 5_000
 SIZES = (0.1, 1.0, 10.0)
+LIMIT_SECONDS = 1_200
+
+
+class OutOfTimeError(Exception):
+    """A case has taken longer than it may."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +94,16 @@ WORKS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """One work at one size; times in milliseconds."""
+    """One work at one size; times in milliseconds. `stopped` says at what it was when its time was up.
+
+    Then `first` may be no number.
+    """
 
     work: Work
     size: float
     first: float
     following: tuple[float, ...]
+    stopped: str = ""
 
     @property
     def nodes(self) -> int:
@@ -107,7 +122,9 @@ class Measured:
 
     @property
     def verdict(self) -> str:
-        """Whether the target is met, if there is one for this size."""
+        """Whether the target is met, if there is one for this size; or that the time was up."""
+        if self.stopped:
+            return self.stopped
         if self.work.target is None or self.size != 1:
             return ""
         over = (self.typical if self.work.steady else self.first) - self.work.target
@@ -115,17 +132,42 @@ class Measured:
         return f"{self.work.target:,.0f} ms: {said}"
 
 
-def measure(work: Work, size: float) -> Measured:
-    """All decisions of one work on a new cluster."""
-    cluster = cluster_of(int(work.nodes * size), max(1, int(work.racks * size)), work.cards_per_node)
-    if work.in_use:
-        fill(cluster, work.in_use, work.cards_per_node)
-    gc.collect()
-    gc.disable()
-    clock = PacedClock(CALIBRATION_SECONDS)
-    times = [_one(cluster, work, number, size, clock) * 1e3 for number in range(work.rounds)]
-    gc.enable()
-    return Measured(work, size, times[0], tuple(times[1:]))
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raises OutOfTimeError in what takes more processor time than this."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise OutOfTimeError
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def measure(work: Work, size: float, limit: float = LIMIT_SECONDS) -> Measured:
+    """All decisions of one work on a new cluster, as far as `limit` seconds of processor time allow."""
+    times: list[float] = []
+    stage, stopped = "the cluster", ""
+    try:
+        with limited(limit):
+            cluster = cluster_of(int(work.nodes * size), max(1, int(work.racks * size)), work.cards_per_node)
+            if work.in_use:
+                fill(cluster, work.in_use, work.cards_per_node)
+            gc.collect()
+            gc.disable()
+            clock = PacedClock(CALIBRATION_SECONDS)
+            for number in range(work.rounds):
+                stage = f"decision {number + 1}"
+                times.append(_one(cluster, work, number, size, clock) * 1e3)
+    except OutOfTimeError:
+        stopped = f"stopped after {limit:,.0f} s at {stage}"
+    finally:
+        gc.enable()
+    return Measured(work, size, times[0] if times else math.nan, tuple(times[1:]), stopped)
 
 
 def _one(cluster: Cluster, work: Work, number: int, size: float, clock: Callable[[], float]) -> float:
@@ -144,17 +186,22 @@ def _one(cluster: Cluster, work: Work, number: int, size: float, clock: Callable
     return seconds
 
 
-def measured(names: Sequence[str] = (), sizes: Sequence[float] = SIZES) -> Iterator[Measured]:
+def measured(
+    names: Sequence[str] = (), sizes: Sequence[float] = SIZES, limit: float = LIMIT_SECONDS
+) -> Iterator[Measured]:
     """The works of which a name says part, or all; at some sizes."""
     for work in WORKS:
         if not names or any(name in work.name for name in names):
-            yield from (measure(work, size) for size in work.sizes if size in sizes)
+            yield from (measure(work, size, limit) for size in work.sizes if size in sizes)
 
 
 def run() -> Iterator[Result]:
     """For `make bench`: every work at every size."""
     for one in measured():
         on = f"{one.nodes} nodes"
+        if math.isnan(one.first):
+            print(f"decide: {one.work.name} on {on}: {one.stopped}", file=sys.stderr)
+            continue
         yield Result(f"decide, first: {one.work.name}", one.first, "ms", on)
         if one.following:
             yield Result(f"decide, next: {one.work.name}", one.typical, "ms", on)
@@ -168,12 +215,13 @@ def cells(one: Measured) -> list[str]:
     """A row of the table."""
     more = [f"{one.typical:,.2f}", f"{max(one.following):,.2f}"] if one.following else ["", ""]
     reference = f"{one.work.reference:,.1f}" if one.work.reference and one.size == 1 else ""
-    per_pod = f"{one.typical / one.pods * 1e3:,.0f}"
+    none = math.isnan(one.first)
+    per_pod = "" if none else f"{one.typical / one.pods * 1e3:,.0f}"
     return [
         one.work.name,
         f"{one.nodes:,}",
         f"{one.pods:,}",
-        f"{one.first:,.1f}",
+        "" if none else f"{one.first:,.1f}",
         *more,
         per_pod,
         reference,
@@ -188,6 +236,7 @@ def table(found: Sequence[Measured], in_markdown: bool) -> str:
 
 def plot(found: Sequence[Measured]) -> Iterator[Path]:
     """Time per pod against the number of nodes: of the first decision, and of those after it."""
+    found = [one for one in found if not math.isnan(one.first)]
     names = list(dict.fromkeys(one.work.name for one in found))
     first = {name: [(o.nodes, o.first / o.pods) for o in found if o.work.name == name] for name in names}
     later = {
@@ -205,9 +254,10 @@ def main() -> int:
     parser.add_argument("--size", type=float, action="append", choices=SIZES, help="only at this size")
     parser.add_argument("--plots", action="store_true", help="write the pictures of the document")
     parser.add_argument("--document", type=Path, metavar="FILE", help="write the table into this document")
+    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds of processor time for each case")
     options = parser.parse_args()
     found = []
-    for one in measured(options.names, options.size or SIZES):
+    for one in measured(options.names, options.size or SIZES, options.limit):
         print(plain(HEADS, [cells(one)]).splitlines()[1], file=sys.stderr, flush=True)
         found.append(one)
     print(table(found, in_markdown=False))
