@@ -246,6 +246,8 @@ def test_the_table_and_the_json() -> None:
     assert [card["parts"][0]["state"] for card in told["devices"]] == ["Idle", "Held", "Fragmented", "Fragmented"]
     assert [card["parts"][0].get("utilizationPercent", "-") for card in told["devices"]] == [2.0, None, "-", "-"]
     assert "<table" in usage._repr_html_()
+    assert [(row["namespace"], row["held"], row["missed"]) for row in told["namespaces"]] == [("default", 2, 2)]
+    assert str(usage.by_namespace()).splitlines()[2].split() == ["default", "2", "0", "1", "1", "2", "Fragmented", "2"]
     chosen = usage_now(cards(*objects), Filter(owner="q"))
     assert [row.owner for row in chosen.rows] == ["pod/q"] and chosen.devices == 4
     assert [card["card"] for card in chosen.as_dict()["devices"]] == ["gpu-1"]

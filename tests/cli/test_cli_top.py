@@ -131,6 +131,21 @@ def test_manifests(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert json.loads(capsys.readouterr().out)["states"] == {"Idle": 1, "Held": 3, "Fragmented": 4}
 
 
+def test_again_and_again(up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    settled(up)
+    shown: list[str] = []
+
+    def sleep(seconds: float) -> None:
+        shown.append(capsys.readouterr().out)
+        if len(shown) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("haru.cli.top.time.sleep", sleep)
+    assert main(["top", "-w", "--by", "namespace", "--kubeconfig", str(up.kubeconfig)]) == 130
+    assert [text.splitlines()[0] for text in shown] == ["8 devices: 1 Idle, 3 Held, 4 Fragmented"] * 2
+    assert shown[0].splitlines()[2].split()[:3] == ["default", "4", "0"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

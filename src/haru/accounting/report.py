@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
@@ -72,6 +72,15 @@ class Usage:
         """All cards, or all device-hours."""
         return sum(self.by_state.values())
 
+    @property
+    def namespaces(self) -> tuple[Row, ...]:
+        """The rows added up by namespace; their owner is empty."""
+        return _sorted_rows((row.namespace, NOBODY, state, v) for row in self.rows for state, v in row.by_state.items())
+
+    def by_namespace(self) -> Usage:
+        """The same with a row for each namespace."""
+        return replace(self, rows=self.namespaces)
+
     def as_dict(self) -> Obj:
         """The DeviceUsage object of haru.dev/v1alpha1, as `haru top -o json` prints it."""
         told: Obj = {"apiVersion": "haru.dev/v1alpha1", "kind": "DeviceUsage"}
@@ -82,16 +91,8 @@ class Usage:
             told |= {"unit": "devices"}
         told["total"] = _plain(self.devices)
         told["states"] = {state: _plain(value) for state, value in self.by_state.items()}
-        told["owners"] = [
-            {
-                "namespace": row.namespace,
-                "owner": row.owner,
-                "held": _plain(row.held),
-                "missed": _plain(row.missed),
-                "states": {state: _plain(value) for state, value in row.by_state.items()},
-            }
-            for row in self.rows
-        ]
+        told["namespaces"] = [_row(row) for row in self.namespaces]
+        told["owners"] = [_row(row) for row in self.rows if row.owner]
         if not self.since:
             told["devices"] = [_card(card) for card in self.cards]
         return told
@@ -146,14 +147,26 @@ def _by_state(found: Mapping[Key, float]) -> dict[str, float]:
 
 
 def _rows(found: Mapping[Key, float], chosen: Filter) -> tuple[Row, ...]:
+    kept = ((key, value) for key, value in found.items() if key.owner and chosen.takes(key.namespace, key.owner))
+    return _sorted_rows((key.namespace, key.owner, key.state, value) for key, value in kept)
+
+
+def _sorted_rows(amounts: Iterable[tuple[str, str, str, float]]) -> tuple[Row, ...]:
+    """Amounts by namespace, owner and state as rows, those that hold most first."""
     owners: dict[tuple[str, str], dict[str, float]] = {}
-    for key, value in found.items():
-        if key.owner and value and chosen.takes(key.namespace, key.owner):
-            states = owners.setdefault((key.namespace, key.owner), {})
-            states[key.state] = states.get(key.state, 0.0) + value
+    for namespace, owner, state, value in amounts:
+        if value:
+            states = owners.setdefault((namespace, owner), {})
+            states[state] = states.get(state, 0.0) + value
     order = [str(state) for state in (*HELD, *MISSED)]
     rows = [Row(*who, {s: states[s] for s in order if s in states}) for who, states in owners.items()]
     return tuple(sorted(rows, key=lambda r: (-r.held, -r.missed, r.namespace, r.owner)))
+
+
+def _row(row: Row) -> Obj:
+    named = {"namespace": row.namespace} | ({"owner": row.owner} if row.owner else {})
+    states = {state: _plain(value) for state, value in row.by_state.items()}
+    return {**named, "held": _plain(row.held), "missed": _plain(row.missed), "states": states}
 
 
 _COLUMNS = ("owner", "held", "busy", "idle", "unknown", "free while it waited", "why")

@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--owner", default="", metavar="PATTERN", help="only these owners, for example job/training or 'train*'"
     )
+    parser.add_argument("--by", choices=("owner", "namespace"), default="owner", help="a row for each (default owner)")
     parser.add_argument("-w", "--watch", action="store_true", help="show it again every two seconds")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
     parser.add_argument(
@@ -71,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
         usage, refused = _asked(options, chosen)
         if options.watch:
             sys.stdout.write(_CLEAR if sys.stdout.isatty() else "")
-        show(usage, options.output, refused)
+        told = usage.by_namespace() if options.by == "namespace" else usage
+        show(usage, options.output, refused, text=told.__str__)
         if not options.watch:
             return 0
         sys.stdout.flush()
