@@ -46,6 +46,15 @@ def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
     return end if end >= now else None
 
 
+def run_limit(snapshot: Snapshot, pod: PodInfo) -> float | None:
+    """How many seconds the pod may run at most by its own limit, that of its group and that of its Job; None: any."""
+    limits = [*_limits(snapshot, pod)]
+    deadline = ((_job(snapshot, pod) or {}).get("spec") or {}).get("activeDeadlineSeconds")
+    if deadline is not None:
+        limits.append(float(deadline))
+    return min(limits, default=None)
+
+
 def ends_by_itself(pod: PodInfo) -> bool:
     """Whether the pod can be expected to end some day; one that a controller keeps running is not."""
     if pod.spec.get("restartPolicy", "Always") != "Always":

@@ -1,0 +1,156 @@
+"""The openb trace by its published protocol: GPUs allocated at 100 % and 130 % demand, policy by policy.
+
+    python -m benchmarks.openb --data DIR [--seeds 42-51] [--policies first-fit,fgd,haru] [--results FILE]
+    python -m benchmarks.openb --data DIR --results FILE --markdown      the table of what FILE holds
+
+DIR holds the tables of the trace and reference_results.csv, the published means. Every run is appended to FILE as one
+JSON line when it is done; runs that are there already are not made again. Placements per second are of processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def runs(data: Path, workloads: list[str], policies: list[str], seeds: list[int], results: Path) -> None:
+    """Make the runs that are missing."""
+    from haru.cli.simulate_trace import read_workload
+    from haru.simulate.policies import make_policy
+    from haru.simulate.replay import play
+
+    done = {(row["workload"], row["policy"], row["seed"]) for row in read_results(results)}
+    with results.open("a") as file:
+        for name in workloads:
+            workload = read_workload(data, name)
+            demand = workload.demand
+            for policy_name in policies:
+                policy = make_policy(policy_name, demand, workload.machines)
+                for seed in seeds:
+                    if (name, policy_name, seed) in done:
+                        continue
+                    began = time.process_time()
+                    run = play(workload, policy, seed)
+                    seconds = time.process_time() - began
+                    row = {
+                        "workload": name,
+                        "policy": policy_name,
+                        "seed": seed,
+                        "at100": run.at(100),
+                        "at130": run.at(130),
+                        "perSecond": run.pods / seconds,
+                    }
+                    print(json.dumps(row), file=file, flush=True)
+
+
+def read_results(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def published(data: Path) -> dict[str, dict[str, tuple[float, float]]]:
+    """By workload and policy: the published means at 100 % and 130 %."""
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    with (data / "reference_results.csv").open() as lines:
+        for row in csv.DictReader(lines):
+            workload = row["workload"].removeprefix("openb_pod_list_")
+            values = float(row["alloc_pct_at_100"]), float(row["alloc_pct_at_130"])
+            found.setdefault(workload, {})[row["policy"]] = values
+    return found
+
+
+def mean(rows: list[Row], workload: str, policy: str, key: str) -> float | None:
+    values = [row[key] for row in rows if row["workload"] == workload and row["policy"] == policy]
+    return sum(values) / len(values) if values else None
+
+
+def spread(rows: list[Row], workload: str, policy: str, key: str) -> float:
+    values = [row[key] for row in rows if row["workload"] == workload and row["policy"] == policy]
+    if len(values) < 2:
+        return 0.0
+    middle = sum(values) / len(values)
+    return float((sum((value - middle) ** 2 for value in values) / (len(values) - 1)) ** 0.5)
+
+
+def table(rows: list[Row], known: dict[str, dict[str, tuple[float, float]]], key: str) -> list[list[str]]:
+    """One line a workload: first fit, FGD (ours and published), the best other published one, Haru."""
+    index = 0 if key == "at100" else 1
+    lines = [["workload", "first fit", "FGD", "FGD published", "best other published", "haru", "haru less FGD"]]
+    lines.append(["---"] + ["---:"] * 6)
+    for workload in dict.fromkeys(row["workload"] for row in rows):
+        papers = known.get(workload, {})
+        others = max((values[index], name) for name, values in papers.items() if name != "FGD") if papers else None
+        ours, fgd = mean(rows, workload, "haru", key), mean(rows, workload, "fgd", key)
+        first = mean(rows, workload, "first-fit", key)
+        lines.append(
+            [
+                workload,
+                _cell(first),
+                _cell(fgd),
+                _cell(papers["FGD"][index]) if papers else "",
+                f"{others[0]:.2f} ({others[1]})" if others else "",
+                f"**{_cell(ours)}** ±{spread(rows, workload, 'haru', key):.2f}" if ours is not None else "",
+                f"{ours - fgd:+.2f}" if ours is not None and fgd is not None else "",
+            ]
+        )
+    return lines
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def speeds(rows: list[Row]) -> dict[str, tuple[float, float]]:
+    """By policy: the least and the mean number of placements a second, over workloads."""
+    found: dict[str, tuple[float, float]] = {}
+    for policy in dict.fromkeys(row["policy"] for row in rows):
+        workloads = {row["workload"] for row in rows if row["policy"] == policy}
+        values = [mean(rows, workload, policy, "perSecond") or 0.0 for workload in sorted(workloads)]
+        found[policy] = (min(values), sum(values) / len(values))
+    return found
+
+
+def show(rows: list[Row], data: Path) -> None:
+    known = published(data)
+    seeds = sorted({row["seed"] for row in rows})
+    print(f"Seeds {seeds[0]}-{seeds[-1]} ({len(seeds)}), {len(rows)} runs.")
+    for key, level in (("at130", 130), ("at100", 100)):
+        print(f"\nGPUs allocated (%) at {level} % demand\n")
+        for line in table(rows, known, key):
+            print(f"| {' | '.join(line)} |")
+    print("\nPlacements a second of processor time, the slowest workload and the mean:\n")
+    for policy, (least, middle) in speeds(rows).items():
+        print(f"- {policy}: {least:.0f}, {middle:.0f}")
+
+
+def main() -> int:
+    """Makes the runs that are missing, and prints the tables."""
+    from haru.simulate.openb import TABULATED
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--workloads", default=",".join(TABULATED))
+    parser.add_argument("--policies", default="first-fit,fgd,haru")
+    parser.add_argument("--seeds", default="42-51")
+    parser.add_argument("--results", type=Path, default=Path("openb.jsonl"))
+    parser.add_argument("--markdown", action="store_true", help="make no runs")
+    options = parser.parse_args()
+    first, _, last = options.seeds.partition("-")
+    seeds = list(range(int(first), int(last or first) + 1))
+    if not options.markdown:
+        policies = options.policies.split(",")
+        runs(options.data, options.workloads.split(","), policies, seeds, options.results)
+    rows = [row for row in read_results(options.results) if row["seed"] in seeds]
+    if rows:
+        show(rows, options.data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""A bar on stderr that says how far a long command is; only where stderr is a terminal."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TextIO
+
+_WIDTH = 30
+_EVERY_SECONDS = 0.1
+
+
+class Progress:
+    """So many steps, each of which may have parts. Nothing is shown where the stream is no terminal."""
+
+    def __init__(self, steps: int, stream: TextIO, *, shown: bool = True) -> None:
+        self._steps = max(steps, 1)
+        self._stream = stream
+        self._shown = shown and stream.isatty()
+        self._finished = 0
+        self._name = ""
+        self._drawn = 0.0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def begin(self, name: str) -> None:
+        """A step of this name begins."""
+        self._name = name
+        self._draw(0.0)
+
+    def part(self, done: int, of: int) -> None:
+        """So much of the step is done."""
+        if self._shown and time.monotonic() - self._drawn >= _EVERY_SECONDS:
+            self._draw(done / max(of, 1))
+
+    def done(self) -> None:
+        """The step is done."""
+        self._finished += 1
+
+    def _draw(self, part: float) -> None:
+        if not self._shown:
+            return
+        share = min((self._finished + part) / self._steps, 1.0)
+        bar = "#" * round(share * _WIDTH)
+        self._stream.write(f"\r\x1b[K[{bar:<{_WIDTH}}] {share:4.0%} {self._name}")
+        self._stream.flush()
+        self._drawn = time.monotonic()

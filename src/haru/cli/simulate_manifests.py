@@ -1,0 +1,150 @@
+"""The part of `haru simulate` that replays manifests: by policy and seed, who started when, and how full it got."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from haru.answers.deciding import options_of
+from haru.answers.files import what_fails
+from haru.answers.snapshot import DEFAULT_SCHEDULER, Snapshot
+from haru.cli.main import UsageError
+from haru.cli.progress import Progress
+from haru.cli.simulate import chosen, chosen_seeds
+from haru.engine.profile import DEFAULT_PROFILE, PACKING_PROFILE, FitStrategy, Profile
+from haru.whatif.replaying import ArrivalError, Replay, arrival_times, parse_time, replay
+
+PROFILES: Mapping[str, Profile] = {
+    "default": DEFAULT_PROFILE,
+    "most-allocated": Profile(weights={"NodeResourcesFit": 1}, fit=FitStrategy("MostAllocated")),
+    "haru": PACKING_PROFILE,
+}
+"""Ways to choose among nodes, as the scheduler has them."""
+_POINTS = 101
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRow:
+    """One replay."""
+
+    policy: str
+    seed: int
+    replay: Replay
+
+    def as_dict(self) -> dict[str, Any]:
+        """The documented JSON."""
+        told = self.replay
+        return {
+            "policy": self.policy,
+            "seed": self.seed,
+            "pods": len(told.stories),
+            "started": told.started,
+            "meanWaitSeconds": round(told.mean_wait, 3),
+            "meanUsagePercent": round(told.mean_usage * 100, 3),
+            "endSeconds": told.end,
+            "evictions": sum(story.evictions for story in told.stories),
+            "errors": list(told.errors),
+            "stories": [
+                {
+                    "pod": story.path,
+                    "arrivedSeconds": story.arrived,
+                    "startedSeconds": story.started,
+                    "endedSeconds": story.ended,
+                    "node": story.node,
+                    "evictions": story.evictions,
+                }
+                for story in told.stories
+            ],
+        }
+
+
+def run_manifests(options: argparse.Namespace) -> int:
+    """`haru simulate -f`."""
+    if options.data is not None or options.workload is not None:
+        raise UsageError("--data and --workload belong to a trace: haru simulate openb")
+    policies = chosen(options.policy, ("default", "haru"))
+    for name in policies:
+        if name not in PROFILES:
+            raise UsageError(f"--policy: {name}: with manifests there are {', '.join(PROFILES)}")
+    snapshot = Snapshot.read(*options.filename, namespace=options.namespace, feature_gates=options.feature_gates)
+    objects = snapshot.settled()
+    try:
+        arrivals = arrival_times(objects, _given(options.arrivals, options.namespace))
+    except ArrivalError as error:
+        raise UsageError(str(error)) from error
+    rows = []
+    seeds = chosen_seeds(options)
+    with Progress(len(policies) * len(seeds), sys.stderr, shown=not options.no_progress) as progress:
+        for name in policies:
+            for seed in seeds:
+                progress.begin(f"{name} {seed}")
+                deciding = replace(options_of(snapshot.gates), seed=seed, profile=PROFILES[name])
+                try:
+                    told = replay(objects, arrivals, deciding, DEFAULT_SCHEDULER)
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    what = what_fails(error)
+                    raise UsageError(
+                        f"nothing can be decided: an object is malformed: {what}; try haru lint"
+                    ) from error
+                rows.append(ManifestRow(name, seed, told))
+                progress.done()
+    if options.output == "json":
+        body = {"apiVersion": "haru.dev/v1alpha1", "kind": "Replay", "rows": [row.as_dict() for row in rows]}
+        print(json.dumps(body, indent=2))
+    else:
+        print(_table(rows))
+    _draw(options, rows)
+    return 0
+
+
+def _given(path: Path | None, namespace: str) -> dict[str, float]:
+    """The times that `--arrivals` gives, by path of the pod."""
+    if path is None:
+        return {}
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--arrivals: {path}: {error}") from error
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, text = line.partition(",")
+        try:
+            seconds = parse_time(text)
+        except ValueError as error:
+            raise UsageError(f"--arrivals: {path}: line {number}: {error}") from error
+        name = name.strip()
+        found[name if "/" in name else f"{namespace}/{name}"] = seconds
+    return found
+
+
+def _table(rows: Sequence[ManifestRow]) -> str:
+    lines = [("POLICY", "SEED", "PODS", "STARTED", "MEAN WAIT", "IN USE", "EVICTIONS", "END")]
+    for row in rows:
+        told = row.replay
+        cells = (f"{told.mean_wait:.0f}s", f"{told.mean_usage:.1%}", str(sum(s.evictions for s in told.stories)))
+        lines.append((row.policy, str(row.seed), str(len(told.stories)), str(told.started), *cells, f"{told.end:.0f}s"))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _draw(options: argparse.Namespace, rows: Sequence[ManifestRow]) -> None:
+    if options.plot is None and options.html is None:
+        return
+    from haru.cli.simulate_drawing import draw_png, write_page
+
+    first = rows[0].seed
+    curves = {"devices": {row.policy: row.replay.curve(_POINTS) for row in rows if row.seed == first}}
+    title = f"Devices in use (%) over time (% of the whole), seed {first}"
+    if options.plot is not None:
+        draw_png(options.plot, title, curves)
+    if options.html is not None:
+        write_page(options.html, title, _table(rows), curves)

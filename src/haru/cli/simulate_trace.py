@@ -1,0 +1,116 @@
+"""The part of `haru simulate` that reads a trace, runs its policies and seeds, and shows what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import gzip
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from haru.cli.main import UsageError
+from haru.cli.progress import Progress
+from haru.cli.simulate import chosen, chosen_seeds
+from haru.simulate.openb import NODES, PODS, TABULATED, TraceError, Workload, read_machines, read_pods
+from haru.simulate.policies import POLICIES, make_policy
+from haru.simulate.replay import play
+from haru.simulate.table import Row, mean_curve, to_json, to_text
+
+DEFAULT_POLICIES = ("first-fit", "fgd", "haru")
+
+
+def run_trace(options: argparse.Namespace) -> int:
+    """`haru simulate openb`."""
+    if options.data is None:
+        raise UsageError("--data: name the directory with the tables of the trace (openb_node_list_gpu_node.csv, …)")
+    if options.arrivals is not None:
+        raise UsageError("--arrivals: says when pods of manifests come: leave it out with a trace")
+    policies = chosen(options.policy, DEFAULT_POLICIES)
+    for name in policies:
+        if name not in POLICIES:
+            raise UsageError(f"--policy: {name}: there are {', '.join(POLICIES)}")
+    seeds = chosen_seeds(options)
+    workloads = [read_workload(options.data, name) for name in _workloads(options)]
+    rows: list[Row] = []
+    steps = len(workloads) * len(policies) * len(seeds)
+    with Progress(steps, sys.stderr, shown=not options.no_progress) as progress:
+        for row in run_all(workloads, policies, seeds, progress):
+            rows.append(row)
+    print(json.dumps(to_json(rows), indent=2) if options.output == "json" else to_text(rows))
+    _draw(options, rows)
+    return 0
+
+
+def run_all(workloads: list[Workload], policies: list[str], seeds: list[int], progress: Progress) -> Iterator[Row]:
+    """Every policy on every workload with every seed, timed in seconds of this process's processor time."""
+    for workload in workloads:
+        demand = workload.demand
+        for name in policies:
+            policy = make_policy(name, demand, workload.machines)
+            for seed in seeds:
+                progress.begin(f"{workload.name} {name} {seed}")
+                began = time.process_time()
+                run = play(workload, policy, seed, progress.part)
+                yield Row(workload.name, name, seed, run, run.pods / max(time.process_time() - began, 1e-9))
+                progress.done()
+
+
+def read_workload(directory: Path, name: str) -> Workload:
+    """The cluster and one list of pods; raises UsageError that names the file, the line and the column."""
+    with _table(directory, NODES) as lines:
+        machines = read_machines(lines)
+    with _table(directory, PODS + name) as lines:
+        return Workload(name, machines, read_pods(lines))
+
+
+@contextmanager
+def _table(directory: Path, name: str) -> Iterator[TextIO]:
+    for path in (directory / f"{name}.csv", directory / f"{name}.csv.gz"):
+        if path.exists():
+            break
+    else:
+        raise UsageError(f"--data: {directory}: holds no {name}.csv{_nearest(directory, name)}")
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+            yield lines
+    except (TraceError, OSError, EOFError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _nearest(directory: Path, name: str) -> str:
+    known = [path.name.removesuffix(".gz").removesuffix(".csv") for path in directory.glob(f"{PODS}*.csv*")]
+    close = difflib.get_close_matches(name, known, 1)
+    return (
+        f": did you mean the workload {close[0].removeprefix(PODS)}?"
+        if close and name.startswith(PODS)
+        else " or .csv.gz"
+    )
+
+
+def _workloads(options: argparse.Namespace) -> list[str]:
+    names = chosen(options.workload, ("default",))
+    return [name for asked in names for name in (TABULATED if asked == "all" else (asked,))]
+
+
+def _draw(options: argparse.Namespace, rows: list[Row]) -> None:
+    if options.plot is None and options.html is None:
+        return
+    curves: dict[str, dict[str, tuple[float, ...]]] = {}
+    for row in rows:
+        of_workload = curves.setdefault(row.workload, {})
+        if row.policy not in of_workload:
+            of_workload[row.policy] = mean_curve(
+                [other for other in rows if (other.workload, other.policy) == (row.workload, row.policy)]
+            )
+    from haru.cli.simulate_drawing import draw_png, write_page
+
+    title = "GPUs allocated (%) over GPUs asked for (%)"
+    if options.plot is not None:
+        draw_png(options.plot, title, curves)
+    if options.html is not None:
+        write_page(options.html, title, to_text(rows), curves)
