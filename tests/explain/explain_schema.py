@@ -156,7 +156,13 @@ EXPLANATION = record(
         "remedies": many(REMEDY),
         "holds": many(HELD),
     },
-    {"ageSeconds": NUMBER, "node": TEXT, "since": TEXT, "startsAfter": record({"pods": TEXTS}, {"until": TEXT})},
+    {
+        "ageSeconds": NUMBER,
+        "node": TEXT,
+        "since": TEXT,
+        "startsAfter": record({"pods": TEXTS}, {"until": TEXT}),
+        "notRead": TEXTS,
+    },
 )
 
 COUNTER = record({"counter": TEXT, "needs": TEXT, "left": TEXT, "total": TEXT})

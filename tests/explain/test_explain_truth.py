@@ -239,6 +239,7 @@ def test_every_state_has_an_explanation(objects: list[Obj]) -> None:
             told = explain(snapshot, kind, obj, (), "2026-01-02T00:00:00Z")
             answer = to_json(told)
             check_explanation(answer)
+            assert told.reasons, "whatever its state, there is a typed reason"
             json.dumps(answer)
             assert to_text(told).startswith(f"{obj['kind']} default/{obj['metadata']['name']}: {told.verdict}: ")
 

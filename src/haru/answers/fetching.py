@@ -39,6 +39,7 @@ MAKERS = (
 """What decisions do not depend on, but what becomes of a change does."""
 
 FORKED_KINDS = (*KINDS, *MAKERS)
+ELSEWHERE = "of other namespaces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +103,37 @@ def told_as_cluster_error(client: ApiClient) -> Iterator[None]:
         raise ClusterError(f"{client.server} cannot be reached: {error}") from error
 
 
-async def fetch(client: ApiClient, kinds: Sequence[tuple[str, str]] = FORKED_KINDS) -> Fetched:
-    """All objects of these kinds. The client is not closed."""
+async def fetch(client: ApiClient, kinds: Sequence[tuple[str, str]] = FORKED_KINDS, namespace: str = "") -> Fetched:
+    """All objects of these kinds, or those of one namespace where no others may be read. The client is not closed."""
     with told_as_cluster_error(client):
-        objects, refused = await list_objects(client, kinds)
+        objects, refused = await list_objects(client, kinds, namespace or client.namespace)
     return Fetched(objects, refused, client.namespace)
 
 
-async def list_objects(client: ApiClient, kinds: Sequence[tuple[str, str]] = KINDS) -> tuple[list[Obj], list[str]]:
+async def list_objects(
+    client: ApiClient, kinds: Sequence[tuple[str, str]] = KINDS, namespace: str = ""
+) -> tuple[list[Obj], list[str]]:
     """All objects of these kinds (those that decisions depend on), as the caller may see them; the kinds refused.
 
-    What the server does not serve is absent.
+    What may be read in `namespace` only is read there; it is refused `of other namespaces`. What the server does not
+    serve is absent.
     """
     found: list[Obj] = []
     refused = []
     answers = await asyncio.gather(*(_read(client, *kind) for kind in kinds))
     for (api_version, name), items in zip(kinds, answers, strict=True):
-        if items is None:
+        if items is None and namespace and known_kind(api_version, name).namespaced:
+            items = await _read(client, api_version, name, namespace)
+            refused.append(name if items is None else f"{name} {ELSEWHERE}")
+        elif items is None:
             refused.append(name)
         found += ({"apiVersion": api_version, "kind": name, **item} for item in items or ())
     return found, refused
 
 
-async def _read(client: ApiClient, api_version: str, name: str) -> list[Obj] | None:
+async def _read(client: ApiClient, api_version: str, name: str, namespace: str = "") -> list[Obj] | None:
     try:
-        items: list[Obj] = (await client.list(known_kind(api_version, name)))["items"]
+        items: list[Obj] = (await client.list(known_kind(api_version, name), namespace))["items"]
     except StatusError as error:
         if error.code == 404:
             return []

@@ -144,7 +144,7 @@ class Snapshot:
         snapshot = cluster_of(self.objects).snapshot()
         place = parse_place(what if isinstance(what, str) else f"{what['kind']}/{what['metadata']['name']}")
         if place is not None:
-            return explain_place(snapshot, *place)
+            return explain_place(snapshot, *place, unread=self.refused)
         if isinstance(what, str):
             kind, name = parse_subject(what)
             obj = find_subject(snapshot, kind, namespace or self.namespace, name)
@@ -152,7 +152,7 @@ class Snapshot:
             obj = what
             kind, _ = parse_subject(f"{obj['kind']}/{obj['metadata']['name']}")
         asked = format_time(now or datetime.now(UTC))
-        return explain(snapshot, kind, obj, now=asked, remedies=remedies)
+        return explain(snapshot, kind, obj, now=asked, remedies=remedies, unread=self.refused)
 
     def schedule(self, scheduler_name: str = DEFAULT_SCHEDULER) -> SchedulingRound:
         """Decide everything that waits for one scheduler, once, in the order of the queue. Raises InputError."""

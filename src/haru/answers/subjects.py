@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from haru.answers.fetching import FORKED_KINDS
@@ -46,13 +47,21 @@ def parse_place(text: str) -> tuple[PlaceKind, str] | None:
     return (kind, name) if kind is not None and name else None
 
 
-def explain_place(snapshot: Snapshot, kind: PlaceKind, name: str) -> NodeStory | DeviceStory:
-    """The story of a node or a device; raises NotFoundError where there is none, InputError for an unclear name."""
+def explain_place(
+    snapshot: Snapshot, kind: PlaceKind, name: str, *, unread: Sequence[str] = ()
+) -> NodeStory | DeviceStory:
+    """The story of a node or a device; `unread` are kinds that could not be read.
+
+    Raises NotFoundError where there is none, or what was meant is not clear, InputError if it cannot be told of.
+    """
+    needed = "Node" if kind == "node" else "ResourceSlice"
+    if needed in unread:
+        raise InputError(f"{kind}/{name}: cannot be told of: not allowed to read {needed} objects")
     try:
         if kind == "node":
-            return explain_node(snapshot, name)
+            return explain_node(snapshot, name, unread=unread)
         labels = {node: snapshot.nodes[node].labels for node in snapshot.node_names}
-        return explain_device(snapshot, find_in(name, snapshot.devices, labels))
+        return explain_device(snapshot, find_in(name, snapshot.devices, labels), unread=unread)
     except DeviceNameError as error:
         raise NotFoundError(str(error)) from error
     except KeyError as error:

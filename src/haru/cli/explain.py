@@ -65,6 +65,6 @@ async def _from_api(options: argparse.Namespace, kind: SubjectKind, name: str) -
         namespace = options.namespace or client.namespace
         with told_as_usage(client):
             obj = await client.get(served, name, namespace)
-        fetched = await fetch(client, KINDS)
+        fetched = await fetch(client, KINDS, namespace)
     snapshot = Snapshot(fetched.objects, namespace=namespace, refused=fetched.refused)
     return snapshot, {"apiVersion": served.api_version, "kind": served.kind, **obj}

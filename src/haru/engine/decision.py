@@ -95,6 +95,7 @@ ReasonType = Literal[
     "Reserved",
     "Stranded",
     "NothingWaits",
+    "NotReadable",
 ]
 
 REASON_TYPES: tuple[str, ...] = get_args(ReasonType)

@@ -16,6 +16,7 @@ from haru.explain.explanation import Holder
 from haru.explain.inventory import beside, nodes_of, states_of, views_of
 from haru.explain.judge import distinct
 from haru.explain.stories import DeviceState, DeviceStory, Wanting
+from haru.explain.unread import not_readable
 from haru.explain.wanting import waiting_for_device
 from haru.explain.wording import counted, holders_text
 from haru.explain.work import hypothetical_options
@@ -24,7 +25,9 @@ _MOST_NODES = 16
 _BILLION = 10**9
 
 
-def explain_device(snapshot: Snapshot, device: DeviceId, *, options: Options | None = None) -> DeviceStory:
+def explain_device(
+    snapshot: Snapshot, device: DeviceId, *, options: Options | None = None, unread: Sequence[str] = ()
+) -> DeviceStory:
     """The story of a published device. Raises KeyError for one that no node sees."""
     settings = hypothetical_options(options)
     nodes = _seen_from(snapshot, device, settings)
@@ -39,11 +42,11 @@ def explain_device(snapshot: Snapshot, device: DeviceId, *, options: Options | N
     exists = node in snapshot.nodes and snapshot.nodes[node].present
     waiting, more = waiting_for_device(snapshot, node, device, settings) if exists else ((), 0)
     reasons = distinct([*_reasons(snapshot, state, view, known), *_of_node(snapshot, node, state)])
-    if not reasons:
-        reasons = (_of_waiting(waiting),)
+    summary = _summary(state, reasons or (_of_waiting(waiting),))
+    reasons = (*(reasons or (_of_waiting(waiting),)), *not_readable(unread))
     return DeviceStory(
         state,
-        _summary(state, reasons),
+        summary,
         reasons,
         tuple(name for name, _, _ in nodes[:_MOST_NODES]),
         {name: attribute.value for name, attribute in known.shape.attributes},

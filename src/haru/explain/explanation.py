@@ -192,7 +192,10 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why an object is as it is, and what would help. `age_seconds` is how long it has waited, if that was asked."""
+    """Why an object is as it is, and what would help. `age_seconds` is how long it has waited, if that was asked.
+
+    `unread` are the kinds that may not be read: the answer is without them.
+    """
 
     kind: str
     namespace: str
@@ -209,6 +212,7 @@ class Explanation:
     holds: tuple[HeldClaim, ...] = ()
     age_seconds: int | None = None
     later: Later | None = None
+    unread: tuple[str, ...] = ()
 
     def as_dict(self) -> Obj:
         """The Explanation object of haru.dev/v1alpha1, as `haru explain -o json` prints it."""

@@ -16,6 +16,7 @@ from haru.explain.inventory import states_of, views_of
 from haru.explain.judge import distinct
 from haru.explain.owners import since_of, workload_of
 from haru.explain.stories import Amount, DeviceState, NodeState, NodeStory, Wanting
+from haru.explain.unread import not_readable
 from haru.explain.wanting import waiting_for_node
 from haru.explain.wording import amount_text, counted
 from haru.explain.work import hypothetical_options
@@ -23,7 +24,9 @@ from haru.explain.work import hypothetical_options
 _OF_ROOM = frozenset({"InsufficientResource", "TooManyPods"})
 
 
-def explain_node(snapshot: Snapshot, name: str, *, options: Options | None = None) -> NodeStory:
+def explain_node(
+    snapshot: Snapshot, name: str, *, options: Options | None = None, unread: Sequence[str] = ()
+) -> NodeStory:
     """The story of a node. Raises KeyError for one that neither exists nor has pods or devices."""
     settings = hypothetical_options(options)
     devices, troubles = _devices(snapshot, name, settings)
@@ -38,10 +41,10 @@ def explain_node(snapshot: Snapshot, name: str, *, options: Options | None = Non
     waiting, more = waiting_for_node(snapshot, name, settings)
     resources = _resources(info)
     closed = _closed(info)
+    hidden = not_readable(unread)
     reasons = distinct([*closed, *_of_devices(devices), *troubles, *_stranding(devices, resources, waiting)])
     state = _state(info, devices, resources, waiting, closed)
-    if not reasons:
-        reasons = (_of_waiting(waiting),)
+    reasons = (*(reasons or (_of_waiting(waiting),)), *hidden)
     summary = _summary(closed, devices, resources, waiting)
     return NodeStory(name, state, summary, reasons, resources, devices, _workloads(info, devices), waiting, more)
 

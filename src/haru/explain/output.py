@@ -27,6 +27,7 @@ def to_json(explanation: Explanation) -> Obj:
         "nodes": [_nodes(group) for group in explanation.nodes],
         "remedies": [_remedy(remedy) for remedy in explanation.remedies],
         "holds": [_held(claim) for claim in explanation.holds],
+        **({"notRead": list(explanation.unread)} if explanation.unread else {}),
     }
 
 

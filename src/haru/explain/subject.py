@@ -22,6 +22,7 @@ from haru.explain.holdings import frees_text, held_by, held_claim
 from haru.explain.judge import distinct
 from haru.explain.owners import since_of
 from haru.explain.states import State, ended_job, pod_state, settled_group
+from haru.explain.unread import not_readable
 from haru.explain.waiting import titled, waiting
 from haru.explain.why_here import why_here
 from haru.explain.wording import counted
@@ -49,16 +50,23 @@ def explain(
     *,
     options: Options | None = None,
     remedies: bool = True,
+    unread: Sequence[str] = (),
 ) -> Explanation:
     """Why an object is as it is, and what would help, unless that is not asked for (`remedies`): it takes far longer.
 
-    `related` are pods that matter but are not in the snapshot; `now` (RFC 3339) tells how long it has been waiting.
+    `related` are pods that matter but are not in the snapshot; `now` (RFC 3339) tells how long it has been waiting;
+    `unread` are kinds that the snapshot is without, because whoever asks may not read them.
     Raises ValueError for a kind that cannot be explained.
     """
     settings = hypothetical_options(options)
     if now:
         settings = replace(settings, now=parse_time(now).timestamp())
-    told = _explained(snapshot, kind, obj, related, Inquiry(settings, remedies))
+    told = _explained(snapshot, kind, obj, related, Inquiry(settings, remedies, tuple(unread)))
+    told = (
+        replace(told, reasons=distinct([*told.reasons, *not_readable(unread)]), unread=tuple(unread))
+        if unread
+        else told
+    )
     created = obj["metadata"].get("creationTimestamp")
     if not now or not created or told.verdict == "Runs":
         return told

@@ -90,6 +90,7 @@ def _reasons(explanation: Explanation) -> list[str]:
     ]
     if explanation.verdict in ("Runs", "Starting"):
         return lines[:_MOST_REASONS]
+    lines = [line for line in lines if not line.startswith("not allowed to read ")]
     quorum = [r for r in explanation.reasons if r.type == "Quorum" and int(r.data.get("needed", 1)) > 1]
     lines += [r.message for r in quorum if not explanation.summary.startswith(str(r.data.get("fit")) + " of the ")]
     return lines[:_MOST_REASONS]

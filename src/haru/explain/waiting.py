@@ -18,6 +18,7 @@ from haru.explain.remedies import remedies
 from haru.explain.reserved import kept_from
 from haru.explain.study import Study, study
 from haru.explain.told import first_line
+from haru.explain.unread import blind_text, is_blind, not_readable
 from haru.explain.work import Inquiry, Work
 
 
@@ -35,6 +36,9 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: Work, inquiry: Inquir
         going = sum(pod.deleting for pod in work.pods(snapshot))
         text = "no pod of it is left to be placed" + (f": {going} being deleted" if going else "")
         return titled(kind, obj, "FitsIf", (Reason("PodsMissing", text),))
+    if is_blind(inquiry.unread):
+        text = blind_text(snapshot, work, inquiry.unread)
+        return titled(kind, obj, "FitsIf", not_readable(inquiry.unread), summary=text)
     hold = work.hold(snapshot)
     if hold is not None:
         return _held(kind, obj, snapshot, work, hold, inquiry)

@@ -5,6 +5,7 @@ Answers of the scheduler are kept per snapshot object, because verdict and remed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from haru.engine.cluster import Snapshot
@@ -24,10 +25,14 @@ def hypothetical_options(options: Options | None = None) -> Options:
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """How to explain: with which options to ask the scheduler, and whether to look for what would help."""
+    """How to explain: with which options to ask the scheduler, and whether to look for what would help.
+
+    `unread` are the kinds of objects that the one who asks may not read.
+    """
 
     options: Options
     remedies: bool = True
+    unread: Sequence[str] = ()
 
 
 @dataclass(slots=True)

@@ -1,0 +1,131 @@
+"""Who may not read everything is told what was left out, and nothing that does not follow from what could be read."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+from engine_objects import Obj, device_class, node, pod, resource_slice
+from explain_schema import check_explanation, check_story
+
+from haru.answers.fetching import fetch
+from haru.answers.snapshot import Snapshot
+from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.server import ApiServer
+from haru.client.api import ApiClient
+from haru.engine.inputs import KINDS
+from haru.errors import InputError
+from haru.explain import DeviceStory, Explanation, NodeStory
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import by_kind, known_kind
+from haru.storage import SqliteStore
+
+RBAC = "rbac.authorization.k8s.io/v1"
+CONDITION = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
+WORK = ("pods", "resourceclaims", "resourceclaimtemplates", "podgroups", "jobs")
+INVENTORY = ("nodes", "resourceslices", "deviceclasses", "devicetaintrules")
+
+
+def allow(resources: Sequence[str], namespace: str) -> list[Obj]:
+    """A role for the viewer, everywhere or in one namespace."""
+    kind, meta = ("Role", {"namespace": namespace}) if namespace else ("ClusterRole", {})
+    name = f"{'-'.join(resources[:1])}-{namespace or 'all'}"
+    rules = [{"verbs": ["get", "list"], "apiGroups": ["*"], "resources": list(resources)}]
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "viewer"}
+    role = {"apiVersion": RBAC, "kind": kind, "metadata": {"name": name, **meta}, "rules": rules}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    binding = {"apiVersion": RBAC, "kind": f"{kind}Binding", "metadata": {"name": name, **meta}, "roleRef": reference}
+    return [role, {**binding, "subjects": [subject]}]
+
+
+def objects() -> list[Obj]:
+    mine, theirs = pod("mine", cpu="4"), pod("theirs", cpu="6", node="a")
+    theirs["metadata"]["namespace"] = "other"
+    mine["status"]["conditions"] = [CONDITION]
+    spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("other",)]
+    accounts = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+        for name in ("default", "other")
+    ]
+    return [*spaces, *accounts, device_class(), node("a"), resource_slice("a", 2), mine, theirs]
+
+
+async def seen_by(*roles: tuple[Sequence[str], str]) -> Snapshot:
+    """What the viewer gets to see with these roles, in the namespace `default`."""
+    users = {"admin": UserInfo("admin", ("system:masters",)), "viewer": UserInfo("viewer", ())}
+    config = ServerConfig(
+        store=SqliteStore(":memory:"),
+        gates=FeatureGates.accelerator_defaults(),
+        runtime_config={"api/all": True},
+        tokens=users,
+    )
+    server = ApiServer(config)
+    await server.start()
+    try:
+        admin = ApiClient.in_process(server, "admin")
+        for obj in [*objects(), *(o for role in roles for o in allow(*role))]:
+            kind = by_kind(obj["apiVersion"], obj["kind"])
+            assert kind is not None
+            obj["metadata"].pop("uid", None)
+            made = await admin.create(kind, obj, obj["metadata"].get("namespace", ""))
+            if obj.get("status"):
+                status = {**made, "status": {**(made.get("status") or {}), **obj["status"]}}
+                await admin.update(kind, status, subresource="status")
+        # A new node is taken to be not ready until its kubelet says otherwise.
+        await admin.patch(known_kind("v1", "Node"), "a", {"spec": {"taints": None}})
+        viewer = ApiClient.in_process(server, "viewer")
+        fetched = await fetch(viewer, KINDS, "default")
+        return Snapshot(fetched.objects, refused=fetched.refused)
+    finally:
+        await server.stop()
+
+
+def test_who_may_read_all_is_told_all() -> None:
+    snapshot = asyncio.run(seen_by((["*"], "")))
+    told = snapshot.explain("pod/mine")
+    assert isinstance(told, Explanation)
+    assert (snapshot.refused, told.verdict, told.unread) == ((), "FitsLater", ())
+    assert "notRead" not in told.as_dict()
+
+
+def test_a_tenant_is_told_without_what_others_have() -> None:
+    snapshot = asyncio.run(seen_by((WORK, "default"), (INVENTORY, "")))
+    told = snapshot.explain("pod/mine")
+    assert isinstance(told, Explanation)
+    assert "Pod of other namespaces" in told.unread and "Node" not in told.unread
+    # As far as the tenant can see there is room.
+    assert (told.verdict, told.reasons[0].type, told.reasons[-1].type) == ("Starting", "Waiting", "NotReadable")
+    answer = told.as_dict()
+    check_explanation(answer)
+    assert answer["notRead"] == list(told.unread)
+    assert "theirs" not in str(answer) and "theirs" not in str(told)
+
+
+def test_without_the_inventory_nothing_is_said_of_fitting() -> None:
+    snapshot = asyncio.run(seen_by((WORK, "default")))
+    told = snapshot.explain("pod/mine")
+    assert isinstance(told, Explanation)
+    assert told.verdict == "FitsIf" and [reason.type for reason in told.reasons] == ["NotReadable"]
+    assert "cannot be told without reading" in told.summary and "the scheduler says: 0/1 nodes are available" in str(
+        told
+    )
+    assert not (told.remedies or told.nodes or told.requests)
+    for what in ("node/a", "device/a/gpu-0"):
+        with pytest.raises(InputError, match="not allowed to read"):
+            snapshot.explain(what)
+
+
+def test_stories_say_what_they_are_without() -> None:
+    snapshot = asyncio.run(seen_by((WORK, "default"), (INVENTORY, "")))
+    node_story, device_story = snapshot.explain("node/a"), snapshot.explain("device/a/gpu-0")
+    assert isinstance(node_story, NodeStory) and isinstance(device_story, DeviceStory)
+    for story in (node_story, device_story):
+        check_story(story.as_dict())
+        assert story.reasons[-1].type == "NotReadable"
+        assert "theirs" not in str(story) and "theirs" not in str(story.as_dict())
+    assert known_kind("v1", "Pod").kind in story.reasons[-1].message
