@@ -63,6 +63,12 @@ def refused(objects: list[Obj]) -> list[Obj]:
     return objects
 
 
+def nominated(objects: list[Obj]) -> list[Obj]:
+    """What it waits for is being made free for it."""
+    objects[0]["status"]["nominatedNodeName"] = "a"
+    return objects
+
+
 def reported(objects: list[Obj], percent: object, device: str = "gpu-0", where: str = "a") -> list[Obj]:
     """What a driver or a node agent writes into the claim's status."""
     entry = {"driver": DRIVER, "pool": where, "device": device, "data": {"haru.dev/utilization-percent": percent}}
@@ -90,6 +96,7 @@ SIMULATED = {"labels": {PROFILE_LABEL: "x"}}
         (waiting("w", cpu="9"), "NodeUnusable pod/w"),
         (waiting("w", 2), "Fragmented pod/w"),
         (refused(waiting("w")), "Fragmented pod/w"),
+        (nominated(refused(waiting("w"))), "Starting pod/w"),
         (
             [pod("w", claims=["w"]), claim("w", requests=[{"name": "r", "exactly": {"deviceClassName": "fpga"}}])],
             "Free",

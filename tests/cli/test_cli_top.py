@@ -16,7 +16,7 @@ from system_cluster import pod, request, template
 
 import haru
 from haru.cli.main import main
-from haru_process import Up, phase, until
+from haru_process import Up, devices_of, phase, until
 from haru_process import haru as haru_command
 
 Obj = dict[str, Any]
@@ -129,6 +129,25 @@ def test_manifests(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     haru.Snapshot.fetch(up.kubeconfig).write(tmp_path / "c.json")
     assert main(["top", "-f", str(tmp_path / "c.json"), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["states"] == {"Idle": 1, "Held": 3, "Fragmented": 4}
+
+
+def test_what_a_driver_reports(up: Up) -> None:
+    """In the status of the claim, as the API takes it from drivers."""
+    settled(up)
+    [held] = [c for c in up.api.list("resourceclaims", "default") if len(devices_of(c)) == 3]
+    name, results = held["metadata"]["name"], held["status"]["allocation"]["devices"]["results"]
+
+    def report(*percents: int) -> None:
+        said = [
+            {k: r[k] for k in ("driver", "pool", "device")} | {"data": {"haru.dev/utilization-percent": percent}}
+            for r, percent in zip(results, percents, strict=False)
+        ]
+        up.api.patch("resourceclaims", name, {"status": {"devices": said}}, "default", sub="status")
+
+    report(97, 3)
+    assert asked(up)["states"] == {"Busy": 1, "Idle": 2, "Held": 1, "Fragmented": 4}
+    report()
+    assert settled(up)
 
 
 def test_again_and_again(up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

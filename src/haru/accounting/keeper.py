@@ -23,6 +23,7 @@ from haru.accounting.history import HOUR, History
 from haru.accounting.ledger import PER_DEVICE_SECOND, Interval, Meter
 from haru.accounting.standing import WHOLE, Key, amounts, standings
 from haru.client.api import ApiClient
+from haru.engine.devices import Features
 from haru.engine.groups import Options
 from haru.engine.inputs import KINDS
 from haru.sight import Sight, Watching
@@ -39,6 +40,7 @@ _RETRY_SECONDS = 5.0
 
 class Keeper:
     """Keeps accounts of one cluster. `clock` is in seconds since 1970; without a history only the metrics are kept.
+    `features` are those under which the cluster's scheduler decides (those of 1.36).
 
     In seconds: `beat` is how often what goes on is written down, `pause` how long two looks are apart at least,
     `silence` how long it may be that nothing is written down before that time counts as not observed.
@@ -49,6 +51,7 @@ class Keeper:
         client: ApiClient,
         history: History | None = None,
         *,
+        features: Features | None = None,
         clock: Callable[[], float] = time.time,
         beat: float = BEAT_SECONDS,
         pause: float = SHORTEST_PAUSE_SECONDS,
@@ -64,7 +67,9 @@ class Keeper:
         self._units: Counter[Key] = Counter()
         self._before: Counter[Key] = Counter()
         self._tidied = 0
-        self._options = Options(new_share_id=lambda: "accounted", node_allocatable=True)
+        self._options = Options(
+            features=features or Features(), new_share_id=lambda: "accounted", node_allocatable=True
+        )
         self.looked = asyncio.Event()
         self.registry = CollectorRegistry()
         self.registry.register(_Metrics(self))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.client.api import ApiClient
+from haru.engine.devices import Features
 
 if TYPE_CHECKING:
     from haru.accounting.keeper import Keeper
@@ -23,8 +24,11 @@ _AFTER_SECONDS = 1.0
 class AccountingServer:
     """Keeps the accounts in a file (None: in none), and serves their metrics on a loopback address if one is given."""
 
-    def __init__(self, client: ApiClient, file: Path | None, metrics: tuple[str, int] | None) -> None:
+    def __init__(
+        self, client: ApiClient, file: Path | None, metrics: tuple[str, int] | None, features: Features | None = None
+    ) -> None:
         self._client = client
+        self._features = features
         self._file = file
         self._address = metrics
         self._keeper: Keeper | None = None
@@ -60,7 +64,8 @@ class AccountingServer:
         from haru.accounting.history import History
         from haru.accounting.keeper import Keeper
 
-        return Keeper(self._client, History(self._file) if self._file is not None else None)
+        history = History(self._file) if self._file is not None else None
+        return Keeper(self._client, history, features=self._features)
 
     async def _serve(self, host: str, port: int) -> None:
         from aiohttp import web

@@ -141,6 +141,8 @@ def _when_free(snapshot: Snapshot, work: Work, members: Sequence[PodInfo], kind:
             return "GangWaiting"
     elif work.group is not None and work.pod_group(snapshot) is None:
         return "GangWaiting"
+    if any(pod.status.get("nominatedNodeName") for pod in members):
+        return "Starting"
     refused = any((get_condition(pod.obj, "PodScheduled") or {}).get("reason") == "Unschedulable" for pod in members)
     return "Fragmented" if refused else "Starting"
 

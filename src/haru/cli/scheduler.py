@@ -17,6 +17,7 @@ from haru.cli.main import UsageError
 if TYPE_CHECKING:
     from haru.accounting.keeper import Keeper
     from haru.client.api import ApiClient
+    from haru.kube.gates import FeatureGates
     from haru.scheduler.configuration import Configuration
     from haru.scheduler.decision_log import DecisionLog
     from haru.scheduler.loop import Scheduler
@@ -123,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
         if options.usage_history is None:
             await scheduler.run()
             return
-        accounts[:] = [_keeper(options.usage_history.expanduser(), client)]
+        accounts[:] = [_keeper(options.usage_history.expanduser(), client, gates)]
         async with asyncio.TaskGroup() as group:
             group.create_task(scheduler.run(), name="scheduler")
             group.create_task(accounts[0].run(), name="accounting")
@@ -141,12 +142,13 @@ def run(options: argparse.Namespace) -> int:
     return run_component(options, component)
 
 
-def _keeper(directory: Path, client: ApiClient) -> Keeper:
+def _keeper(directory: Path, client: ApiClient, gates: FeatureGates) -> Keeper:
     from haru.accounting.history import NAME, History, HistoryError
     from haru.accounting.keeper import Keeper
+    from haru.engine.devices import Features
 
     try:
-        return Keeper(client, History(directory / NAME))
+        return Keeper(client, History(directory / NAME), features=Features.from_gates(gates.all()))
     except HistoryError as error:
         raise UsageError(f"--usage-history: {error}") from error
 

@@ -23,6 +23,7 @@ from haru.drivers.simulated.driver import SimulatedDriver, install_device_classe
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
 from haru.embedded.identity import ADMIN, USERS, Identity, ensure_identity
 from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, parse_profiles
+from haru.engine.devices import Features
 from haru.engine.profile import PROFILES
 from haru.kube.gates import FeatureGates, parse_overrides
 from haru.kube.kinds import group_versions
@@ -107,7 +108,8 @@ class EmbeddedCluster:
             await self._start_dashboard(*self._options.dashboard)
         if self._options.usage_history or self._options.usage_metrics is not None:
             file = self._directory / "usage.db" if self._options.usage_history else None
-            self._accounting = AccountingServer(self.client("accounting"), file, self._options.usage_metrics)
+            features, metrics = Features.from_gates(self.gates.all()), self._options.usage_metrics
+            self._accounting = AccountingServer(self.client("accounting"), file, metrics, features)
             await self._start_accounting(self._accounting)
 
     def client(self, component: str) -> ApiClient:
