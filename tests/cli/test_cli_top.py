@@ -16,7 +16,7 @@ from system_cluster import pod, request, template
 
 import haru
 from haru.cli.main import main
-from haru_process import Up, devices_of, phase, until
+from haru_process import Up, component, devices_of, health, phase, until
 from haru_process import haru as haru_command
 
 Obj = dict[str, Any]
@@ -148,6 +148,21 @@ def test_what_a_driver_reports(up: Up) -> None:
     assert asked(up)["states"] == {"Busy": 1, "Idle": 2, "Held": 1, "Fragmented": 4}
     report()
     assert settled(up)
+
+
+def test_beside_a_scheduler_of_its_own(up: Up, tmp_path: Path) -> None:
+    """`haru scheduler` keeps a history too, and tells the metrics with its own."""
+    process, port = component(tmp_path, "scheduler", up.kubeconfig, "--usage-history", str(tmp_path / "usage"))
+    try:
+        text = until(
+            "it counts", lambda: (t := health(port, "/metrics")[1]) and "haru_device_seconds_total{" in t and t
+        )
+        assert 'haru_devices{driver="gpu.nvidia.com",namespace="default",state="Idle"} 1.0' in text
+        assert "scheduler_pending_pods" in text
+    finally:
+        assert process.stop() == 0
+    told = asked(up, "--since", "1h", "--history", str(tmp_path / "usage"))
+    assert told["states"].keys() == {"Idle", "Held", "Fragmented"} and told["total"] > 0
 
 
 def test_again_and_again(up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
