@@ -18,8 +18,10 @@ from haru.engine.cluster import object_path
 from haru.engine.decision import Obj
 from haru.engine.groups import Options
 from haru.engine.groups.memory import Memory
+from haru.engine.pods import PodInfo
 from haru.engine.run_times import parse_limit, run_limit
 from haru.kube.meta import controller_of, uid_of
+from haru.kube.names import format_time
 from haru.whatif.course import Course
 from haru.whatif.objects import Objects
 from haru.whatif.usage import Amount, usage_of
@@ -235,12 +237,20 @@ class _Replaying(Course):
                 story = self._stories.setdefault(path, Story(path, now))
                 story.started, story.node = now, pod.node
                 self._running[path] = pod.key.uid
+                self._cluster.apply(_bound(pod, format_time(self._now)))
                 limit = run_limit(snapshot, pod)
                 if limit is not None:
                     heapq.heappush(self._ends, _End(now + limit, path, pod.key.uid))
         share = _share_in_use(usage_of(snapshot))
         if not self._usage or self._usage[-1][1] != share:
             self._usage.append((now, share))
+
+
+def _bound(pod: PodInfo, now: str) -> Obj:
+    """The pod as it is once it runs: what is only about to be bound is never evicted."""
+    spec = {**pod.spec, "nodeName": pod.node}
+    status = {**pod.status, "phase": "Running", "startTime": pod.status.get("startTime") or now}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": pod.obj["metadata"], "spec": spec, "status": status}
 
 
 def _share_in_use(amounts: Mapping[str, Amount]) -> float:
