@@ -187,6 +187,14 @@ def test_nothing_that_is_passed_in_changes() -> None:
     assert json.dumps(given) == before and json.dumps(snapshot.as_dict()) == told
 
 
+def test_what_one_answer_assumes_the_next_does_not_see() -> None:
+    snapshot = haru.Snapshot.of([node("n1"), pod("a"), pod("b")])
+    first = [snapshot.explain("pod/a").as_dict(), snapshot.schedule().as_dict(), str(snapshot.usage())]
+    second = [snapshot.explain("pod/a").as_dict(), snapshot.schedule().as_dict(), str(snapshot.usage())]
+    assert first == second
+    assert first[1]["bindings"] == {"default/a": "n1"}
+
+
 def test_gates_are_those_of_haru_up_but_for_what_is_given() -> None:
     group = {
         "apiVersion": "scheduling.k8s.io/v1alpha2",

@@ -20,10 +20,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.answers.files import cluster_of, gates_of, read_objects, stored_objects, what_fails
+from haru.engine.cluster import Cluster
 from haru.errors import InputError
 
 if TYPE_CHECKING:
@@ -120,6 +122,11 @@ class Snapshot:
         where = namespace or fetched.namespace
         return cls(fetched.objects, namespace=where, feature_gates=feature_gates, refused=fetched.refused)
 
+    @cached_property
+    def _cluster(self) -> Cluster:
+        """The engine's form of it, made once: what one answer has learnt serves the next. Nobody changes it."""
+        return cluster_of(self.objects)
+
     # -- what it can be asked ------------------------------------------------------------------------------------------
 
     def explain(
@@ -141,7 +148,7 @@ class Snapshot:
         from haru.explain import explain
         from haru.kube.names import format_time
 
-        snapshot = cluster_of(self.objects).snapshot()
+        snapshot = self._cluster.snapshot()
         place = parse_place(what if isinstance(what, str) else f"{what['kind']}/{what['metadata']['name']}")
         if place is not None:
             return explain_place(snapshot, *place, unread=self.refused)
@@ -184,7 +191,7 @@ class Snapshot:
 
         asked = list(claims) or waiting_claims(self.objects)
         features = Features.from_gates(self.gates)
-        snapshot = cluster_of(self.objects).snapshot()
+        snapshot = self._cluster.snapshot()
         return allocation_of(snapshot, asked, features, node=node, timeout=timeout, device_scoring=device_scoring)
 
     def what_if(
@@ -243,7 +250,7 @@ class Snapshot:
         from haru.accounting.standing import standings
         from haru.answers.deciding import options_of
 
-        snapshot = cluster_of(self.objects).snapshot()
+        snapshot = self._cluster.snapshot()
         return usage_now(standings(snapshot, options_of(self.gates)), Filter(owner_namespace, owner))
 
     # -- as objects ----------------------------------------------------------------------------------------------------
