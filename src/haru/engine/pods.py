@@ -346,10 +346,11 @@ class PodInfo:
 
     def bound_to(self, node: str, claimed: tuple[Obj, ...] | None = None) -> PodInfo:
         """The same pod on a node; `claimed` is what its devices take there, where a decision says so."""
-        bound = PodInfo(self.key, self.obj, node, self.claimed if claimed is None else claimed)
-        # What was read of the object so far stays true.
-        known = dict(self.__dict__)
+        bound = object.__new__(PodInfo)
+        known = bound.__dict__
+        # What was read of the object so far stays true, but for what depends on the place.
+        known.update(self.__dict__)
         for name in _PLACE_BOUND:
             known.pop(name, None)
-        bound.__dict__.update(known)
+        known |= {"node": node, "claimed": self.claimed if claimed is None else claimed}
         return bound

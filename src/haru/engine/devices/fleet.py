@@ -95,8 +95,9 @@ class Fleet:
         if allocated is not self.allocated:
             changed |= {str(key) for key in allocated.changed(self.allocated)}
         moved: set[int] = set()
+        moments = (snapshot,) if snapshot is self.snapshot else (self.snapshot, snapshot)
         for name in changed:
-            moved.update(self._concerned(name, self.snapshot, snapshot))
+            moved.update(self._concerned(name, *moments))
         self.snapshot, self.allocated = snapshot, allocated
         if len(self._numbers) > 2 * self._numbers_at_reset + _SPARE:
             self._reset()

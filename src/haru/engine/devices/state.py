@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.engine.devices.amounts import amount
 from haru.engine.devices.maps import Bucketed, Seen
@@ -85,8 +85,7 @@ class PoolUse:
 EMPTY_USE = PoolUse()
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
+class _Taken(NamedTuple):
     """One result of an allocation, reduced to what it takes."""
 
     device: DeviceId
@@ -95,7 +94,7 @@ class _Taken:
 
 
 def _amounts(consumed: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((name, amount(value)) for name, value in consumed.items()))
+    return tuple(sorted((name, amount(value)) for name, value in consumed.items())) if consumed else ()
 
 
 def _taken(allocation: Obj) -> tuple[_Taken, ...]:

@@ -8,7 +8,7 @@ Source: KEP-5710 (reprieve), docs/adr/0004; how it is counted is our own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from haru.engine.clearing import Clearing
 from haru.engine.cluster import Snapshot
@@ -59,7 +59,8 @@ class Peeling:
         self._gone = bytearray(len(units))
         self._clearing: Clearing | None = None
         self._looked: dict[str, int] = {}  # what nodes take with everybody in place that have to be looked at
-        self._standing = [sum(self._counts(nodes)) for nodes in places]
+        self._counted = [self._counts(nodes) for nodes in places]
+        self._standing = [sum(counts) for counts in self._counted]
         self._totals = list(self._standing)
         self._wanted = 0
         self._suitable = 0  # sets of nodes on which as many as are wanted fit
@@ -90,9 +91,9 @@ class Peeling:
     def useful(self) -> list[tuple[str, ...]]:
         """Of each set of nodes on which enough members fit those that take any, as things are now."""
         found = []
-        for nodes, total in zip(self._sets, self._totals, strict=True):
+        for nodes, counts, total in zip(self._sets, self._counted, self._totals, strict=True):
             if total >= self._wanted:
-                pairs = zip(nodes, self._counts(nodes), strict=True)
+                pairs = zip(nodes, counts, strict=True)
                 now = ((name, self._places[name].count if name in self._places else count) for name, count in pairs)
                 found.append(tuple([name for name, count in now if count]))
         return found
@@ -169,12 +170,14 @@ class Peeling:
             self._looked[name] = self._look(name)
         return self._looked[name]
 
-    def _counts(self, names: Sequence[str]) -> Iterator[int]:
+    def _counts(self, names: Sequence[str]) -> list[int]:
         """The same for some nodes; of most of them it is known."""
         known, stands = self._tally.standing, self._stands.known
+        found = []
         for name in names:
             counted = known.get(name)
-            yield counted[1] if counted is not None and counted[0] is stands.get(name) else self._now(name)
+            found.append(counted[1] if counted is not None and counted[0] is stands.get(name) else self._now(name))
+        return found
 
     def _look(self, name: str) -> int:
         """How many members a node takes that has to be looked at itself."""
