@@ -110,13 +110,14 @@ class _Count:
                     self._add(rank, stage, kind, names, stage.dropped)
         self._shareable |= any(one[p][2].shape.shareable for p in request.kept)
         local = [p for p in request.kept if p not in wide]
+        constraints = self._constraints(request) if local and not wide else ""
         for name in names if request.kept else ():
             why = self._refused.get(name)
             if why is not None:
                 self._tally(_NODES).nodes[why] += len(local)
                 self._tally(_NODES).dropped += len(local)
             elif local and not wide and each is not None:
-                self._apart(len(local), request.together, max(1, each), self._constraints(request))
+                self._apart(len(local), request.together, max(1, each), constraints)
 
     def _apart(self, local: int, together: int, each: int, constraints: str) -> None:
         """Devices of one node that are left over: fewer than a claim needs, or kept apart by its constraints."""
@@ -136,7 +137,10 @@ class _Count:
         return ", ".join(f"{'matchAttribute' if c.match else 'distinctAttribute'} {c.attribute}" for c in own)
 
     def _tally(self, rank: _Rank) -> _Tally:
-        return self._tallies.setdefault(rank, _Tally())
+        found = self._tallies.get(rank)
+        if found is None:
+            found = self._tallies[rank] = _Tally()
+        return found
 
     def _walk(self, kind: NodeKind, name: str, request: RequestFunnel, wide: set[int]) -> None:
         """Devices one by one: those that other nodes see too count where they get furthest."""
@@ -233,7 +237,23 @@ class _Count:
         self, tally: _Tally, stage: Stage, kind: NodeKind, names: Sequence[str], positions: Sequence[int]
     ) -> None:
         """By whom devices are held, whole or in part: their holders' claims, together for each device."""
-        state, held, by_counters = self._survey.snapshot.allocated, tally.held, stage.name == "counters"
+        if len(names) < len(kind.views):
+            held, short = self._holdings(stage, kind, names, positions)
+        else:
+            key = (self._number, stage.name, positions)
+            if key not in kind.holdings:
+                kind.holdings[key] = self._holdings(stage, kind, names, positions)
+            held, short = kind.holdings[key]
+        tally.counters.update(short)
+        for paths, count in held.items():
+            tally.held[paths] = tally.held.get(paths, 0) + count
+
+    def _holdings(
+        self, stage: Stage, kind: NodeKind, names: Sequence[str], positions: Sequence[int]
+    ) -> tuple[dict[tuple[str, ...], int], Counter[str]]:
+        state, by_counters = self._survey.snapshot.allocated, stage.name == "counters"
+        held: dict[tuple[str, ...], int] = {}
+        short: Counter[str] = Counter()
         one = list(kind.devices(names[0]))
         places = [(kind.views[names[0]].index(one[position][0]), one[position][1]) for position in positions]
         for name in names:
@@ -245,11 +265,12 @@ class _Count:
                     draws = self._draws.get(view)
                     if draws is None:
                         draws = self._draws[view] = Draws(view, use)
-                    short, holding = draws.blame(index)
-                    tally.counters.update(short)
+                    lacking, holding = draws.blame(index)
+                    short.update(lacking)
                 else:
                     holding = users(use, view.devices[index].name)
                 held[holding] = held.get(holding, 0) + 1
+        return held, short
 
 
 def _stage(snapshot: Snapshot, rank: _Rank, left: int, tally: _Tally) -> FunnelStage:

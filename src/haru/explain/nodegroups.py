@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import add
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
@@ -84,7 +84,8 @@ def node_groups(snapshot: Snapshot, kind: MemberKind, survey: Survey | None, fou
     """The groups, those that come closest to taking the pod first."""
     groups: dict[object, _Group] = {}
     telling: dict[object, RequestFunnel | None] = {}
-    alike: dict[object, tuple[_Group, tuple[int, ...], int]] = {}
+    alike: dict[object, tuple[_Group, RequestFunnel | None]] = {}
+    many: Counter[object] = Counter()
     for name, failures in sorted(found.items()):
         requests = asked_on(kind, snapshot.nodes[name])
         seen = (survey.kind_of.get(name) if survey is not None else None, requests)
@@ -94,20 +95,22 @@ def node_groups(snapshot: Snapshot, kind: MemberKind, survey: Survey | None, fou
         said = (seen, *(_said(failure.reason) for failure in failures))
         if said not in alike:
             key, rank = _key(failures, request)
-            known = groups.setdefault(key, _Group(rank, failures=failures, request=request))
-            alike[said] = (known, _numbers(request), _refused_by_selector(request))
-        group, numbers, before = alike[said]
+            alike[said] = (groups.setdefault(key, _Group(rank, failures=failures, request=request)), request)
+        group, _ = alike[said]
+        many[said] += 1
         group.names.append(name)
-        group.counts = list(map(add, group.counts, numbers))
-        group.before += before
         for failure in failures:
             _remember(group, name, failure.reason)
-        group.together = max(group.together, request.together if request is not None else 0)
         if failures:
             group.failures = group.failures or failures
         else:
             group.takers += 1
             group.room += _room(snapshot.nodes[name], kind, request)
+    for said, count in many.items():
+        group, request = alike[said]
+        group.counts = [total + count * number for total, number in zip(group.counts, _numbers(request), strict=True)]
+        group.before += count * _refused_by_selector(request)
+        group.together = max(group.together, request.together if request is not None else 0)
     ordered = sorted(groups.values(), key=lambda g: (-g.rank, -len(g.names), g.names[0]))
     return tuple(_told(group, survey, kind) for group in ordered)
 

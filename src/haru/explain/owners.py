@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
+from haru.engine.persistent import differing
 from haru.engine.pods import PodInfo
 from haru.explain.explanation import Holder
 from haru.explain.hypothesis import consumers
@@ -20,6 +21,9 @@ from haru.kube.meta import get_condition
 MOST_HOLDERS = 100
 _HASH_LABEL = "pod-template-hash"
 _SPARE = 1000
+_MOST_TOLD = 8
+_Held = Mapping[tuple[str, ...], int]
+_Told = tuple[tuple[Holder, ...], tuple[int, int]]
 
 
 def workload_of(pod: PodInfo) -> str:
@@ -54,47 +58,75 @@ class _Workload:
 
 
 class _Ownership(NamedTuple):
-    """Whose a claim is: its users with their workloads, as long as claim and pods are the same."""
+    """Whose a claim is: its users with their workloads."""
 
-    claim: Obj | None
-    pods: tuple[tuple[str, PodInfo | None], ...]
     users: tuple[tuple[tuple[str, str], PodInfo], ...]
 
 
 class _Owners:
-    """What was found out about claims, kept with the cluster."""
+    """What was found out about claims, kept with the cluster; it follows it at the cost of what has changed."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Ownership] = {}
+        self._relying: dict[str, set[str]] = {}
+        self._seen: Snapshot | None = None
+        self._told: list[tuple[_Held, _Told]] = []
+
+    def catch_up(self, snapshot: Snapshot) -> None:
+        """Forget what may be out of date."""
+        last, self._seen = self._seen, None
+        stale: set[str] = set()
+        if last is None or len(self._known) > 2 * len(snapshot.claims) + _SPARE:
+            self._known, self._relying, self._told = {}, {}, []
+        else:
+            stale = differing(snapshot.claims, last.claims)
+            for pod in differing(snapshot.pods, last.pods):
+                stale |= self._relying.pop(pod, set())
+        if not stale.isdisjoint(self._known):
+            self._told = []
+        for path in stale:
+            self._known.pop(path, None)
+        self._seen = snapshot
+
+    def told(self, held: _Held) -> _Told | None:
+        """What was told of the same holdings, if nothing about them has changed."""
+        return next((found for known, found in self._told if known == held), None)
+
+    def tell(self, held: _Held, found: _Told) -> None:
+        """Keep what is told, unless it has to be found out each time."""
+        if all(path in self._known for paths in held for path in paths):
+            self._told = [*self._told[-_MOST_TOLD + 1 :], (dict(held), found)]
 
     def of(self, snapshot: Snapshot, path: str) -> _Ownership:
         """Who uses a claim now."""
-        claim, pods = snapshot.claims.get(path), snapshot.pods
         found = self._known.get(path)
-        if found is not None and found.claim is claim and all(pods.get(name) is pod for name, pod in found.pods):
+        if found is not None:
             return found
-        if len(self._known) > 2 * len(snapshot.claims) + _SPARE:
-            self._known.clear()
+        claim = snapshot.claims.get(path)
         namespace = path.partition("/")[0]
         users = consumers(snapshot, claim) if claim is not None else []
         entries = ((claim or {}).get("status") or {}).get("reservedFor") or ()
         named = [f"{namespace}/{entry.get('name')}" for entry in entries]
         made = _Ownership(
-            claim,
-            tuple([(name, pods.get(name)) for name in named]),
             tuple([((namespace, workload_of(user)), user) for user in users]),
         )
         if all(entry.get("resource") == "pods" for entry in entries):
             self._known[path] = made
+            for name in named:
+                self._relying.setdefault(name, set()).add(path)
         return made
 
 
-def holders_of(snapshot: Snapshot, held: Mapping[tuple[str, ...], int]) -> tuple[tuple[Holder, ...], tuple[int, int]]:
+def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
     """The workloads behind claims, and how many more workloads with how many devices there are.
 
     `held` says how many devices are held by which claims (together). Those with the most devices are told, in order.
     """
     memory = snapshot.notes.entry("owners", None, _Owners)
+    memory.catch_up(snapshot)
+    known_answer = memory.told(held)
+    if known_answer is not None:
+        return known_answer
     found: dict[tuple[str, str], _Workload] = {}
     owners: dict[str, list[_Workload]] = {}
     for paths, count in held.items():
@@ -108,7 +140,9 @@ def holders_of(snapshot: Snapshot, held: Mapping[tuple[str, ...], int]) -> tuple
             workload.devices += count
     told = dict.fromkeys(nsmallest(MOST_HOLDERS, found, key=lambda key: (-found[key].devices, key)))
     rest = [workload.devices for key, workload in found.items() if key not in told] if len(found) > len(told) else []
-    return tuple(_holder(key, found[key]) for key in told), (len(rest), sum(rest))
+    answer = tuple(_holder(key, found[key]) for key in told), (len(rest), sum(rest))
+    memory.tell(held, answer)
+    return answer
 
 
 def _workloads(path: str, owned: _Ownership, found: dict[tuple[str, str], _Workload]) -> list[_Workload]:

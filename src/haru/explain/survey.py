@@ -6,6 +6,7 @@ A survey is kept with the cluster and follows it: asked again it costs what has 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -37,6 +38,8 @@ class NodeKind:
     key: Hashable
     funnel: NodeFunnel
     views: dict[str, list[PoolView]] = field(default_factory=dict)
+    holdings: dict[Hashable, tuple[dict[tuple[str, ...], int], Counter[str]]] = field(default_factory=dict)
+    """Who holds which devices of these nodes, and short of which counters, as far as it was asked."""
 
     @property
     def names(self) -> list[str]:
@@ -130,6 +133,7 @@ class Survey:
         kind = self.kind_of.pop(name, None)
         if kind is not None:
             del kind.views[name]
+            kind.holdings.clear()
             if not kind.views:
                 del self._known[kind.key]
 
@@ -146,5 +150,6 @@ class Survey:
         except AllocationError as error:
             self.faults[info.name] = str(error)
             return
+        kind.holdings.clear()
         kind.views[info.name] = [view for view in views if view.status == "ok"]
         self.kind_of[info.name] = kind

@@ -5,13 +5,14 @@ Answers of the scheduler are kept per snapshot object, because verdict and remed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Decision, GroupKey, Obj, Reason
 from haru.engine.groups import Options, decide, pre_enqueue
-from haru.engine.groups.quorum import min_count
+from haru.engine.groups.claims import resolve_claims
+from haru.engine.groups.quorum import group_hold, min_count
 from haru.engine.pods import PodInfo
 
 
@@ -67,13 +68,24 @@ class Work:
         first: Reason | None = None
         ready = 0
         needed = self._needed(snapshot)
-        for pod in self.pending(snapshot):
-            reason = pre_enqueue(snapshot, pod.obj)
+        for _, reason in self._holds(snapshot):
             first = first or reason
             ready += reason is None
             if ready >= needed:
                 return None
         return first
+
+    def _holds(self, snapshot: Snapshot) -> Iterator[tuple[PodInfo, Reason | None]]:
+        """What holds each pending pod; what their group is held by is the same for all."""
+        pending = self.pending(snapshot)
+        held = self.group is not None and group_hold(snapshot, self.group) is not None
+        group = self.pod_group(snapshot)
+        for pod in pending:
+            if held or pod.gated or pod.group != self.group:
+                yield pod, pre_enqueue(snapshot, pod.obj)
+            else:
+                claims = resolve_claims(snapshot, pod, group, workload_claims=True)
+                yield pod, claims if isinstance(claims, Reason) else None
 
     def _needed(self, snapshot: Snapshot) -> int:
         """How many pods have to be tried together."""
@@ -84,7 +96,7 @@ class Work:
 
     def decide(self, snapshot: Snapshot, options: Options) -> Decision:
         """What the scheduler would answer."""
-        ready = [p.obj for p in self.pending(snapshot) if pre_enqueue(snapshot, p.obj) is None]
+        ready = [pod.obj for pod, reason in self._holds(snapshot) if reason is None]
         return decide(snapshot, ready, group=self.pod_group(snapshot), options=options)
 
     def fits(self, snapshot: Snapshot, options: Options) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple
 
 from haru.engine.clearing import Clearing, left_to_groups
@@ -58,11 +59,12 @@ def reserve(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, optio
     base = once_room_is_made(seen)
     running = list(running_pods(base, base.node_names))
     base = left_to_groups(base, running)
-    ends = {pod.key.path: end for pod in running if (end := _end(snapshot, pod, options.now)) is not None}
-    units = sorted((Unit((base.pods[path],), 0) for path in ends), key=lambda unit: _of(ends, unit), reverse=True)
+    known = base.nodes is snapshot.nodes
+    ends = {pod: end for pod in running if (end := _end(snapshot, pod, options.now, known=known)) is not None}
+    units = [Unit((pod,), 0) for pod, _ in sorted(ends.items(), key=itemgetter(1), reverse=True)]
     try:
         found = Search(base, preemptor).least(
-            SparingOrder(tuple(units)), lambda unit: _of(ends, unit), refused=False, enough=needed
+            SparingOrder(tuple(units)), lambda unit: ends[unit.pods[0]], refused=False, enough=needed
         )
         attempt = None if found is None else _placed(base, preemptor, found)
     except UnansweredError:
@@ -75,24 +77,21 @@ def reserve(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, optio
         for one in held[:needed]
     )
     awaited = [unit.pods[0] for unit in found.units]
-    unknown = any(ends[pod.key.path].unknown for pod in awaited)
-    until = None if unknown else max((ends[pod.key.path].time for pod in awaited), default=options.now)
+    unknown = any(ends[pod].unknown for pod in awaited)
+    until = None if unknown else max((ends[pod].time for pod in awaited), default=options.now)
     return Reservation(key, preemptor.priority, kept, frozenset(pod.key for pod in awaited), until)
 
 
-def _end(snapshot: Snapshot, pod: PodInfo, now: float) -> _End | None:
+def _end(snapshot: Snapshot, pod: PodInfo, now: float, *, known: bool) -> _End | None:
+    """When a pod on a node is gone; `known` says that all pods on nodes have their places by now."""
     end = latest_end(snapshot, pod, now)
     if end is None and not ends_by_itself(pod):
         return None
-    if not snapshot.pods[pod.key.path].node:
+    if not (known or snapshot.pods[pod.key.path].node):
         # It was promised its place, and starts once there is room: nobody knows when.
         end = None
     started = str(pod.status.get("startTime") or "~")
     return _End(end is None, end or 0.0, started)
-
-
-def _of(ends: dict[str, _End], unit: Unit) -> _End:
-    return ends[unit.pods[0].key.path]
 
 
 def _placed(base: Snapshot, preemptor: Preemptor, found: Victims) -> Attempt | None:
