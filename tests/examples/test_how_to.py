@@ -47,8 +47,8 @@ def _commands(home: Path, kubectl: str) -> Path:
     """A folder with `haru`, `python3` and `kubectl`."""
     folder = home / "bin"
     folder.mkdir()
-    (folder / "haru").write_text(f'#!/bin/sh\nexec {sys.executable} -m haru "$@"\n')
-    (folder / "haru").chmod(0o755)
-    (folder / "python3").symlink_to(sys.executable)
+    for name, what in (("haru", f"{sys.executable} -m haru"), ("python3", sys.executable)):
+        (folder / name).write_text(f'#!/bin/sh\nexec {what} "$@"\n')
+        (folder / name).chmod(0o755)
     (folder / "kubectl").symlink_to(kubectl)
     return folder
