@@ -106,8 +106,8 @@ def node_groups(snapshot: Snapshot, kind: MemberKind, survey: Survey | None, fou
         else:
             group.takers += 1
             group.room += _room(snapshot.nodes[name], kind, request)
-    for said, count in many.items():
-        group, request = alike[said]
+    for shared, count in many.items():
+        group, request = alike[shared]
         group.counts = [total + count * number for total, number in zip(group.counts, _numbers(request), strict=True)]
         group.before += count * _refused_by_selector(request)
         group.together = max(group.together, request.together if request is not None else 0)

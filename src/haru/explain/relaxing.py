@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
+from haru.engine.devices import DeviceSnapshot
 from haru.engine.devices.selection import Selection, judge_of
 from haru.engine.groups import Options
 from haru.explain import hypothesis
@@ -142,10 +143,27 @@ def _with_asks(spec: Obj, change: Callable[[str, Obj], Obj]) -> Obj:
     return _with_requests(spec, changed)
 
 
+class _Served:
+    """Which classes have devices, as long as inventory and classes are the same; kept with the cluster."""
+
+    def __init__(self) -> None:
+        self._devices: DeviceSnapshot | None = None
+        self._known: dict[Selection, bool] = {}
+
+    def has(self, devices: DeviceSnapshot, selection: Selection) -> bool:
+        """Whether any published device is selected, as far as the selectors can be evaluated."""
+        if devices is not self._devices:
+            self._devices, self._known = devices, {}
+        found = self._known.get(selection)
+        if found is None:
+            judge, pools = judge_of(selection), devices.pools.values()
+            published = (device for pool in pools for item in pool.slices for device in item.devices)
+            found = self._known[selection] = any(judge.verdict(device.shape) is True for device in published)
+        return found
+
+
 def _has_devices(snapshot: Snapshot, name: str, options: Options) -> bool:
-    """Whether any published device is of a class, as far as its selectors can be evaluated."""
-    features = options.features
-    expressions = snapshot.devices.classes[name].selectors
-    judge = judge_of(Selection(expressions, (), features.ListTypeAttributes, features.ConsumableCapacity))
-    pools = snapshot.devices.pools.values()
-    return any(judge.verdict(d.shape) is True for pool in pools for item in pool.slices for d in item.devices)
+    """Whether any published device is of a class."""
+    features, expressions = options.features, snapshot.devices.classes[name].selectors
+    selection = Selection(expressions, (), features.ListTypeAttributes, features.ConsumableCapacity)
+    return snapshot.notes.entry("served", None, _Served).has(snapshot.devices, selection)
