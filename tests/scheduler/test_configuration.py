@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from scheduler_bench import EVENTS, PODS, Bench, play
 
-from haru.engine.profile import DEFAULT_PROFILE, FILTERS, PACKING_PROFILE, WEIGHTS, FitStrategy, Profile
+from haru.engine.profile import (
+    DEFAULT_PROFILE,
+    EXPECTED_PROFILE,
+    FILTERS,
+    PACKING_PROFILE,
+    WEIGHTS,
+    FitStrategy,
+    Profile,
+)
 from haru.kube.gates import FeatureGates
 from haru.kube.yaml import load
 from haru.scheduler.config import scheduler_config
@@ -124,6 +132,14 @@ def test_packing_is_a_plugin_of_ours() -> None:
     )
     kept = plugins("score: {enabled: [{name: HaruPacking}, {name: NodeResourcesBalancedAllocation, weight: 2}]}")
     assert kept.weights["NodeResourcesBalancedAllocation"] == 2
+
+
+def test_expected_work_is_a_plugin_of_ours_with_a_weight() -> None:
+    found = plugins("score: {enabled: [{name: HaruPacking}, {name: HaruExpected, weight: 7}]}")
+    assert (found.packing, found.expected, found.expected_weight) == (True, EXPECTED_PROFILE.expected, 7)
+    assert plugins("multiPoint: {enabled: [{name: HaruExpected}]}").remaining is not None
+    assert plugins("score: {enabled: [{name: HaruPacking}]}").remaining is None
+    assert read().profiles["default-scheduler"].remaining is None
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scheduler-profile",
-        choices=("Default", "HaruPacking"),
-        help="how it chooses: as kube-scheduler does (default), or filling up nodes and cards first",
+        choices=("Default", "HaruPacking", "HaruExpected"),
+        help="how it chooses: as kube-scheduler does (default), filling up nodes and cards first, or by what "
+        "nodes can still take",
     )
     parser.add_argument(
         "--backfill",

@@ -68,8 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     scheduler.add_argument("--no-scheduler", action="store_true", help="run no scheduler here: bring your own")
     parser.add_argument(
         "--scheduler-profile",
-        choices=("Default", "HaruPacking"),
-        help="how the scheduler chooses: as kube-scheduler does (default), or filling up nodes and cards first",
+        choices=("Default", "HaruPacking", "HaruExpected"),
+        help="how the scheduler chooses: as kube-scheduler does (default), filling up nodes and cards first, or by "
+        "what nodes can still take",
     )
     parser.add_argument(
         "--no-backfill",

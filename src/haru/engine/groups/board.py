@@ -37,6 +37,7 @@ from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nodes.basic import NodeFilter
 from haru.engine.nodes.failure import Failure, refuse
 from haru.engine.nodes.plan import NodePlan, make_plan
+from haru.engine.nodes.remaining import wanted_of
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
@@ -215,7 +216,8 @@ class Boards:
         # Where devices are allocated, nodes that rules refuse are not worth a question.
         asks_devices = bool(demand.uses or demand.extended)
         wide = frozenset[str]() if asks_devices else shared.wide(self._overlay, (c.key for c in kind.hard))
-        setting = Setting(shared, kind, wide)
+        wanted = wanted_of(use.claim for use in demand.pending_anywhere()) if shared.profile.remaining else ()
+        setting = Setting(shared, kind, wide, wanted)
         ranking = Ranking(setting.scorers, setting.is_closed if setting.gated else None)
         return Board(self._plan(kind.pod, demand, setting), setting, ranking)
 

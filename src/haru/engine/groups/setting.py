@@ -28,6 +28,7 @@ from haru.engine.nodes.leanings import (
     SoftSpread,
     Taints,
 )
+from haru.engine.nodes.remaining import Remaining, Wanted
 from haru.engine.nodes.scores import preferred_terms
 from haru.engine.nodes.spread import HARD, SOFT, Constraint, SpreadRules
 from haru.engine.nodes.spread import PLUGIN as SPREADING
@@ -109,8 +110,11 @@ _AFTER_SPREADING = (SPREADING, "InterPodAffinity", "DynamicResources")
 class Setting:
     """The rules and scorers for pods of one kind."""
 
-    def __init__(self, shared: Neighbourhood, kind: Kind, wide: Collection[str] = ()) -> None:
+    def __init__(
+        self, shared: Neighbourhood, kind: Kind, wide: Collection[str] = (), wanted: Sequence[Wanted] = ()
+    ) -> None:
         self._shared = shared
+        self._wanted = tuple(wanted)
         self._spread = SpreadRules(kind.pod, kind.hard, wide) if kind.hard else None
         self.gated = self._spread is not None and any(c.key in wide for c in kind.hard)
         self._sole = SoleUse(kind.pod, kind.sole) if kind.sole else None
@@ -182,6 +186,8 @@ class Setting:
         profile, pod = self._shared.profile, kind.pod
         yield Devices(profile.weight("DynamicResources"))
         yield Room(profile, pod)
+        if profile.remaining is not None and profile.expected_weight:
+            yield Remaining(profile.expected_weight, profile.remaining, pod, self._wanted)
         if weight := profile.weight("TaintToleration"):
             yield Taints(weight, pod)
         terms = (*preferred_terms(profile.added_affinity), *preferred_terms(pod.affinity("nodeAffinity")))

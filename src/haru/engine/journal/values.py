@@ -10,6 +10,7 @@ from haru.engine.decision import ClaimAllocation, Decision, GroupKey, Obj, PodKe
 from haru.engine.devices import Features
 from haru.engine.groups import Options
 from haru.engine.nominations import Nomination
+from haru.engine.potential import Ask
 from haru.engine.profile import FitStrategy, Profile
 from haru.engine.reservation import Reservation
 
@@ -52,7 +53,13 @@ def profile_from(value: Obj) -> Profile:
     pairs = {name: tuple((k, v) for k, v in value["fit"][name]) for name in ("resources", "shape")}
     sets = {name: frozenset(value[name]) for name in ("filters", "ignored_resources", "ignored_groups")}
     tuples = {name: tuple(value[name]) for name in ("balanced", "default_spread")}
-    return Profile(**{**value, **sets, **tuples, "fit": FitStrategy(type=value["fit"]["type"], **pairs)})
+    expected = tuple(
+        (Ask(cpu, cards, part, frozenset(models)), count)
+        for (cpu, cards, part, models), count in value.get("expected") or ()
+    )
+    return Profile(
+        **{**value, **sets, **tuples, "fit": FitStrategy(type=value["fit"]["type"], **pairs), "expected": expected}
+    )
 
 
 def nomination_from(value: Obj) -> Nomination:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from haru.engine.profile import DEFAULT_PROFILE, PACKING_PROFILE, Profile
+from haru.engine.profile import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE, Profile
 from haru.kube.errors import FieldError, duplicate, invalid, required
 from haru.kube.yaml import load
 from haru.scheduler.configuration.arguments import read_plugin_config
@@ -117,6 +117,8 @@ def _profile(entry: Fields, notes: list[str]) -> Profile:
         placement_weights=chosen.placement_weights,
         preemption=chosen.preemption,
     )
+    if chosen.expected:
+        profile = replace(profile, expected=EXPECTED_PROFILE.expected, expected_weight=chosen.expected)
     profile = read_plugin_config(entry.parts("pluginConfig"), profile)
     _check_share(entry, notes)
     entry.done()

@@ -14,6 +14,8 @@ from haru.kube.errors import duplicate, forbidden, invalid, not_supported
 from haru.scheduler.configuration.fields import Fields, suggestion
 
 PACKING = "HaruPacking"
+EXPECTED = "HaruExpected"
+_OURS = (PACKING, EXPECTED)
 _POINTS = (
     "preEnqueue",
     "queueSort",
@@ -57,6 +59,7 @@ _EXTENDS: Mapping[str, tuple[str, ...]] = {
     "ImageLocality": ("score",),
     "DefaultBinder": ("bind",),
     PACKING: ("score",),
+    EXPECTED: ("score",),
 }
 _ESSENTIAL = {
     "SchedulingGates": "the API server refuses to bind gated pods",
@@ -80,6 +83,8 @@ _GONE = {
 class Selection:
     """What is enabled: filters, scores and placement scores with their weights, preemption, packing.
 
+    `expected` is the weight of HaruExpected, 0 if it is not enabled.
+
     `explicit` are the plugins that the file enables by name.
     """
 
@@ -88,6 +93,7 @@ class Selection:
     placement_weights: Mapping[str, int]
     preemption: bool
     packing: bool
+    expected: int = 0
     explicit: frozenset[str] = frozenset()
 
 
@@ -121,6 +127,7 @@ def read_plugins(plugins: Fields) -> Selection:
         placement_weights=at["placementScore"],
         preemption="DefaultPreemption" in at["postFilter"],
         packing=PACKING in at["score"],
+        expected=at["score"].get(EXPECTED, 0),
         explicit=frozenset(multi.enabled) | frozenset(given["score"].enabled),
     )
 
@@ -166,7 +173,7 @@ def _extending(point: str) -> list[str]:
 
 def _everywhere(chosen: _Set) -> dict[str, int | None]:
     """What is enabled at all points where it has a part, with the weight that was given; None: the default one."""
-    kept = {name: None for name in _EXTENDS if name != PACKING and chosen.leaves(name)}
+    kept = {name: None for name in _EXTENDS if name not in _OURS and chosen.leaves(name)}
     return {**kept, **{name: weight or 1 for name, weight in chosen.enabled.items()}}
 
 
