@@ -1,12 +1,15 @@
-"""The tests that docs/reference/promises.md names are there, and every row names one."""
+"""The tests that the tables of docs/reference name are there, and every row names one or says what is missing."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "promises.md"
+CONFORMANCE = ROOT / "docs" / "reference" / "api-conformance.md"
 TOPICS = ["Workloads, PodGroups and Jobs", "Gangs", "Topology", "Preemption", "Ordinary pods"]
 
 
@@ -18,9 +21,10 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-def test_every_test_that_holds_a_promise_exists() -> None:
-    named = re.findall(r"`([a-z_/]+\.py)::(\w+)`", PAGE.read_text())
-    assert len(named) > 150
+@pytest.mark.parametrize(("page", "at_least"), [(PAGE, 150), (CONFORMANCE, 90)], ids=["promises", "conformance"])
+def test_every_test_that_holds_a_promise_exists(page: Path, at_least: int) -> None:
+    named = re.findall(r"`([a-z_/]+\.py)::(\w+)`", page.read_text())
+    assert len(named) > at_least
     for file, name in named:
         text = (ROOT / "tests" / file).read_text()
         assert re.search(rf"^(async )?def {name}\(", text, re.M), f"tests/{file} has no {name}"
@@ -30,6 +34,15 @@ def test_every_row_says_what_is_expected_and_names_tests_and_nothing_else() -> N
     tests = re.compile(r"`[a-z_/]+\.py::test_\w+`(, `[a-z_/]+\.py::test_\w+`)*")
     wrong = [row for row in rows(PAGE.read_text()) if len(row) != 3 or not row[1] or not tests.fullmatch(row[2])]
     assert wrong == []
+
+
+def test_what_clients_need_is_done_and_tested_or_said_to_be_missing() -> None:
+    text = CONFORMANCE.read_text().replace("| row | state | tests |", "| situation")
+    tests = re.compile(r"`[a-z_/]+\.py::test_\w+`(, `[a-z_/]+\.py::test_\w+`)*")
+    for row in rows(text):
+        state, named = row[1], row[2] if len(row) > 2 else ""
+        assert state.startswith(("done", "open: ")), row
+        assert not state.startswith("done") or tests.fullmatch(named), row
 
 
 def test_no_situation_is_told_twice() -> None:
