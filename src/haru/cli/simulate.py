@@ -7,7 +7,8 @@ in a seeded order of the nodes.
 
 haru simulate -f FILE… replays manifests with the engine of the live scheduler: pods come at the time of their
 annotation haru.dev/arrival-time (or of --arrivals), and end when their activeDeadlineSeconds or
-haru.dev/run-time-limit has passed. Policies: default, most-allocated and haru, profiles of the scheduler.
+haru.dev/run-time-limit has passed. Policies: default, packing and haru, the
+scheduler's profiles Default, HaruPacking and HaruExpected, and most-allocated.
 
 The same input and seed give the same answer everywhere. Nothing is written to a cluster. Exit status: 0 if it was
 replayed, 2 for bad usage or input.

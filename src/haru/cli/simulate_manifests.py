@@ -16,15 +16,16 @@ from haru.answers.snapshot import DEFAULT_SCHEDULER, Snapshot
 from haru.cli.main import UsageError
 from haru.cli.progress import Progress
 from haru.cli.simulate import chosen, chosen_seeds
-from haru.engine.profile import DEFAULT_PROFILE, PACKING_PROFILE, FitStrategy, Profile
+from haru.engine.profile import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE, FitStrategy, Profile
 from haru.whatif.replaying import ArrivalError, Replay, arrival_times, parse_time, replay
 
 PROFILES: Mapping[str, Profile] = {
     "default": DEFAULT_PROFILE,
     "most-allocated": Profile(weights={"NodeResourcesFit": 1}, fit=FitStrategy("MostAllocated")),
-    "haru": PACKING_PROFILE,
+    "packing": PACKING_PROFILE,
+    "haru": EXPECTED_PROFILE,
 }
-"""Ways to choose among nodes, as the scheduler has them."""
+"""Ways to choose among nodes and devices: default, packing and haru are profiles of the live scheduler."""
 _POINTS = 101
 
 
