@@ -22,11 +22,12 @@ from engine_objects import (
 from preemption_situations import situation
 
 from haru.accounting.report import Filter, usage_now
-from haru.accounting.standing import WHOLE, Part, Standing, amounts, fitted, percentage, standings
+from haru.accounting.standing import WHOLE, Part, Standing, amounts, fitted, standings
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.engine.cluster import Cluster
+from haru.explain.busy import percentage
 
 Obj = dict[str, Any]
 FPGA = {"name": "r", "exactly": {"deviceClassName": "fpga"}}

@@ -73,7 +73,7 @@ TEXTS, COUNTS = many(TEXT), table(NUMBER)
 REASON = record({"type": one_of(*REASON_TYPES), "message": TEXT}, open_=True)
 HOLDER = record(
     {"workload": TEXT, "namespace": TEXT, "devices": NUMBER, "pods": TEXTS, "claims": TEXTS},
-    {"priority": NUMBER, "since": TEXT},
+    {"priority": NUMBER, "since": TEXT, "idle": NUMBER},
 )
 STAGE = record(
     {"stage": one_of(*STAGES), "left": NUMBER, "dropped": NUMBER},

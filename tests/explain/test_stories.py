@@ -28,7 +28,7 @@ from explain_schema import check_story
 from haru.cli.main import main
 from haru.engine.cluster import Cluster
 from haru.engine.devices.model import DeviceId
-from haru.explain import DeviceStory, NodeStory, explain_device, explain_node
+from haru.explain import DeviceStory, NodeStory, explain, explain_device, explain_node
 from haru.kube.yaml import dump
 
 CLASS = device_class("gpu", [f'device.driver == "{DRIVER}"'])
@@ -191,6 +191,23 @@ def test_story(case: Case) -> None:
     check_story(answer)
     json.dumps(answer)
     assert told._repr_html_().startswith("<section")
+
+
+def test_who_idles_is_told() -> None:
+    user = pod("h", node="n", claims=["h"])
+    held = allocated(claim("h", 2), allocation("n", "gpu-0", "gpu-1"), user)
+    held["status"]["devices"] = [
+        {"driver": DRIVER, "pool": "n", "device": name, "data": {"haru.dev/utilization-percent": percent}}
+        for name, percent in (("gpu-0", 1), ("gpu-1", 90))
+    ]
+    objects = [CLASS, node("n"), resource_slice("n", gpus(2)), user, held, *wants("p")]
+    snapshot = Cluster.of(objects).snapshot()
+    waiting = explain(snapshot, "pod", next(o for o in objects if o["metadata"]["name"] == "p"))
+    assert "2 taken: pod/h 2 (priority 0, 1 of them idle)" in str(waiting)
+    idle, busy = (explain_device(snapshot, DeviceId(DRIVER, "n", name)) for name in ("gpu-0", "gpu-1"))
+    assert "it is held by pod/h (priority 0, idle)" in str(idle)
+    assert "it is held by pod/h (priority 0)" in str(busy)
+    assert [story.as_dict()["device"]["holders"][0]["idle"] for story in (idle, busy)] == [1, 0]
 
 
 def test_shares_of_a_device_are_told() -> None:

@@ -3,35 +3,28 @@
 A card is one unit, in thousandths: a device by itself, or the partitions that exclude each other. What claims with
 admin access see is held by nobody. States are a closed list (docs/reference/top.md), added to, never renamed.
 
-How busy a device is, is known where a driver or a node agent says so in the claim's status (`status.devices[].data`,
-KEP-4817), under `haru.dev/utilization-percent`; on simulated nodes where the annotation
-`simulated.haru.dev/utilization` of a pod says so. Everywhere else it is unknown, and stays so.
+How busy a device is, is known where somebody says so (`haru.explain.busy`), and unknown everywhere else.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from haru.accounting.waiting import Units, wanted_by
-from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import Obj
 from haru.engine.devices.model import Device
 from haru.engine.devices.state import PoolUse
 from haru.engine.groups import Options
 from haru.engine.pods import PodInfo
+from haru.explain.busy import IDLE_BELOW_PERCENT, utilization
 from haru.explain.cards import Layout, PoolLayout, layout_of, share_consumed, share_of_card
 from haru.explain.hypothesis import consumers
 from haru.explain.owners import workload_of
-from haru.kube.meta import annotations_of
 
 WHOLE = 1000
-IDLE_BELOW_PERCENT = 5.0
-UTILIZATION_KEY = "haru.dev/utilization-percent"
-UTILIZATION_ANNOTATION = "simulated.haru.dev/utilization"
 
 HeldState = Literal["Busy", "Idle", "Unused", "Held"]
 FreeState = Literal["Free", "Starting", "GangWaiting", "Gated", "Fragmented", "Stranded", "Tainted", "NodeUnusable"]
@@ -158,9 +151,7 @@ class _Holders:
         """A part that a claim holds."""
         users, owner = self._of(claim)
         namespace = claim.partition("/")[0]
-        percent = self._reported(claim, driver, pool, device)
-        if percent is None:
-            percent = self._simulated(users)
+        percent = utilization(self._snapshot, claim, users, driver, pool, device)
         state: HeldState = "Held"
         if percent is not None:
             state = "Busy" if percent >= IDLE_BELOW_PERCENT else "Idle"
@@ -176,35 +167,3 @@ class _Holders:
             names = sorted({workload_of(pod) for pod in users})
             found = self._users[path] = users, ", ".join(names) or f"resourceclaim/{path.partition('/')[2]}"
         return found
-
-    def _reported(self, path: str, driver: str, pool: str, device: str) -> float | None:
-        claim = self._snapshot.claims.get(path) or {}
-        for entry in (claim.get("status") or {}).get("devices") or ():
-            if (entry.get("driver"), entry.get("pool"), entry.get("device")) == (driver, pool, device):
-                return percentage(_data(entry).get(UTILIZATION_KEY))
-        return None
-
-    def _simulated(self, users: Sequence[PodInfo]) -> float | None:
-        """What the annotations of pods on simulated nodes say; the busiest pod counts."""
-        said = [percentage(annotations_of(pod.obj).get(UTILIZATION_ANNOTATION)) for pod in users if self._plays(pod)]
-        return max((percent for percent in said if percent is not None), default=None)
-
-    def _plays(self, pod: PodInfo) -> bool:
-        node = self._snapshot.nodes.get(pod.node)
-        return node is not None and PROFILE_LABEL in node.labels
-
-
-def percentage(value: object) -> float | None:
-    """A number from 0 to 100, or a text of one; None for anything else: it is then unknown."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if 0 <= number <= 100 else None
-
-
-def _data(entry: Obj) -> Mapping[str, object]:
-    data = entry.get("data")
-    return data if isinstance(data, dict) else {}

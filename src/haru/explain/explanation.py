@@ -57,7 +57,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Work that holds devices: the workload that its pods belong to, or the claim if nobody uses that."""
+    """Work that holds devices: the workload that its pods belong to, or the claim if nobody uses that.
+
+    `idle` is how many devices of its claims are known to idle; None where nobody says how busy they are.
+    """
 
     name: str
     namespace: str
@@ -66,6 +69,7 @@ class Holder:
     claims: tuple[str, ...]
     priority: int | None
     since: str
+    idle: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from haru.engine.cluster import Snapshot
 from haru.engine.devices import PoolKey
@@ -10,6 +11,7 @@ from haru.engine.devices.model import Device, NodeView
 from haru.engine.devices.pools import PoolView
 from haru.engine.groups import Options
 from haru.explain.blame import Draws, users
+from haru.explain.busy import IDLE_BELOW_PERCENT, utilization
 from haru.explain.explanation import Holder
 from haru.explain.holdings import product_name
 from haru.explain.owners import holders_of
@@ -47,7 +49,7 @@ def _state(snapshot: Snapshot, view: PoolView, index: int, device: Device, draws
         device.name,
         product_name(view.key.driver, device),
         status,
-        _holders(snapshot, holding),
+        tuple(_of_device(snapshot, holder, view, device) for holder in _holders(snapshot, holding)),
         tuple(str(taint) for taint in device.taints),
         tuple(_draws(view, index, view.counters_left(use))) if view.totals else (),
     )
@@ -55,6 +57,15 @@ def _state(snapshot: Snapshot, view: PoolView, index: int, device: Device, draws
 
 def _holders(snapshot: Snapshot, claims: Sequence[str]) -> tuple[Holder, ...]:
     return holders_of(snapshot, {tuple(claims): 1})[0] if claims else ()
+
+
+def _of_device(snapshot: Snapshot, holder: Holder, view: PoolView, device: Device) -> Holder:
+    """The holder with what is known of this device alone."""
+    where = (view.key.driver, view.key.pool, device.name)
+    pods = [snapshot.pods[path] for path in holder.pods]
+    found = [utilization(snapshot, claim, pods, *where) for claim in holder.claims]
+    known = [percent for percent in found if percent is not None]
+    return replace(holder, idle=int(max(known) < IDLE_BELOW_PERCENT) if known else None)
 
 
 def _draws(view: PoolView, index: int, left: Sequence[int]) -> list[Draw]:

@@ -100,7 +100,7 @@ def _stage(stage: FunnelStage) -> Obj:
 
 def holder_json(holder: Holder) -> Obj:
     """Work that holds devices."""
-    optional: Mapping[str, object] = {"priority": holder.priority, "since": holder.since or None}
+    optional: Mapping[str, object] = {"priority": holder.priority, "since": holder.since or None, "idle": holder.idle}
     return {
         "workload": holder.name,
         "namespace": holder.namespace,

@@ -14,6 +14,7 @@ from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
 from haru.engine.persistent import differing
 from haru.engine.pods import PodInfo
+from haru.explain.busy import idle_devices
 from haru.explain.explanation import Holder
 from haru.explain.hypothesis import consumers
 from haru.kube.meta import get_condition
@@ -140,7 +141,7 @@ def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
             workload.devices += count
     told = dict.fromkeys(nsmallest(MOST_HOLDERS, found, key=lambda key: (-found[key].devices, key)))
     rest = [workload.devices for key, workload in found.items() if key not in told] if len(found) > len(told) else []
-    answer = tuple(_holder(key, found[key]) for key in told), (len(rest), sum(rest))
+    answer = tuple(_holder(snapshot, key, found[key]) for key in told), (len(rest), sum(rest))
     memory.tell(held, answer)
     return answer
 
@@ -162,11 +163,13 @@ def _workloads(path: str, owned: _Ownership, found: dict[tuple[str, str], _Workl
     return list(mine)
 
 
-def _holder(key: tuple[str, str], known: _Workload) -> Holder:
+def _holder(snapshot: Snapshot, key: tuple[str, str], known: _Workload) -> Holder:
     pods = known.pods
     since = min((time for pod in pods.values() if (time := since_of(pod))), default="")
     priority = max((pod.priority for pod in pods.values()), default=None)
-    return Holder(key[1], key[0], known.devices, tuple(sorted(pods)), tuple(sorted(known.claims)), priority, since)
+    claims = tuple(sorted(known.claims))
+    idle = idle_devices(snapshot, claims, list(pods.values()))
+    return Holder(key[1], key[0], known.devices, tuple(sorted(pods)), claims, priority, since, idle)
 
 
 def allocated_since(claim: Obj) -> str:

@@ -80,6 +80,8 @@ def holder_text(holder: Holder) -> str:
         details.append("no pod uses it")
     if holder.since:
         details.append(f"since {holder.since}")
+    if holder.idle:
+        details.append("idle" if holder.idle >= holder.devices else f"{holder.idle} of them idle")
     where = "" if holder.namespace == "default" else f"{holder.namespace}/"
     return f"{where}{holder.name} {holder.devices} ({', '.join(details)})"
 
