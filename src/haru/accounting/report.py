@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -139,11 +138,11 @@ def _matching(cards: Sequence[Standing], chosen: Filter) -> tuple[Standing, ...]
 
 
 def _by_state(found: Mapping[Key, float]) -> dict[str, float]:
-    sums: Counter[str] = Counter()
+    sums: dict[str, float] = {}
     for key, value in found.items():
-        sums[key.state] += value  # type: ignore[assignment]
+        sums[key.state] = sums.get(key.state, 0.0) + value
     order: tuple[State, ...] = (*HELD, "Free", *MISSED)
-    return {state: sums[state] for state in order if sums[state]}
+    return {state: sums[state] for state in order if sums.get(state)}
 
 
 def _rows(found: Mapping[Key, float], chosen: Filter) -> tuple[Row, ...]:

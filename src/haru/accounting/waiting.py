@@ -5,7 +5,7 @@ compatible with a unit if it passes the classes and selectors of one of its requ
 is compatible with says why the card is not used:
 
 Starting      nothing is in the way: it will be placed in a moment
-GangWaiting   it is free, but the gang lacks members, or places for others of them
+GangWaiting   it is free, but the gang lacks members, or places for others of them, or its turn has yet to come
 Gated         it is free, but the work is held by scheduling gates, as quota systems hold it
 Fragmented    it is free, but not all that the work asks for is free together in one place
 NodeUnusable  it is free, but its node does not take the pod
