@@ -12,41 +12,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from haru.client.informer import object_key
-from haru.controllers.base import Context, Controller, bounded, slow_start
+from haru.controllers.base import Context, bounded, slow_start
 from haru.controllers.daemon_nodes import daemon_pod, may_stay, node_of_daemon, should_run
-from haru.controllers.objects import DAEMON_SETS, NODES, PODS, Obj, available_in, is_active, is_ready, is_terminal
+from haru.controllers.objects import DAEMON_SETS, NODES, Obj, available_in, is_active, is_ready, is_terminal
 from haru.controllers.ownership import add_ownership_indexes, claim
+from haru.controllers.pod_owner import PodOwnerController
 from haru.controllers.revisions import REVISIONS, forget_old, hash_of, present_revision, revision_of
 from haru.controllers.rollout import scaled
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import controller_of, is_being_deleted, labels_of, name_of, namespace_of
+from haru.kube.meta import is_being_deleted, labels_of, name_of
 from haru.kube.selectors import label_selector_from
 
 BURST = 250
 
 
-class DaemonSetController(Controller):
+class DaemonSetController(PodOwnerController):
     """Keeps one pod of each DaemonSet on each node."""
 
     name: ClassVar[str] = "daemonset-controller"
     needs: ClassVar[tuple[Kind, ...]] = (DAEMON_SETS, REVISIONS)
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.sets = self.informer(DAEMON_SETS)
-        self.pods = self.informer(PODS)
+        super().__init__(context, DAEMON_SETS)
         self.nodes = self.informer(NODES)
         self.revisions = self.informer(REVISIONS)
-        add_ownership_indexes(self.pods)
         add_ownership_indexes(self.revisions)
-        self.sets.add_index("namespace", lambda obj: [namespace_of(obj)])
-        self.sets.add_handler(self._changed, lambda _, new: self._changed(new))
-        self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
         self.nodes.add_handler(self._all, self._node_updated, self._all)
-
-    def _changed(self, daemon_set: Obj) -> None:
-        self.queue.add(object_key(daemon_set))
 
     def _all(self, _: Obj) -> None:
         for daemon_set in self.sets.store.values():
@@ -57,21 +49,6 @@ class DaemonSetController(Controller):
         before, after = old.get("spec") or {}, new.get("spec") or {}
         if labels_of(old) != labels_of(new) or before.get("taints") != after.get("taints"):
             self._all(new)
-
-    def _pod_changed(self, pod: Obj) -> None:
-        owner = controller_of(pod)
-        if owner is not None:
-            if owner.get("kind") == DAEMON_SETS.kind:
-                self.queue.add(f"{namespace_of(pod)}/{owner['name']}")
-            return
-        for daemon_set in self.sets.by_index("namespace", namespace_of(pod)):
-            if label_selector_from(daemon_set["spec"].get("selector")).matches(labels_of(pod)):
-                self._changed(daemon_set)
-
-    def _pod_updated(self, old: Obj, new: Obj) -> None:
-        if controller_of(old) != controller_of(new):
-            self._pod_changed(old)
-        self._pod_changed(new)
 
     async def sync(self, key: str) -> float | None:
         """Bring one DaemonSet into line."""

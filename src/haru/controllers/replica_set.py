@@ -12,10 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from haru.client.informer import object_key
-from haru.controllers.base import Context, Controller, bounded, slow_start
+from haru.controllers.base import Context, bounded, slow_start
 from haru.controllers.objects import (
-    PODS,
     REPLICA_SETS,
     Obj,
     available_in,
@@ -25,12 +23,12 @@ from haru.controllers.objects import (
     node_of,
     phase_of,
 )
-from haru.controllers.ownership import add_ownership_indexes, claim
+from haru.controllers.ownership import claim
+from haru.controllers.pod_owner import PodOwnerController
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import (
     annotations_of,
-    controller_of,
     is_being_deleted,
     labels_of,
     name_of,
@@ -90,39 +88,14 @@ def deletion_order(pods: Sequence[Obj]) -> list[Obj]:
     return sorted(newest, key=rank)
 
 
-class ReplicaSetController(Controller):
+class ReplicaSetController(PodOwnerController):
     """Keeps the number of pods of each ReplicaSet."""
 
     name: ClassVar[str] = "replicaset-controller"
     needs: ClassVar[tuple[Kind, ...]] = (REPLICA_SETS,)
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.sets = self.informer(REPLICA_SETS)
-        self.pods = self.informer(PODS)
-        add_ownership_indexes(self.pods)
-        self.sets.add_index("namespace", lambda obj: [namespace_of(obj)])
-        self.sets.add_handler(self._changed, lambda _, new: self._changed(new))
-        self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
-
-    def _changed(self, replica_set: Obj) -> None:
-        self.queue.add(object_key(replica_set))
-
-    def _pod_changed(self, pod: Obj) -> None:
-        owner = controller_of(pod)
-        if owner is not None:
-            if owner.get("kind") == REPLICA_SETS.kind:
-                self.queue.add(f"{namespace_of(pod)}/{owner['name']}")
-            return
-        for replica_set in self.sets.by_index("namespace", namespace_of(pod)):
-            selector = label_selector_from(replica_set["spec"].get("selector"))
-            if not selector.empty and selector.matches(labels_of(pod)):
-                self._changed(replica_set)
-
-    def _pod_updated(self, old: Obj, new: Obj) -> None:
-        if controller_of(old) != controller_of(new):
-            self._pod_changed(old)
-        self._pod_changed(new)
+        super().__init__(context, REPLICA_SETS)
 
     async def sync(self, key: str) -> float | None:
         """Bring one ReplicaSet into line."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from haru.client.informer import object_key
-from haru.controllers.base import Context, Controller
+from haru.controllers.base import Context
 from haru.controllers.objects import PODS, STATEFUL_SETS, VOLUME_CLAIMS, Obj, available_in, is_ready, is_terminal
 from haru.controllers.ownership import add_ownership_indexes, claim
+from haru.controllers.pod_owner import PodOwnerController
 from haru.controllers.revisions import (
     REVISIONS,
     forget_old,
@@ -26,45 +26,21 @@ from haru.controllers.revisions import (
 from haru.controllers.stateful_pods import claims_of, ordinal_of, replica_names, retained, stateful_pod
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import controller_of, is_being_deleted, labels_of, name_of, namespace_of, owner_reference
+from haru.kube.meta import is_being_deleted, name_of, namespace_of, owner_reference
 from haru.kube.selectors import label_selector_from
 
 
-class StatefulSetController(Controller):
+class StatefulSetController(PodOwnerController):
     """Keeps the numbered pods of each StatefulSet."""
 
     name: ClassVar[str] = "statefulset-controller"
     needs: ClassVar[tuple[Kind, ...]] = (STATEFUL_SETS, REVISIONS)
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.sets = self.informer(STATEFUL_SETS)
-        self.pods = self.informer(PODS)
+        super().__init__(context, STATEFUL_SETS)
         self.claims = self.informer(VOLUME_CLAIMS)
         self.revisions = self.informer(REVISIONS)
-        add_ownership_indexes(self.pods)
         add_ownership_indexes(self.revisions)
-        self.sets.add_index("namespace", lambda obj: [namespace_of(obj)])
-        self.sets.add_handler(self._changed, lambda _, new: self._changed(new))
-        self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
-
-    def _changed(self, stateful_set: Obj) -> None:
-        self.queue.add(object_key(stateful_set))
-
-    def _pod_changed(self, pod: Obj) -> None:
-        owner = controller_of(pod)
-        if owner is not None:
-            if owner.get("kind") == STATEFUL_SETS.kind:
-                self.queue.add(f"{namespace_of(pod)}/{owner['name']}")
-            return
-        for stateful_set in self.sets.by_index("namespace", namespace_of(pod)):
-            if label_selector_from(stateful_set["spec"].get("selector")).matches(labels_of(pod)):
-                self._changed(stateful_set)
-
-    def _pod_updated(self, old: Obj, new: Obj) -> None:
-        if controller_of(old) != controller_of(new):
-            self._pod_changed(old)
-        self._pod_changed(new)
 
     async def sync(self, key: str) -> float | None:
         """Bring one StatefulSet a step further."""
