@@ -73,7 +73,7 @@ def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool
     ending: list[PodInfo] = []
     if reservation is not None:
         kept += _reserved(snapshot, reservation)
-        ending = [pod for pod in _on_nodes(snapshot, sorted(reservation.waits_for)) if pod not in going]
+        ending = list(_on_nodes(snapshot, sorted(reservation.waits_for.difference(pod.key for pod in going))))
     if not (kept or going or ending):
         return snapshot
     marked: dict[str, bool | None] = {pod.group.path: True for pod in going if pod.group is not None}
