@@ -162,6 +162,8 @@ EXPLANATION = record(
         "since": TEXT,
         "startsAfter": record({"pods": TEXTS}, {"until": TEXT}),
         "notRead": TEXTS,
+        "scores": many(record({"node": TEXT, "score": NUMBER, "here": FLAG})),
+        "scoredNodes": NUMBER,
     },
 )
 

@@ -167,6 +167,7 @@ CASES = [
     Case("a running pod", [CLASS, *on("n", gpus(1)), *notebook("n", "gpu-0")], "pod", "notebooks-5d8f-ngpu-0", "Runs", [
         "it runs on node n, since 2026-01-01T09:00:00Z, with 1 device", "gpu: gpu.example.com/n/gpu-0",
         "what the nodes would say to it now, had it no place yet", "1 node (n): 1 device, 1 free",
+        "(here); of 1 node that would take it",
     ]),
     Case("an unused claim", [CLASS, *on("n", gpus(1)), claim("c")], "resourceclaim", "c", "FitsLater", [
         "no pod uses it: it is allocated when one is scheduled; devices for it are free now",
@@ -206,3 +207,15 @@ def test_shared_devices_count_once() -> None:
 def test_what_cannot_be_explained_is_bad_usage(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", what]) == 2
     assert "pod, podgroup, job, claim, node, device" in (error := capsys.readouterr().err) or "KIND/NAME" in error
+
+
+def test_why_here_tells_how_the_nodes_compare() -> None:
+    busy = [pod(f"o{i}", cpu="2", node="b") for i in range(2)]
+    objects = [node("a"), node("b"), node("c", cpu="1"), node("d", unschedulable=True), *busy, pod("p", "2", node="b")]
+    subject = next(o for o in objects if o["metadata"]["name"] == "p")
+    answer = explain(Cluster.of(objects).snapshot(), "pod", subject)
+    # The least used node is preferred, so this pod would go elsewhere today.
+    assert [(score.node, score.here) for score in answer.scores] == [("a", False), ("b", True)]
+    assert answer.scores[0].score > answer.scores[1].score and answer.scored == 2
+    check_explanation(to_json(answer))
+    assert "scores   a " in to_text(answer) and "(here); of 2 nodes that would take it" in to_text(answer)

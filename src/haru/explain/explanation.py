@@ -144,6 +144,15 @@ class NodeGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeScore:
+    """How well a node suits a pod that has its place, by the scorers of the scheduler; `here` is its own."""
+
+    node: str
+    score: int
+    here: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Remedy:
     """A change that would help. `cost` orders remedies; `costs` says in words what it takes from whom.
 
@@ -198,7 +207,8 @@ class Later:
 class Explanation:
     """Why an object is as it is, and what would help. `age_seconds` is how long it has waited, if that was asked.
 
-    `unread` are the kinds that may not be read: the answer is without them.
+    `unread` are the kinds that may not be read: the answer is without them. `scores` are the best of the `scored` nodes
+    that would take a pod which has its place, and its own.
     """
 
     kind: str
@@ -217,6 +227,8 @@ class Explanation:
     age_seconds: int | None = None
     later: Later | None = None
     unread: tuple[str, ...] = ()
+    scores: tuple[NodeScore, ...] = ()
+    scored: int = 0
 
     def as_dict(self) -> Obj:
         """The Explanation object of haru.dev/v1alpha1, as `haru explain -o json` prints it."""

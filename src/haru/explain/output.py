@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from haru.engine.decision import Obj
-from haru.explain.explanation import Explanation, Funnel, FunnelStage, HeldClaim, Holder, Later, NodeGroup, Remedy
+from haru.explain.explanation import (
+    Explanation,
+    Funnel,
+    FunnelStage,
+    HeldClaim,
+    Holder,
+    Later,
+    NodeGroup,
+    NodeScore,
+    Remedy,
+)
 
 
 def to_json(explanation: Explanation) -> Obj:
@@ -25,10 +35,16 @@ def to_json(explanation: Explanation) -> Obj:
         "pods": [{"count": asked.pods, "resources": dict(asked.resources)} for asked in explanation.pods],
         "requests": [_request(funnel) for funnel in explanation.requests],
         "nodes": [_nodes(group) for group in explanation.nodes],
+        **({"scores": [_score(score) for score in explanation.scores]} if explanation.scores else {}),
+        **({"scoredNodes": explanation.scored} if explanation.scores else {}),
         "remedies": [_remedy(remedy) for remedy in explanation.remedies],
         "holds": [_held(claim) for claim in explanation.holds],
         **({"notRead": list(explanation.unread)} if explanation.unread else {}),
     }
+
+
+def _score(score: NodeScore) -> Obj:
+    return {"node": score.node, "score": score.score, "here": score.here}
 
 
 def _later(later: Later) -> Obj:

@@ -112,8 +112,11 @@ def _placed_pod(snapshot: Snapshot, obj: Obj, pod: PodInfo, state: State, inquir
     has = frees_text(snapshot, holds)
     text = reasons[0].message + (f", since {since}" if since else "") + (f", with {has}" if has else "")
     present = pod.node in snapshot.nodes and snapshot.nodes[pod.node].present
-    nodes = why_here(snapshot, pod, inquiry.options) if present and not pod.deleting else ()
-    return titled("Pod", obj, verdict, reasons, summary=text, node=pod.node, since=since, holds=holds, nodes=nodes)
+    told = titled("Pod", obj, verdict, reasons, summary=text, node=pod.node, since=since, holds=holds)
+    if not present or pod.deleting:
+        return told
+    nodes, scores, scored = why_here(snapshot, pod, inquiry.options)
+    return replace(told, nodes=nodes, scores=scores, scored=scored)
 
 
 def _group(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:

@@ -52,6 +52,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if explanation.node and explanation.nodes:
         yield from labelled("elsewhere", ["what the nodes would say to it now, had it no place yet:"])
         yield from labelled("", _nodes(explanation.nodes))
+        yield from labelled("scores", _scores(explanation))
     else:
         yield from labelled("nodes", _nodes(explanation.nodes))
     yield from labelled("helps", [line for remedy in explanation.remedies for line in _remedy(remedy)])
@@ -94,6 +95,14 @@ def _reasons(explanation: Explanation) -> list[str]:
     quorum = [r for r in explanation.reasons if r.type == "Quorum" and int(r.data.get("needed", 1)) > 1]
     lines += [r.message for r in quorum if not explanation.summary.startswith(str(r.data.get("fit")) + " of the ")]
     return lines[:_MOST_REASONS]
+
+
+def _scores(explanation: Explanation) -> list[str]:
+    """How the nodes that would take it compare, the best first."""
+    if not explanation.scores:
+        return []
+    shown = [f"{score.node} {score.score}{' (here)' if score.here else ''}" for score in explanation.scores]
+    return [f"{', '.join(shown)}; of {counted(explanation.scored, 'node')} that would take it"]
 
 
 def _age(seconds: int) -> str:

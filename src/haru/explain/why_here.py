@@ -1,20 +1,41 @@
-"""Why a running pod is where it is: what each node would say to it now, if it had no place yet."""
+"""Why a running pod is where it is: what each node would say to it now, had it no place yet, and how they compare."""
 
 from __future__ import annotations
 
 from haru.engine.cluster import Snapshot
+from haru.engine.devices import AllocationError
 from haru.engine.groups import Options
+from haru.engine.groups.placing import Placer
+from haru.engine.groups.promises import with_promises
+from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
-from haru.explain.explanation import NodeGroup
+from haru.explain.explanation import NodeGroup, NodeScore
 from haru.explain.study import study
 from haru.explain.work import Work
 
+_MOST_SCORES = 8
 
-def why_here(snapshot: Snapshot, pod: PodInfo, options: Options) -> tuple[NodeGroup, ...]:
-    """The nodes by what they would say: on the cluster without the pod and without what only it holds."""
+
+def why_here(
+    snapshot: Snapshot, pod: PodInfo, options: Options
+) -> tuple[tuple[NodeGroup, ...], tuple[NodeScore, ...], int]:
+    """The nodes by what they would say, the scores of the best and of its own, and how many would take it.
+
+    On the cluster without the pod and without what only it holds.
+    """
     path = pod.key.path
     spec = {key: value for key, value in pod.spec.items() if key not in ("nodeName", "schedulingGroup")}
     again = PodInfo.of({**pod.obj, "spec": spec, "status": {**pod.status, "phase": "Pending"}})
     before = hypothesis.with_pods(hypothesis.without_pods(snapshot, [path]), [again])
-    return study(before, Work((path,)), options).nodes
+    found = study(before, Work((path,)), options)
+    totals: dict[str, int] = {}
+    for kind, _ in found.members:
+        placer = Placer(Overlay(with_promises(before, [kind.pod])), None, options, before.node_names)
+        try:
+            totals = dict(placer.scores(kind.pod))
+        except AllocationError:
+            continue
+    best = sorted(totals, key=lambda name: (-totals[name], name != pod.node, name))
+    told = [name for number, name in enumerate(best) if number < _MOST_SCORES or name == pod.node]
+    return found.nodes, tuple(NodeScore(name, totals[name], name == pod.node) for name in told), len(totals)

@@ -120,6 +120,14 @@ class Placer:
             return {}
         return self._boards.board(pod, demand).told(self._overlay)
 
+    def scores(self, pod: PodInfo) -> Mapping[str, int]:
+        """The score of each node that would take a pod, as things stand; they compare among each other.
+
+        Empty if the pod was rejected outright. Raises AllocationError.
+        """
+        demand = demand_of(self._overlay, pod, self._group, self._options)
+        return {} if isinstance(demand, Reason) else self._boards.board(pod, demand).ranking.totals()
+
     def _refused(self, pod: PodInfo, board: Board) -> Refused:
         if board.plan.rejection is not None:
             failure = board.plan.rejection
