@@ -1,7 +1,7 @@
 """The openb trace by its published protocol: GPUs allocated at 100 % and 130 % demand, policy by policy.
 
     python -m benchmarks.openb --data DIR [--seeds 42-51] [--policies first-fit,fgd,haru] [--results FILE]
-    python -m benchmarks.openb --data DIR --results FILE --markdown      the table of what FILE holds
+    python -m benchmarks.openb --data DIR --results FILE --markdown --document docs/performance-packing.md
 
 DIR holds the tables of the trace and reference_results.csv, the published means. Every run is appended to FILE as one
 JSON line when it is done; runs that are there already are not made again. Placements per second are of processor time.
@@ -25,6 +25,7 @@ from haru.simulate.policies import make_policy
 from haru.simulate.replay import play
 
 Row = dict[str, Any]
+BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"
 
 
 def runs(data: Path, workloads: list[str], policies: list[str], seeds: list[int], results: Path) -> None:
@@ -141,19 +142,44 @@ def speeds(rows: list[Row]) -> dict[str, tuple[float, float]]:
     return found
 
 
-def show(rows: list[Row], data: Path) -> None:
+def report(rows: list[Row], data: Path) -> str:
+    """The tables as Markdown, with how many seeds stand behind them."""
     known = published(data)
-    bounds = {row["workload"]: 0.0 for row in rows}
-    bounds = {name: covering_bound(read_workload(data, name)) for name in bounds}
-    seeds = sorted({row["seed"] for row in rows})
-    print(f"Seeds {seeds[0]}-{seeds[-1]} ({len(seeds)}), {len(rows)} runs.")
+    bounds = {name: covering_bound(read_workload(data, name)) for name in dict.fromkeys(r["workload"] for r in rows)}
+    lines = []
     for key, level in (("at130", 130), ("at100", 100)):
-        print(f"\nGPUs allocated (%) at {level} % demand\n")
-        for line in table(rows, known, bounds, key):
-            print(f"| {' | '.join(line)} |")
-    print("\nPlacements a second of processor time, the slowest workload and the mean:\n")
-    for policy, (least, middle) in speeds(rows).items():
-        print(f"- {policy}: {least:.0f}, {middle:.0f}")
+        lines += [f"### GPUs allocated (%) at {level} % demand", ""]
+        lines += [f"| {' | '.join(line)} |" for line in table(rows, known, bounds, key)]
+        lines.append("")
+    lines += ["Placements a second of processor time, on the slowest workload and in the mean over workloads:", ""]
+    lines += [f"- `{policy}`: {least:.0f}, {middle:.0f}" for policy, (least, middle) in speeds(rows).items()]
+    return "\n".join([*lines, "", seeds_told(rows)])
+
+
+def seeds_told(rows: list[Row]) -> str:
+    """Which seeds stand behind the figures, workload by workload."""
+    groups: dict[str, list[str]] = {}
+    for workload in dict.fromkeys(row["workload"] for row in rows):
+        told = []
+        for policy in ("haru", "fgd", "first-fit"):
+            seeds = sorted(r["seed"] for r in rows if (r["workload"], r["policy"]) == (workload, policy))
+            told.append(f"{policy} {_ranges(seeds)}")
+        groups.setdefault("; ".join(told), []).append(workload)
+    return "\n".join(f"Seeds ({', '.join(names)}): {told}." for told, names in groups.items())
+
+
+def _ranges(seeds: list[int]) -> str:
+    if not seeds:
+        return "none"
+    whole = seeds == list(range(seeds[0], seeds[-1] + 1)) and len(seeds) > 1
+    return f"{seeds[0]}-{seeds[-1]}" if whole else ", ".join(map(str, seeds))
+
+
+def write_document(path: Path, tables: str) -> None:
+    """Replace what stands between the two marks of a document."""
+    before, _, rest = path.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}")
 
 
 def main() -> int:
@@ -165,6 +191,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="42-51")
     parser.add_argument("--results", type=Path, default=Path("openb.jsonl"))
     parser.add_argument("--markdown", action="store_true", help="make no runs")
+    parser.add_argument("--document", type=Path, help="write the tables between the marks of this page too")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     seeds = list(range(int(first), int(last or first) + 1))
@@ -173,7 +200,10 @@ def main() -> int:
         runs(options.data, options.workloads.split(","), policies, seeds, options.results)
     rows = [row for row in read_results(options.results) if row["seed"] in seeds]
     if rows:
-        show(rows, options.data)
+        tables = report(rows, options.data)
+        print(tables)
+        if options.document is not None:
+            write_document(options.document, tables)
     return 0
 
 
