@@ -261,7 +261,9 @@ def check_head(world: World, head: Unit, reservation: Reservation) -> None:
     assert reservation.until is not None
     then = max(reservation.until, world.now)
     ends = dict(world.ends(view))
-    gone = {path for path, end in ends.items() if end is not None and end <= then} | going(world, view)
+    # Who goes and nobody has heard of it yet goes all the same: evictions for who has its place by now, for one.
+    unheard = {path for path in ends if ("Pod", path) not in world.api or deleting(world.api["Pod", path])}
+    gone = {path for path, end in ends.items() if end is not None and end <= then} | going(world, view) | unheard
     if gone & set(view.members(head.group)) and head.group:
         # It loses members of its own, and then needs more places than were kept.
         return
