@@ -41,7 +41,7 @@ def test_which_controllers_run(patterns, chosen):
 
 
 def test_an_unknown_controller_is_named():
-    with pytest.raises(ValueError, match="'jobs' is not a controller; known are: deployment-controller"):
+    with pytest.raises(ValueError, match="'jobs' is not a controller; known are: cronjob-controller"):
         select_controllers(["jobs"])
 
 

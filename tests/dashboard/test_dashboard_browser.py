@@ -127,6 +127,7 @@ def test_the_page_of_a_workload_that_runs(page: Any) -> None:
     assert sorted(texts(page, "tbody td:nth-child(5)")) == [f"gpu-{n} (NVIDIA H100 80GB HBM3)" for n in range(3)]
     assert any("Scheduled" in text for text in texts(page, ".timeline li"))
     page.get_by_role("link", name="Show it on the map").click()
+    page.locator(".place h3").first.wait_for()
     assert texts(page, ".place h3") == ["dgx-h100-0"]
 
 

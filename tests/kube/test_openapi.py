@@ -27,7 +27,7 @@ def schemas(group: str, version: str) -> Obj:
 def references(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key == "$ref":
+            if key == "$ref" and isinstance(inner, str):  # JSONSchemaProps has a member of that name
                 yield inner
             else:
                 yield from references(inner)

@@ -47,11 +47,12 @@ def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
     found = list(_spec(spec)) + list(_approval(new))
     if spec.get("preserveUnknownFields") and not before.get("preserveUnknownFields"):
         found.append(invalid("spec.preserveUnknownFields", True, "must be false"))
+    names_now, names_before = spec.get("names") or {}, before.get("names") or {}
     found += immutable("spec.group", spec.get("group"), before.get("group"))
-    found += immutable("spec.names.plural", spec["names"].get("plural"), before["names"].get("plural"))
+    found += immutable("spec.names.plural", names_now.get("plural"), names_before.get("plural"))
     if is_established(old):
         found += immutable("spec.scope", spec.get("scope"), before.get("scope"))
-        found += immutable("spec.names.kind", spec["names"].get("kind"), before["names"].get("kind"))
+        found += immutable("spec.names.kind", names_now.get("kind"), names_before.get("kind"))
     stored = (old.get("status") or {}).get("storedVersions") or []
     known = [version.get("name") for version in spec.get("versions") or ()]
     for index, version in enumerate(stored):
