@@ -76,6 +76,12 @@ def texts(page: Any, selector: str) -> list[str]:
     return [" ".join(text.split()) for text in found]
 
 
+def follow(page: Any, link: str, address: str) -> None:
+    """Clicks a link and waits until the page behind it has loaded: a click returns when the address has changed."""
+    page.get_by_role("link", name=link).click()
+    page.wait_for_url(address)
+
+
 def style(page: Any, selector: str, name: str) -> str:
     return str(page.locator(selector).first.evaluate(f"element => getComputedStyle(element)['{name}']"))
 
@@ -111,8 +117,7 @@ def test_the_queue(page: Any) -> None:
 
 def test_the_page_of_a_workload_that_waits(page: Any) -> None:
     page.goto("/queue")
-    page.get_by_role("link", name="default/job/training").click()
-    assert page.url.endswith("/workload/default/job/training")
+    follow(page, "default/job/training", "**/workload/default/job/training")
     headings = texts(page, "h2")
     assert "Why not yet" in headings and "Why here" not in headings
     assert texts(page, "tbody td:nth-child(3)") == ["none yet"] * 6
@@ -126,8 +131,7 @@ def test_the_page_of_a_workload_that_runs(page: Any) -> None:
     assert "no device of class" in page.inner_text(".nodes")
     assert sorted(texts(page, "tbody td:nth-child(5)")) == [f"gpu-{n} (NVIDIA H100 80GB HBM3)" for n in range(3)]
     assert any("Scheduled" in text for text in texts(page, ".timeline li"))
-    page.get_by_role("link", name="Show it on the map").click()
-    page.locator(".place h3").first.wait_for()
+    follow(page, "Show it on the map", "**/?*")
     assert texts(page, ".place h3") == ["dgx-h100-0"]
 
 
@@ -145,12 +149,12 @@ def test_filters_are_in_the_address(page: Any) -> None:
     page.goto("/?workload=inference*&namespace=default")
     assert texts(page, ".place h3") == ["dgx-a100-80gb-mig-0"]
     assert page.get_by_role("textbox", name="Workload").input_value() == "inference*"
-    page.get_by_role("link", name="Clear").click()
+    follow(page, "Clear", "**/")
     page.get_by_role("textbox", name="Node").fill("t4-*")
     page.keyboard.press("Enter")
     page.wait_for_url("**/?namespace=&workload=&node=t4-*")
     assert texts(page, ".place h3") == ["t4-0", "t4-1"]
-    page.get_by_role("link", name="Queue").click()
+    follow(page, "Queue", "**/queue?*")
     assert "node=t4-*" in page.url.replace("%2A", "*")
     page.goto("/queue?namespace=elsewhere")
     assert "Nothing that matches the filter waits." in page.inner_text("main")
