@@ -264,6 +264,25 @@ async def test_names_that_are_taken(api: Caller) -> None:
     await _until(api, "/apis/ml.example.com/v1/others", 200)
 
 
+async def test_a_short_name_that_becomes_free_is_served(api: Caller) -> None:
+    await define(api)
+    other = definition(names={"plural": "others", "singular": "other", "kind": "Other"})
+    other["metadata"]["name"] = "others.ml.example.com"
+    await define(api, other)
+    short = (await api("GET", f"{DEFINITIONS}/{NAME}")).json["spec"]["names"]["shortNames"]
+    patch = {"spec": {"names": {"shortNames": short}}}
+    assert (await api("PATCH", f"{DEFINITIONS}/others.ml.example.com", patch, type=MERGE)).status == 200
+
+    async def served() -> list[str]:
+        found = (await api("GET", "/apis/ml.example.com/v1")).json["resources"]
+        return next(each.get("shortNames", []) for each in found if each["name"] == "others")
+
+    assert await served() == []
+    await api("DELETE", f"{DEFINITIONS}/{NAME}")
+    await _until(api, f"{DEFINITIONS}/{NAME}", 404)
+    assert await served() == short
+
+
 @pytest.mark.parametrize(
     ("obj", "message"),
     [

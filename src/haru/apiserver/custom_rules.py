@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from haru.kube.custom.definitions import GROUP
+from haru.kube.custom.definitions import GROUP, is_shared, schema_path
 from haru.kube.custom.structural import parse
 from haru.kube.errors import FieldError
 
@@ -39,11 +39,9 @@ def _definition_errors(definition: Obj) -> list[FieldError]:
     from haru.cel.object_rules import rule_problems
 
     versions = definition["spec"]["versions"]
-    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
-    shared = all(schema == schemas[0] for schema in schemas)
     found: list[FieldError] = []
-    for index, schema in enumerate(schemas[:1] if shared else schemas):
-        where = "spec.validation" if shared else f"spec.versions[{index}].schema"
+    for index, version in enumerate(versions[:1] if is_shared(versions, "schema") else versions):
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is not None:
-            found += rule_problems(parse(schema), f"{where}.openAPIV3Schema")
+            found += rule_problems(parse(schema), schema_path(versions, index))
     return found

@@ -16,7 +16,7 @@ from haru.apiserver.bootstrap import own_call
 from haru.apiserver.core import Core
 from haru.apiserver.deleting import Options, delete_one
 from haru.apiserver.objects import decode
-from haru.apiserver.resources import Resource, custom_resource
+from haru.apiserver.resources import Resource, resource_of
 from haru.apiserver.writing import change
 from haru.kube.custom.definitions import (
     CLEANUP,
@@ -27,12 +27,20 @@ from haru.kube.custom.definitions import (
 )
 from haru.kube.custom.types import custom_kinds, storage_kind_of
 from haru.kube.errors import StatusError
+from haru.kube.meta import set_condition
 from haru.storage import Compacted, Record, StoreError, Watch
 
 Obj = dict[str, Any]
 
 CLEANUP_PAUSE = 0.2
 _LOG = logging.getLogger("haru.apiserver")
+
+
+def _served_by(definition: Obj) -> Obj:
+    """All that decides how the objects of a definition are served."""
+    status, metadata = definition.get("status") or {}, definition["metadata"]
+    names, going = status.get("acceptedNames"), bool(metadata.get("deletionTimestamp"))
+    return {"spec": definition["spec"], "names": names, "going": going}
 
 
 class Definitions:
@@ -42,7 +50,7 @@ class Definitions:
         self._core = core
         self._watch: Watch | None = None
         self._definitions: dict[str, Obj] = {}
-        self._resources: dict[tuple[str, int], list[Resource]] = {}
+        self._resources: dict[str, tuple[Obj, list[Resource]]] = {}
         self._changed = False
         self._lock = asyncio.Lock()
         self._cleaning: dict[str, asyncio.Task[None]] = {}
@@ -108,13 +116,12 @@ class Definitions:
         for definition in self._definitions.values():
             if not is_established(definition):
                 continue
-            metadata = definition["metadata"]
-            version = (metadata["uid"], int(metadata.get("generation") or 0))
-            made = known.get(version)
-            if made is None:
+            uid, said = definition["metadata"]["uid"], _served_by(definition)
+            before, made = known.get(uid, (None, []))
+            if before != said:
                 stored = storage_kind_of(definition)
-                made = [custom_resource(kind, stored) for kind in custom_kinds(definition)]
-            self._resources[version] = made
+                made = [resource_of(kind, stored) for kind in custom_kinds(definition)]
+            self._resources[uid] = said, made
             resources += made
         self._core.served.set_custom(resources)
 
@@ -158,12 +165,8 @@ class Definitions:
         ]
 
     def _set(self, conditions: list[Obj], kind: str, status: str, reason: str, message: str) -> list[Obj]:
-        before = next((item for item in conditions if item["type"] == kind), None)
-        since = before["lastTransitionTime"] if before and before["status"] == status else self._core.now()
-        new = {"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}
-        if before is None:
-            return [*conditions, new]
-        return [new if item is before else item for item in conditions]
+        new = {"type": kind, "status": status, "reason": reason, "message": message}
+        return set_condition(conditions, new, self._core.now())
 
     async def _write_status(self, definition: Obj, status: Obj) -> Obj:
         call = own_call(self._core, definition, "update")

@@ -139,10 +139,10 @@ def no_such_path() -> StatusError:
 
 
 def _resource(kind: Kind) -> Resource:
-    return custom_resource(kind, storage_kind(kind))
+    return resource_of(kind, storage_kind(kind))
 
 
-def custom_resource(kind: Kind, stored: Kind) -> Resource:
+def resource_of(kind: Kind, stored: Kind) -> Resource:
     """The resource of a kind whose objects are stored as another one, in the same version or not."""
     if kind.custom is not None and kind.version == stored.version:
         stored = kind

@@ -59,11 +59,8 @@ class ObjectRules:
     def __init__(self, schema: Structural) -> None:
         self._schema = schema
         self._rules: dict[int, tuple[_Rule, ...]] = {}
-        self._compile(schema, "selfType", root=True)
-
-    def _compile(self, schema: Structural, name: str, *, root: bool = False) -> None:
         for node in with_rules(schema):
-            rules, _ = compile_rules(node, root=node is schema and root)
+            rules, _ = compile_rules(node, root=node is schema)
             self._rules[id(node)] = tuple(rules)
 
     def check(self, new: Obj, old: Obj | None) -> list[FieldError]:
@@ -163,11 +160,12 @@ def compile_rules(schema: Structural, *, root: bool = False) -> tuple[list[_Rule
     """The rules of one node, and what is wrong with others: number, member (`rule`, `messageExpression`), reason."""
     structs: Structs = {}
     own = declare(schema, "selfType", structs, root=root)
+    plain, with_optional = (_environment(own, old, structs) for old in (own, optional_of(own)))
     rules: list[_Rule] = []
     problems: list[tuple[int, str, str]] = []
     for number, raw in enumerate(schema.rules):
         optional = bool(raw.get("optionalOldSelf"))
-        environment = _environment(own, optional_of(own) if optional else own, structs)
+        environment = with_optional if optional else plain
         try:
             tree = _checked(str(raw.get("rule") or "").strip(), environment, BOOL, "bool")
         except CompileError as error:

@@ -16,12 +16,12 @@ from typing import ClassVar
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.cron_schedule import Schedule, ScheduleError, parse_schedule
+from haru.controllers.job_verdict import true_condition
 from haru.controllers.objects import CRON_JOBS, JOBS, Obj, by_controller
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import (
     controller_of,
-    get_condition,
     is_being_deleted,
     name_of,
     namespace_of,
@@ -197,11 +197,7 @@ def job_of(cron: Obj, due: datetime) -> Obj:
 
 def _outcome(job: Obj) -> str:
     """`Complete`, `Failed`, or nothing for a Job that has not ended."""
-    for kind in ("Complete", "Failed"):
-        found = get_condition(job, kind)
-        if found is not None and found.get("status") == "True":
-            return kind
-    return ""
+    return next((kind for kind in ("Complete", "Failed") if true_condition(job, kind)), "")
 
 
 def _reference(job: Obj) -> Obj:

@@ -10,8 +10,7 @@ from typing import Any
 from haru.controllers.objects import DAEMON_SETS, Obj
 from haru.controllers.replica_set import pod_from_template
 from haru.controllers.revisions import HASH_LABEL
-from haru.engine.devices.eviction import tolerates
-from haru.kube.meta import labels_of, name_of
+from haru.kube.meta import labels_of, name_of, tolerates
 from haru.kube.selectors import node_selector_matches
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -46,7 +45,7 @@ def _fits(daemon_set: Obj, node: Obj, effects: tuple[str, ...]) -> bool:
         return False
     tolerations = _tolerations(spec)
     taints = [taint for taint in (node.get("spec") or {}).get("taints") or () if taint.get("effect") in effects]
-    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
+    return all(tolerates(tolerations, taint) for taint in taints)
 
 
 def should_run(daemon_set: Obj, node: Obj) -> bool:

@@ -10,9 +10,10 @@ from typing import ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
+from haru.controllers.job_verdict import true_condition
 from haru.controllers.objects import JOBS, Obj
 from haru.kube.kinds import Kind
-from haru.kube.meta import get_condition, is_being_deleted, uid_of
+from haru.kube.meta import is_being_deleted, uid_of
 from haru.kube.names import parse_time
 
 
@@ -34,8 +35,8 @@ class TtlAfterFinishedController(Controller):
     def _remaining(self, job: Obj) -> float | None:
         ttl = job["spec"].get("ttlSecondsAfterFinished")
         for type_ in ("Complete", "Failed"):
-            condition = get_condition(job, type_)
-            if ttl is not None and condition is not None and condition["status"] == "True":
+            condition = true_condition(job, type_)
+            if ttl is not None and condition is not None:
                 due = parse_time(condition["lastTransitionTime"]) + timedelta(seconds=ttl)
                 return (due - self.now()).total_seconds()
         return None

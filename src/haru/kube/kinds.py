@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from haru.kube.custom.types import CustomType
 
-_STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+"""The verbs of a resource that can do everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def _parse(line: str) -> Kind:
         namespaced=scope == "namespaced",
         short_names=_names(short),
         categories=_names(categories),
-        verbs=_STANDARD_VERBS if verbs == "*" else _names(verbs),
+        verbs=STANDARD_VERBS if verbs == "*" else _names(verbs),
         subresources=_names(subresources),
         storage_version=version if storage == "virtual" else storage,
         type_name=_type_name(group, version, kind),
@@ -148,11 +149,6 @@ _PAYLOADS = {
         _payload("", "v1", "Status", "io.k8s.apimachinery.pkg.apis.meta.v1"),
     )
 }
-
-
-def standard_verbs() -> tuple[str, ...]:
-    """The eight verbs of a resource that can do everything."""
-    return _STANDARD_VERBS
 
 
 def all_kinds() -> tuple[Kind, ...]:

@@ -43,6 +43,16 @@ def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
     return (obj.get("metadata") or {}).get("annotations") or {}
 
 
+def value_at(obj: Any, *keys: str) -> Any:
+    """What lies at a path of keys, or None."""
+    found = obj
+    for key in keys:
+        if not isinstance(found, dict):
+            return None
+        found = found.get(key)
+    return found
+
+
 def is_being_deleted(obj: Mapping[str, Any]) -> bool:
     """Whether a deletion has been asked for and not been finished."""
     return bool((obj.get("metadata") or {}).get("deletionTimestamp"))
@@ -86,6 +96,12 @@ def get_condition(obj_or_conditions: Mapping[str, Any] | Sequence[Obj] | None, t
         if condition.get("type") == type:
             return condition
     return None
+
+
+def has_condition(obj: Mapping[str, Any], type: str, status: str = "True") -> bool:
+    """Whether an object's condition of this type is there and has that status."""
+    condition = get_condition(obj, type)
+    return condition is not None and condition.get("status") == status
 
 
 def set_condition(conditions: Sequence[Obj] | None, new: Obj, now: str) -> list[Obj]:

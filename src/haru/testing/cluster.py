@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from haru.testing.waiting import Obj, WaitTimeoutError, holds_condition, told, wait_until
+from haru.kube.meta import has_condition
+from haru.testing.waiting import Obj, WaitTimeoutError, told, wait_until
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -148,7 +149,7 @@ class LocalCluster:
         return self.wait_for(
             kind,
             name,
-            lambda obj: holds_condition(obj, condition, status),
+            lambda obj: has_condition(obj, condition, status),
             namespace,
             timeout=timeout,
             what=f"{condition}={status}",

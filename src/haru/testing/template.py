@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from haru.embedded.options import UpOptions, parse_profiles, parse_runtime_config
@@ -59,7 +59,3 @@ class Template:
         """A directory to start a cluster from."""
         shutil.copytree(self.directory, to)
         return to
-
-    def with_options(self, directory: Path, **changes: object) -> Template:
-        """Another template, with some things different."""
-        return replace(self, directory=directory, **changes)  # type: ignore[arg-type]

@@ -29,12 +29,6 @@ def wait_until(holds: Callable[[], T], timeout: float, what: str) -> T:
         time.sleep(PAUSE)
 
 
-def holds_condition(obj: Obj, condition: str, status: str = "True") -> bool:
-    """Whether an object's condition has that status."""
-    found = (obj.get("status") or {}).get("conditions") or ()
-    return any(item.get("type") == condition and item.get("status") == status for item in found)
-
-
 def told(obj: Obj | None) -> str:
     """An object's state in a line, for an error."""
     if obj is None:

@@ -15,6 +15,7 @@ from haru.apiserver.writing import Outcome, change, keep_server_metadata, prepar
 from haru.kube.conversion import convert
 from haru.kube.errors import invalid, invalid_error
 from haru.kube.kinds import Kind, by_kind
+from haru.kube.meta import value_at
 from haru.kube.patch.apply import server_side_apply
 from haru.kube.schema import type_of
 
@@ -51,10 +52,7 @@ def _paths(kind: Kind) -> Obj:
 
 
 def _at(obj: Obj, path: str) -> Any:
-    found: Any = obj
-    for name in path.split(".")[1:]:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+    return value_at(obj, *path.split(".")[1:])
 
 
 def _with_replicas(obj: Obj, kind: Kind, replicas: int) -> Obj:

@@ -5,8 +5,10 @@ Source: apiextensions.k8s.io/v1 defaulting and its naming controller, as behavio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from haru.kube.meta import has_condition
 
 Obj = dict[str, Any]
 
@@ -27,17 +29,20 @@ def fill_definition(definition: Obj) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
-def condition(definition: Obj, kind: str) -> Obj:
-    """The condition of that type, or an empty one."""
-    for item in (definition.get("status") or {}).get("conditions") or ():
-        if item.get("type") == kind:
-            return dict(item)
-    return {}
-
-
 def is_established(definition: Obj) -> bool:
     """Whether its objects are served."""
-    return condition(definition, "Established").get("status") == "True"
+    return has_condition(definition, "Established")
+
+
+def is_shared(versions: Sequence[Obj], member: str) -> bool:
+    """What all versions say alike is judged, and told of, as said once for all of them."""
+    return all(version.get(member) is not None and version[member] == versions[0][member] for version in versions)
+
+
+def schema_path(versions: Sequence[Obj], index: int) -> str:
+    """Where the schema of one version is said to stand."""
+    where = "spec.validation" if is_shared(versions, "schema") else f"spec.versions[{index}].schema"
+    return f"{where}.openAPIV3Schema"
 
 
 def accepted_names(definition: Obj, others: Iterable[Obj]) -> tuple[Obj, tuple[str, str]]:

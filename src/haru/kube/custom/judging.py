@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from haru.kube.custom.formats import FORMATS
-from haru.kube.custom.structural import Structural, parse
+from haru.kube.custom.shaping import TYPE_META
+from haru.kube.custom.structural import Structural
 from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required, too_long, too_many
+from haru.kube.meta import value_at
 from haru.kube.patterns import compile_pattern
 
 Obj = dict[str, Any]
@@ -41,7 +42,7 @@ def _judge(value: Any, schema: Structural, path: str, *, resource: bool) -> Iter
     yield from judge_by_keywords(value, schema.checks, path)
     if isinstance(value, dict):
         for name, inner in value.items():
-            if resource and name in ("apiVersion", "kind", "metadata"):
+            if resource and name in TYPE_META:
                 continue
             declared = schema.properties.get(name) or schema.additional
             if declared is not None:
@@ -185,35 +186,25 @@ def _object(value: Obj, checks: Mapping[str, Any], path: str) -> Iterator[FieldE
 def _combinations(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     place = path or "<nil>"
     for alternative in checks.get("allOf") or ():
-        found = _found(value, alternative, path)
+        found = judge(value, alternative, path)
         if found:
             yield from found
             yield invalid(place, "", f'"{path}" must validate all the schemas (allOf)')
     if checks.get("anyOf"):
-        tried = [_found(value, alternative, path) for alternative in checks["anyOf"]]
+        tried = [judge(value, alternative, path) for alternative in checks["anyOf"]]
         if all(tried):
             yield invalid(place, "", f'"{path}" must validate at least one schema (anyOf)')
             yield from min(tried, key=len)
     if checks.get("oneOf"):
-        tried = [_found(value, alternative, path) for alternative in checks["oneOf"]]
+        tried = [judge(value, alternative, path) for alternative in checks["oneOf"]]
         fitting = sum(not found for found in tried)
         if fitting != 1:
             words = "Found none valid" if not fitting else f"Found {fitting} valid alternatives"
             yield invalid(place, "", f'"{path}" must validate one and only one schema (oneOf). {words}')
             if not fitting:
                 yield from min(tried, key=len)
-    if checks.get("not") is not None and not _found(value, checks["not"], path):
+    if checks.get("not") is not None and not judge(value, checks["not"], path):
         yield invalid(place, "", f'"{path}" must not validate the schema (not)')
-
-
-def _found(value: Any, raw: Mapping[str, Any], path: str) -> list[FieldError]:
-    """What a schema inside a combination finds: it may name a type of its own."""
-    return list(_judge(value, _parsed(json.dumps(raw, sort_keys=True)), path, resource=False))
-
-
-@lru_cache(maxsize=512)
-def _parsed(text: str) -> Structural:
-    return parse(json.loads(text))
 
 
 # --- lists and embedded objects
@@ -246,12 +237,6 @@ def is_unchanged(error: FieldError, new: Obj, old: Obj) -> bool:
     path = error.field.partition("[")[0]
     if error.type == "FieldValueRequired" and "[" not in error.field:
         path = path.rpartition(".")[0]
-    before, after = _at(old, path), _at(new, path)
+    keys = path.split(".") if path else ()
+    before, after = value_at(old, *keys), value_at(new, *keys)
     return before is not None and before == after
-
-
-def _at(obj: Obj, path: str) -> Any:
-    found: Any = obj
-    for name in path.split(".") if path else ():
-        found = found.get(name) if isinstance(found, dict) else None
-    return found

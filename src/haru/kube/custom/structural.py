@@ -35,7 +35,7 @@ VALUE_CHECKS = (
     "uniqueItems",
 )
 """The keywords that judge one value by itself."""
-COMBINATIONS = ("allOf", "anyOf", "oneOf", "not")
+COMBINATIONS = ("allOf", "anyOf", "oneOf")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +61,7 @@ class Structural:
     list_map_keys: tuple[str, ...] = ()
     map_type: str = ""
     checks: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    """Keywords that judge values, combinations included, as published."""
+    """Keywords that judge values, as published; the schemas of combinations are parsed: they may name types."""
     rules: tuple[Obj, ...] = ()
     """`x-kubernetes-validations`."""
 
@@ -79,7 +79,10 @@ def parse(raw: Mapping[str, Any]) -> Structural:
     """A schema as published; one that is not structural is read as far as it makes sense (it is refused elsewhere)."""
     additional = raw.get("additionalProperties")
     items = raw.get("items")
-    checks = {name: raw[name] for name in (*VALUE_CHECKS, *COMBINATIONS) if raw.get(name) is not None}
+    checks = {name: raw[name] for name in VALUE_CHECKS if raw.get(name) is not None}
+    checks |= {name: tuple(parse(inner or {}) for inner in raw[name]) for name in COMBINATIONS if raw.get(name)}
+    if raw.get("not") is not None:
+        checks["not"] = parse(raw["not"])
     return Structural(
         type=str(raw.get("type") or ""),
         properties={str(name): parse(inner or {}) for name, inner in (raw.get("properties") or {}).items()},

@@ -19,13 +19,11 @@ from haru.kube.custom.structural import ANYTHING, Structural, parse
 from haru.kube.decoding import decode_metadata
 from haru.kube.errors import FieldError, bad_request_error
 from haru.kube.json_path import JsonPathError, compile_path
-from haru.kube.kinds import Kind, standard_verbs
+from haru.kube.kinds import STANDARD_VERBS, Kind
 from haru.kube.printing.base import Printer, age, column, name, since
 from haru.kube.schema import Field, MessageType
 
 Obj = dict[str, Any]
-
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class CustomType:
@@ -123,7 +121,7 @@ def _kind(definition: Obj, version: Obj) -> Kind:
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(accepted.get("shortNames") or ()),
         categories=tuple(accepted.get("categories") or ()),
-        verbs=standard_verbs(),
+        verbs=STANDARD_VERBS,
         subresources=tuple(subresources),
         storage_version=next(v["name"] for v in spec["versions"] if v.get("storage")),
         type_name=f"{'.'.join(reversed(group.split('.')))}.{version['name']}.{kind}",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from haru.kube.meta import get_condition, value_at
+
 Obj = dict[str, Any]
 Cells = Callable[[Obj, datetime], list[Any]]
 
@@ -125,22 +127,9 @@ def status(obj: Obj) -> Obj:
     return obj.get("status") or {}
 
 
-def path(obj: Obj, *keys: str) -> Any:
-    """What lies at a path of keys, or None."""
-    found: Any = obj
-    for key in keys:
-        if not isinstance(found, dict):
-            return None
-        found = found.get(key)
-    return found
-
-
 def condition(obj: Obj, type: str) -> Obj:
     """The condition of that type, or an empty one."""
-    for item in status(obj).get("conditions") or ():
-        if item.get("type") == type:
-            return dict(item)
-    return {}
+    return get_condition(obj, type) or {}
 
 
 def joined(items: Iterable[Any], default: str = NONE) -> str:
@@ -167,6 +156,6 @@ def label_selector(selector: Obj | None, default: str = NONE) -> str:
 
 def containers_of(template: Obj | None) -> list[Any]:
     """Three cells of a pod template: containers and images."""
-    containers = path(template or {}, "spec", "containers") or []
+    containers = value_at(template or {}, "spec", "containers") or []
     names = ",".join(str(c.get("name", "")) for c in containers)
     return [names, ",".join(str(c.get("image", "")) for c in containers)]

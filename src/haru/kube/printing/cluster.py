@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from haru.kube.meta import value_at
 from haru.kube.printing.base import (
     NONE,
     UNKNOWN,
@@ -17,7 +18,6 @@ from haru.kube.printing.base import (
     meta,
     name,
     pairs,
-    path,
     printer,
     since,
     spec,
@@ -71,7 +71,7 @@ def _external(obj: Obj, kind: str) -> str:
     if kind == "ExternalName":
         return str(spec(obj).get("externalName", ""))
     if kind == "LoadBalancer":
-        assigned = path(obj, "status", "loadBalancer", "ingress") or ()
+        assigned = value_at(obj, "status", "loadBalancer", "ingress") or ()
         return joined([*(item.get("ip") or item.get("hostname", "") for item in assigned), *given], "<pending>")
     return joined(given)
 
@@ -109,7 +109,7 @@ def _access_modes(modes: Any) -> str:
 
 def _volume_claim(obj: Obj, now: datetime) -> list[Any]:
     volume = spec(obj).get("volumeName", "")
-    capacity = path(obj, "status", "capacity", "storage") if volume else None
+    capacity = value_at(obj, "status", "capacity", "storage") if volume else None
     modes = _access_modes(status(obj).get("accessModes")) if volume else ""
     return [
         name(obj),
@@ -133,7 +133,7 @@ def _volume(obj: Obj, now: datetime) -> list[Any]:
     claim = spec(obj).get("claimRef") or {}
     return [
         name(obj),
-        path(obj, "spec", "capacity", "storage") or "",
+        value_at(obj, "spec", "capacity", "storage") or "",
         _access_modes(spec(obj).get("accessModes")),
         spec(obj).get("persistentVolumeReclaimPolicy", ""),
         "Terminating" if meta(obj).get("deletionTimestamp") else status(obj).get("phase", ""),
@@ -185,7 +185,7 @@ def _endpoint_slice(obj: Obj, now: datetime) -> list[Any]:
 
 def _ingress(obj: Obj, now: datetime) -> list[Any]:
     hosts = [str(rule["host"]) for rule in spec(obj).get("rules") or () if rule.get("host")]
-    assigned = path(obj, "status", "loadBalancer", "ingress") or ()
+    assigned = value_at(obj, "status", "loadBalancer", "ingress") or ()
     return [
         name(obj),
         spec(obj).get("ingressClassName") or NONE,
@@ -272,7 +272,7 @@ def _policy_binding(obj: Obj, now: datetime) -> list[Any]:
 
 
 def _attachment(obj: Obj, now: datetime) -> list[Any]:
-    volume = path(obj, "spec", "source", "persistentVolumeName") or ""
+    volume = value_at(obj, "spec", "source", "persistentVolumeName") or ""
     where = [spec(obj).get("attacher", ""), volume, spec(obj).get("nodeName", "")]
     return [name(obj), *where, bool(status(obj).get("attached")), age(obj, now)]
 

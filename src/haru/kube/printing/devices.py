@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from haru.kube.printing.base import NONE, Obj, age, condition, meta, name, path, printer, since, spec, status
+from haru.kube.meta import value_at
+from haru.kube.printing.base import NONE, Obj, age, condition, meta, name, printer, since, spec, status
 
 
 def _claim_state(claim: Obj) -> str:
@@ -24,7 +25,7 @@ def _claim(obj: Obj, now: datetime) -> list[Any]:
 
 
 def _slice(obj: Obj, now: datetime) -> list[Any]:
-    pool = path(obj, "spec", "pool", "name") or ""
+    pool = value_at(obj, "spec", "pool", "name") or ""
     return [name(obj), spec(obj).get("nodeName") or NONE, spec(obj).get("driver", ""), pool, age(obj, now)]
 
 

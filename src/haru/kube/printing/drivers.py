@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from haru.kube.printing.base import NONE, UNSET, Obj, age, condition, name, path, printer, spec
+from haru.kube.meta import value_at
+from haru.kube.printing.base import NONE, UNSET, Obj, age, condition, name, printer, spec
 
 
 def _csi_driver(obj: Obj, now: datetime) -> list[Any]:
@@ -31,15 +32,15 @@ def _attributes_class(obj: Obj, now: datetime) -> list[Any]:
 def _flow_schema(obj: Obj, now: datetime) -> list[Any]:
     said = spec(obj)
     missing = condition(obj, "Dangling").get("status", "?")
-    level = path(said, "priorityLevelConfiguration", "name") or ""
-    method = path(said, "distinguisherMethod", "type") or NONE
+    level = value_at(said, "priorityLevelConfiguration", "name") or ""
+    method = value_at(said, "distinguisherMethod", "type") or NONE
     return [name(obj), level, said.get("matchingPrecedence", 0), method, age(obj, now), missing]
 
 
 def _priority_level(obj: Obj, now: datetime) -> list[Any]:
     said = spec(obj)
     limited: Obj = said.get("limited") or {}
-    queuing: Obj = path(limited, "limitResponse", "queuing") or {}
+    queuing: Obj = value_at(limited, "limitResponse", "queuing") or {}
     shares = limited.get("nominalConcurrencyShares", NONE)
     queues = [queuing.get(key, NONE) for key in ("queues", "handSize", "queueLengthLimit")]
     return [name(obj), said.get("type", ""), shares, *queues, age(obj, now)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from haru.kube.meta import value_at
 from haru.kube.printing.base import (
     NONE,
     UNKNOWN,
@@ -19,7 +20,6 @@ from haru.kube.printing.base import (
     meta,
     name,
     pairs,
-    path,
     printer,
     since,
     spec,
@@ -61,7 +61,7 @@ def _stateful_set(obj: Obj, now: datetime) -> list[Any]:
 def _daemon_set(obj: Obj, now: datetime) -> list[Any]:
     keys = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
     counts = [status(obj).get(key, 0) for key in (*keys, "numberAvailable")]
-    selector = pairs(path(obj, "spec", "template", "spec", "nodeSelector"))
+    selector = pairs(value_at(obj, "spec", "template", "spec", "nodeSelector"))
     return [name(obj), *counts, selector, age(obj, now), *_template(obj)]
 
 
@@ -95,7 +95,7 @@ def _job_status(obj: Obj) -> str:
 def _cron_job(obj: Obj, now: datetime) -> list[Any]:
     suspend = spec(obj).get("suspend")
     last = status(obj).get("lastScheduleTime")
-    job = path(obj, "spec", "jobTemplate", "spec") or {}
+    job = value_at(obj, "spec", "jobTemplate", "spec") or {}
     return [
         name(obj),
         spec(obj).get("schedule", ""),
@@ -155,7 +155,7 @@ def _targets(obj: Obj) -> str:
 def _target(metric: Obj, observed: Obj) -> str:
     kind = str(metric.get("type", ""))
     key = kind[:1].lower() + kind[1:]
-    wanted, current = metric.get(key) or {}, path(observed, key, "current") or {}
+    wanted, current = metric.get(key) or {}, value_at(observed, key, "current") or {}
     target = wanted.get("target") or {}
     if target.get("averageUtilization") is not None:
         seen = current.get("averageUtilization")
@@ -183,8 +183,8 @@ def _pod_group(obj: Obj, now: datetime) -> list[Any]:
         scheduled.get("status") or NONE,
         age(obj, now),
         scheduled.get("reason") or NONE,
-        path(obj, "spec", "podGroupTemplateRef", "workload", "workloadName") or NONE,
-        joined(item.get("key", "") for item in path(obj, "spec", "schedulingConstraints", "topology") or ()),
+        value_at(obj, "spec", "podGroupTemplateRef", "workload", "workloadName") or NONE,
+        joined(item.get("key", "") for item in value_at(obj, "spec", "schedulingConstraints", "topology") or ()),
     ]
 
 

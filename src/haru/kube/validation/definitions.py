@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from haru.kube import names
-from haru.kube.custom.definitions import is_established
+from haru.kube.custom.definitions import is_established, is_shared, schema_path
 from haru.kube.custom.schema_checks import check_schema
 from haru.kube.errors import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 from haru.kube.validation.common import immutable
@@ -89,18 +89,17 @@ def _spec(spec: Obj) -> Iterator[FieldError]:
 
 
 def _versions(versions: Sequence[Obj]) -> Iterator[FieldError]:
-    shared = _is_shared(versions, "schema")
+    shared = is_shared(versions, "schema")
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         name = version.get("name") or ""
         if problems := names.is_dns1035_label(name):
             yield invalid(f"{path}.name", name, ",".join(problems))
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        where = "spec.validation" if shared else f"{path}.schema"
         if schema is None:
             yield required(f"{path}.schema.openAPIV3Schema")
         elif not shared or not index:
-            yield from check_schema(schema, f"{where}.openAPIV3Schema")
+            yield from check_schema(schema, schema_path(versions, index))
         yield from _deprecation(version, path)
         yield from _subresources(version.get("subresources") or {}, f"{path}.subresources")
         for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
@@ -110,11 +109,6 @@ def _versions(versions: Sequence[Obj]) -> Iterator[FieldError]:
         yield invalid("spec.versions", OMITTED, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield invalid("spec.versions", OMITTED, "must have exactly one version marked as storage version")
-
-
-def _is_shared(versions: Sequence[Obj], member: str) -> bool:
-    """What all versions say alike is judged, and told of, as said once for all of them."""
-    return all(version.get(member) is not None and version[member] == versions[0][member] for version in versions)
 
 
 def _deprecation(version: Obj, path: str) -> Iterator[FieldError]:
