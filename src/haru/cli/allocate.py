@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 
+from haru.cli.connection import add_manifest_argument
 from haru.cli.main import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru allocate`."""
-    parser.add_argument("-f", "--filename", action="extend", nargs="+", metavar="FILE", help="manifests (- is stdin)")
+    add_manifest_argument(parser, "manifests")
     parser.add_argument("--node", metavar="NAME", help="ask this node only")
     parser.add_argument("-n", "--namespace", default="default", metavar="NAMESPACE", help="of claims that name none")
     parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after so long")

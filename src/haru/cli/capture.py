@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.connection import add_connection_arguments
+from haru.cli.connection import add_connection_arguments, add_manifest_argument
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection_arguments(parser)
     parser.add_argument("-w", "--write", type=Path, metavar="FILE", help="where to (default: standard output)")
     parser.add_argument("--hide", action="store_true", help="without names, annotations and what containers run")
-    parser.add_argument(
-        "-f", "--filename", action="append", metavar="FILE", help="manifests in place of a cluster (- is stdin)"
-    )
+    add_manifest_argument(parser, "manifests in place of a cluster", several=False)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from haru.cli.connection import add_manifest_argument
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ Obj = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru cel`."""
     parser.add_argument("expression", nargs="?", metavar="EXPRESSION", help="the selector to try")
-    parser.add_argument(
-        "-f", "--filename", action="append", metavar="FILE", help="manifests with ResourceSlices (- is stdin)"
-    )
+    add_manifest_argument(parser, "manifests with ResourceSlices", several=False)
     parser.add_argument("--cases", metavar="FILE", help="cases, one JSON object a line, plain or .gz (- is stdin)")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
     parser.add_argument(

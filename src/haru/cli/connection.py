@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -18,6 +18,15 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags `--kubeconfig` and `--context`."""
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of the cluster")
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig to use")
+
+
+def add_manifest_argument(parser: argparse.ArgumentParser, told: str, *, several: bool = True) -> None:
+    """The flag `-f`, which may be given again; with `several` it takes more than one file at a time.
+
+    A command with words of its own takes one, so that these words are not read as files.
+    """
+    how: dict[str, Any] = {"action": "extend", "nargs": "+"} if several else {"action": "append"}
+    parser.add_argument("-f", "--filename", metavar="FILE", help=f"{told} (- is stdin)", **how)
 
 
 def told_as_usage(client: ApiClient) -> AbstractContextManager[None]:

@@ -13,7 +13,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from haru.cli.connection import add_connection_arguments, connect, told_as_usage
+from haru.cli.connection import add_connection_arguments, add_manifest_argument, connect, told_as_usage
 
 if TYPE_CHECKING:
     from haru.answers.snapshot import Snapshot
@@ -34,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out what would help: it takes most of the time",
     )
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
-    parser.add_argument(
-        "-f", "--filename", action="append", metavar="FILE", help="manifests in place of a cluster (- is stdin)"
-    )
+    add_manifest_argument(parser, "manifests in place of a cluster", several=False)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,21 +11,14 @@ from __future__ import annotations
 
 import argparse
 
-from haru.cli.connection import add_connection_arguments
+from haru.cli.connection import add_connection_arguments, add_manifest_argument
 from haru.cli.main import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru schedule`."""
     add_connection_arguments(parser)
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="extend",
-        nargs="+",
-        metavar="FILE",
-        help="manifests, not a cluster (- is stdin)",
-    )
+    add_manifest_argument(parser, "manifests, not a cluster")
     parser.add_argument("-n", "--namespace", default="default", metavar="NAMESPACE", help="of manifests that name none")
     parser.add_argument(
         "--scheduler-name",

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from haru.cli.connection import add_manifest_argument
 from haru.cli.main import UsageError
 
 TRACES = ("openb",)
@@ -36,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,…",
         help="lists of pods of the trace (default: default; all: the 17 with published results)",
     )
-    parser.add_argument(
-        "-f", "--filename", action="extend", nargs="+", metavar="FILE", help="manifests to replay (- is stdin)"
-    )
+    add_manifest_argument(parser, "manifests to replay")
     parser.add_argument("-n", "--namespace", default="default", metavar="NAMESPACE", help="of manifests that name none")
     parser.add_argument(
         "--arrivals",

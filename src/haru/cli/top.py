@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.connection import add_connection_arguments
+from haru.cli.connection import add_connection_arguments, add_manifest_argument
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -37,14 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by", choices=("owner", "namespace"), default="owner", help="a row for each (default owner)")
     parser.add_argument("-w", "--watch", action="store_true", help="show it again every two seconds")
     parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="extend",
-        nargs="+",
-        metavar="FILE",
-        help="manifests in place of a cluster (- is stdin)",
-    )
+    add_manifest_argument(parser, "manifests in place of a cluster")
 
 
 def duration(text: str) -> int:

@@ -12,21 +12,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from haru.cli.connection import add_connection_arguments
+from haru.cli.connection import add_connection_arguments, add_manifest_argument
 from haru.cli.whatif_changes import add_change_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru whatif`."""
     add_connection_arguments(parser)
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="extend",
-        nargs="+",
-        metavar="FILE",
-        help="manifests in place of a cluster (- is stdin)",
-    )
+    add_manifest_argument(parser, "manifests in place of a cluster")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="data directory of a haru up, running or not")
     parser.add_argument("-n", "--namespace", default="default", metavar="NAMESPACE", help="of what names none")
     add_change_arguments(parser)
