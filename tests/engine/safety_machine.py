@@ -309,7 +309,9 @@ class SafetyMachine(RuleBasedStateMachine):
         self._drop()
         if found is not None:
             world.cluster.reserve(found)
-            self.head, self.undisturbed, world.late = unit, True, False
+            # News of a node that is on its way may be that it is gone: places were found on what was known.
+            self.head, world.late = unit, False
+            self.undisturbed = not {"Node", "ResourceSlice"} & set(world.lagged())
             self.counted_on = world.view().promised
 
     def _drop(self) -> None:

@@ -141,9 +141,6 @@ class DaemonSetController(PodOwnerController):
                 waiting.append(node)
         return going, waiting[: max(0, surge - surging)]
 
-    def _is_available(self, daemon_set: Obj, pod: Obj) -> bool:
-        return available_in(pod, daemon_set["spec"].get("minReadySeconds") or 0, self.now()) == 0
-
     async def _create(self, daemon_set: Obj, node: str, digest: str) -> None:
         try:
             created = await self.create(self.pods, daemon_pod(daemon_set, node, digest))

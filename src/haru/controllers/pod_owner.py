@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from haru.client.informer import Informer, object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import PODS, Obj
+from haru.controllers.objects import PODS, Obj, available_in
 from haru.controllers.ownership import add_ownership_indexes
 from haru.kube.kinds import Kind
 from haru.kube.meta import controller_of, labels_of, namespace_of
@@ -44,3 +44,7 @@ class PodOwnerController(Controller):
         if controller_of(old) != controller_of(new):
             self._pod_changed(old)
         self._pod_changed(new)
+
+    def _is_available(self, owner: Obj, pod: Obj) -> bool:
+        """Whether a pod has been ready for as long as its owner wants."""
+        return available_in(pod, owner["spec"].get("minReadySeconds") or 0, self.now()) == 0

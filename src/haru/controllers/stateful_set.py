@@ -30,6 +30,13 @@ from haru.kube.meta import is_being_deleted, name_of, namespace_of, owner_refere
 from haru.kube.selectors import label_selector_from
 
 
+def _update_strategy(stateful_set: Obj) -> tuple[str, int]:
+    """The type of the strategy, and the number below which pods keep their template."""
+    strategy = stateful_set["spec"].get("updateStrategy") or {}
+    partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+    return strategy.get("type") or "RollingUpdate", int(partition)
+
+
 class StatefulSetController(PodOwnerController):
     """Keeps the numbered pods of each StatefulSet."""
 
@@ -142,10 +149,9 @@ class StatefulSetController(PodOwnerController):
 
     async def _roll(self, stateful_set: Obj, wanted: Sequence[str], by_name: dict[str, Obj], update: Obj) -> None:
         """Replace the highest pod of an old template, once all above it are well."""
-        strategy = stateful_set["spec"].get("updateStrategy") or {}
-        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+        strategy, partition = _update_strategy(stateful_set)
+        if strategy != "RollingUpdate":
             return
-        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
         start = (stateful_set["spec"].get("ordinals") or {}).get("start") or 0
         for index in range(len(wanted) - 1, -1, -1):
             if start + index < partition:
@@ -159,14 +165,10 @@ class StatefulSetController(PodOwnerController):
             if not self._is_available(stateful_set, pod):
                 return
 
-    def _is_available(self, stateful_set: Obj, pod: Obj) -> bool:
-        return available_in(pod, stateful_set["spec"].get("minReadySeconds") or 0, self.now()) == 0
-
     async def _create(self, stateful_set: Obj, name: str, current: Obj, update: Obj) -> Obj:
         ordinal = int(name.rpartition("-")[2])
-        strategy = stateful_set["spec"].get("updateStrategy") or {}
-        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
-        revision = update if ordinal >= partition and strategy.get("type") != "OnDelete" else current
+        strategy, partition = _update_strategy(stateful_set)
+        revision = update if ordinal >= partition and strategy != "OnDelete" else current
         try:
             for body in claims_of(stateful_set, ordinal):
                 if self.claims.get(name_of(body), namespace_of(body)) is None:
