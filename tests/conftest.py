@@ -12,10 +12,12 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+
+from etcd_process import Etcd
 
 REQUIRE_ALL = os.environ.get("HARU_REQUIRE_ALL") == "1"
 NIGHTLY = os.environ.get("HARU_NIGHTLY") == "1"
@@ -82,3 +84,21 @@ def kubectl() -> str:
     if found is None or (int(found[1]), int(found[2])) < OLDEST_KUBECTL:
         pytest.skip(f"kubectl is {version}; {'.'.join(map(str, OLDEST_KUBECTL))} or newer is needed")
     return binary
+
+
+@pytest.fixture(scope="session")
+def etcd_binary() -> str:
+    """The real etcd."""
+    binary = shutil.which("etcd")
+    if binary is None:
+        pytest.skip("etcd is not installed (the package etcd-server)")
+    return binary
+
+
+@pytest.fixture(scope="session")
+def etcd(etcd_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
+    """One etcd for all tests of a worker that do no harm to it; each takes a prefix of its own."""
+    member = Etcd(etcd_binary, tmp_path_factory.mktemp("etcd"))
+    member.start()
+    yield member
+    member.stop()

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from haru.storage import Compacted, CompareFailed, Delete, FutureRevision, Put, SqliteStore, Store
+from haru.storage.etcd import EtcdStore
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "etcd"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    store = SqliteStore(":memory:" if request.param == "memory" else tmp_path / "store.db")
+    """A store without objects; one in etcd starts at the revision that the tests before it have left."""
+    store: Store
+    if request.param == "etcd":
+        store = EtcdStore([request.getfixturevalue("etcd").url], prefix=f"/tests/{uuid.uuid4()}", compaction_seconds=0)
+    else:
+        store = SqliteStore(":memory:" if request.param == "memory" else tmp_path / "store.db")
     await store.start()
     yield store
     await store.stop()
@@ -25,29 +32,35 @@ async def put(store: Store, key: str, value: bytes = b"v", expected: int | None 
 
 
 async def test_a_new_store_is_at_revision_one_and_empty(store: Store) -> None:
-    assert store.revision == 1
+    assert store.revision == 1 or (store.shared and store.revision > 0)
     assert await store.get("pods/a/b") is None
     page = await store.range("pods/")
-    assert (list(page.records), page.revision, page.remaining) == ([], 1, 0)
+    assert (list(page.records), page.revision, page.remaining) == ([], store.revision, 0)
 
 
 async def test_revisions_grow_by_one_and_are_seen_in_records(store: Store) -> None:
+    base = store.revision
     first, second = await put(store, "pods/a/x"), await put(store, "pods/a/y")
-    assert (first, second) == (2, 3)
+    assert (first, second) == (base + 1, base + 2)
     record = await store.get("pods/a/y")
-    assert record is not None and (record.value, record.revision) == (b"v", 3)
+    assert record is not None and (record.value, record.revision) == (b"v", base + 2)
 
 
 async def test_the_store_writes_the_revision_in_its_place(store: Store) -> None:
     (event,) = await store.transact(Put("pods/a/x", b'{"rv":""}', 0, place=7))
-    assert event.new is not None and event.new.value == b'{"rv":"2"}'
+    assert event.new is not None and event.new.value == b'{"rv":"%d"}' % event.revision
+    (event,) = await store.transact(Put("pods/a/y", b'{"rv":"","more":"%s"}' % (b"x" * 20_000), 0, place=7))
+    assert event.new is not None and event.new.value.startswith(b'{"rv":"%d","more":"xx' % event.revision)
+    assert event.new.head(24) == event.new.value[:24]
 
 
 @pytest.mark.parametrize(
     ("expected", "exists", "made"),
-    [(None, False, True), (None, True, True), (0, False, True), (0, True, False), (2, True, True), (9, True, False)],
+    [(None, False, True), (None, True, True), (0, False, True), (0, True, False), (1, True, True), (9, True, False)],
 )
 async def test_compare(store: Store, expected: int | None, exists: bool, made: bool) -> None:
+    base = store.revision
+    expected = base + expected if expected else expected
     if exists:
         await put(store, "k/x")
     if made:
@@ -55,17 +68,22 @@ async def test_compare(store: Store, expected: int | None, exists: bool, made: b
         return
     with pytest.raises(CompareFailed) as caught:
         await put(store, "k/x", b"new", expected)
-    assert caught.value.actual is not None and caught.value.actual.revision == 2
+    assert caught.value.actual is not None and caught.value.actual.revision == base + 1
 
 
 async def test_a_batch_is_made_as_a_whole_or_not_at_all(store: Store) -> None:
-    await put(store, "k/a")
-    with pytest.raises(CompareFailed):
-        await store.transact(Put("k/b", b"1", 0), Put("k/a", b"1", 7))
+    first = await put(store, "k/a")
+    with pytest.raises(CompareFailed) as caught:
+        await store.transact(Put("k/b", b"1", 0), Put("k/a", b"1", first + 7))
+    assert caught.value.key == "k/a"
     assert await store.get("k/b") is None
-    events = await store.transact(Put("k/b", b"1", 0), Delete("k/a", 2))
-    assert [e.revision for e in events] == [3, 4]
+    events = await store.transact(Put("k/b", b"1", 0), Delete("k/a", first))
+    # In etcd the changes of one transaction have one revision.
+    assert [e.revision for e in events] == [first + 1, first + (1 if store.shared else 2)]
+    assert [(e.key, e.old is None, e.new is None) for e in events] == [("k/b", True, False), ("k/a", False, True)]
     assert await store.get("k/a") is None
+    with pytest.raises(ValueError, match="twice"):
+        await store.transact(Put("k/b", b"1"), Put("k/b", b"2"))
 
 
 async def test_deleting_what_is_not_there_fails(store: Store) -> None:
@@ -106,9 +124,12 @@ async def test_the_past_can_be_read_until_it_is_compacted(store: Store) -> None:
         await at(a)
     with pytest.raises(FutureRevision):
         await at(last + 1)
+    with pytest.raises(FutureRevision):
+        store.watch("k/", last + 1)
 
 
 async def test_watches_start_after_a_revision_and_see_old_and_new(store: Store) -> None:
+    base = store.revision
     a = await put(store, "k/a", b"1")
     watch = store.watch("k/", a)
     assert list(watch.pending()) == []
@@ -121,12 +142,12 @@ async def test_watches_start_after_a_revision_and_see_old_and_new(store: Store) 
         ("k/a", b"2", None),
     ]
     assert watch.revision == store.revision
-    assert [e.revision for e in store.watch("k/", 1).pending()] == [2, 3, 5]
-    assert len(store.watch("k/x/", 1).pending()) == 0
+    assert [e.revision for e in store.watch("k/", base).pending()] == [base + 1, base + 2, base + 4]
+    assert len(store.watch("k/x/", base).pending()) == 0
 
 
 async def test_a_waiting_watch_wakes_for_events_close_and_time(store: Store) -> None:
-    watch = store.watch("k/", 1)
+    watch = store.watch("k/", store.revision)
     await asyncio.wait_for(watch.wait(0.01), 1)
     waiting = asyncio.create_task(watch.wait(30))
     await asyncio.sleep(0)
@@ -141,18 +162,19 @@ async def test_a_waiting_watch_wakes_for_events_close_and_time(store: Store) -> 
 
 
 async def test_a_watch_that_fell_behind_is_told_so(store: Store) -> None:
-    watch = store.watch("k/", 1)
+    base = store.revision
+    watch = store.watch("k/", base)
     await put(store, "k/a")
     await store.compact(store.revision)
     with pytest.raises(Compacted):
         watch.pending()
     with pytest.raises(Compacted):
-        store.watch("k/", 1)
+        store.watch("k/", base)
     assert list(store.watch("k/", store.revision).pending()) == []
 
 
 async def test_stopping_ends_all_watches(store: Store) -> None:
-    watch = store.watch("k/", 1)
+    watch = store.watch("k/", store.revision)
     waiting = asyncio.create_task(watch.wait(30))
     await asyncio.sleep(0)
     await store.stop()

@@ -83,6 +83,15 @@ class Bucket:
             drop = len(self.log) - KEEP_AT_MOST * 3 // 4
         self._drop(drop)
 
+    def replace(self, records: Sequence[Record], revision: int) -> None:
+        """Begin anew with a state, in key order, to which no history leads: every cursor becomes too old."""
+        self.records = {record.key: record for record in records}
+        self.keys = [record.key for record in records]
+        self.cut += len(self.log) + 1
+        self.log = []
+        self.compacted = revision
+        self.wake()
+
     def compact(self, revision: int) -> None:
         """Cut what is not younger than `revision`."""
         self._drop(bisect_right(self.log, revision, key=lambda e: e.revision))

@@ -6,7 +6,8 @@ watches name a prefix inside one bucket. Reads are of the newest state or of any
 history; a watch starts after any such revision. Older ones raise `Compacted`, which clients see as 410 Expired.
 
 A change is visible (to reads, to watches, to its writer) only once it is durable: what a client has seen can not be
-taken back by a crash. Source: the contract that Kubernetes has with etcd, as behaviour.
+taken back by a crash. Where several servers share a store each has a view of it, which may be a moment behind the
+others' changes; `progress` brings it up to them. Source: the contract that Kubernetes has with etcd, as behaviour.
 """
 
 from __future__ import annotations
@@ -52,13 +53,18 @@ class FutureRevision(Exception):
 
 
 class Record:
-    """One version of one key. `note` is room for what a reader derives from the value and wants to find again."""
+    """One version of one key. `note` is room for what a reader derives from the value and wants to find again.
 
-    __slots__ = ("_data", "_packed", "key", "note", "revision")
+    `stale`: it is kept otherwise than it would be written now (plain, or encrypted with an older key), and should be
+    written anew at the next occasion.
+    """
 
-    def __init__(self, key: str, value: bytes, revision: int, *, packed: bool = False) -> None:
+    __slots__ = ("_data", "_packed", "key", "note", "revision", "stale")
+
+    def __init__(self, key: str, value: bytes, revision: int, *, packed: bool = False, stale: bool = False) -> None:
         self.key = key
         self.revision = revision
+        self.stale = stale
         self.note: Any = None
         self._data = value
         self._packed = packed
@@ -165,7 +171,11 @@ class Watch(Protocol):
 
 
 class Store(Protocol):
-    """The interface of five calls: get, range, transact, watch, compact (and the life cycle around them)."""
+    """The interface of six calls: get, range, transact, watch, progress, compact (and the life cycle around them)."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers may write to it too."""
 
     @property
     def revision(self) -> int:
@@ -188,7 +198,10 @@ class Store(Protocol):
         """Records under `prefix` in key order, from the key that follows `after`, as of `revision` (0 = newest)."""
 
     async def transact(self, *operations: Put | Delete) -> Sequence[Event]:
-        """Make all changes or none; one event each. Raises `CompareFailed`, `StoreError`."""
+        """Make all changes or none; one event each, perhaps of one revision. Raises `CompareFailed`, `StoreError`."""
+
+    async def progress(self) -> None:
+        """Return when everything is visible that was acknowledged, by any server, before the call."""
 
     def watch(self, prefix: str, since: int) -> Watch:
         """Follow a prefix from the first change after `since`. Raises `Compacted`."""

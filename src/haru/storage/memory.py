@@ -16,6 +16,8 @@ from haru.storage.interface import CompareFailed, Delete, Event, FutureRevision,
 class MemoryStore:
     """State and history in memory; gone with the process."""
 
+    shared = False
+
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, Bucket] = {}
@@ -60,6 +62,9 @@ class MemoryStore:
         self._watches.add(watch)
         return watch
 
+    async def progress(self) -> None:
+        """Nothing is acknowledged before it is visible here."""
+
     async def compact(self, revision: int) -> None:
         """Forget the history up to and including `revision`."""
         self._compacted = max(self._compacted, min(revision, self._revision))
@@ -89,11 +94,8 @@ class MemoryStore:
         return self._bucket(bucket_of(key)).records.get(key)
 
     def _disagreement(self, operations: Sequence[Put | Delete]) -> str | None:
-        seen = set()
+        check_named_once(operations)
         for operation in operations:
-            if operation.key in seen:
-                raise ValueError(f"{operation.key} is named twice in one transaction")
-            seen.add(operation.key)
             record = self._newest(operation.key)
             found = record.revision if record else 0
             if operation.expected is not None and operation.expected != found:
@@ -141,3 +143,12 @@ class MemoryStore:
     def _unstage(self, event: Event) -> None:
         if self._staged.get(event.key) is event:
             del self._staged[event.key]
+
+
+def check_named_once(operations: Sequence[Put | Delete]) -> None:
+    """A transaction changes a key once; ValueError otherwise."""
+    seen = set()
+    for operation in operations:
+        if operation.key in seen:
+            raise ValueError(f"{operation.key} is named twice in one transaction")
+        seen.add(operation.key)

@@ -1,0 +1,6 @@
+"""The store that several API servers share, in etcd v3."""
+
+from haru.storage.etcd.connection import Credentials, check_endpoints, read_credentials
+from haru.storage.etcd.store import EtcdStore
+
+__all__ = ["Credentials", "EtcdStore", "check_endpoints", "read_credentials"]

@@ -1,0 +1,311 @@
+"""The store that several API servers share: etcd, with each server's own view of it in memory.
+
+etcd decides and keeps. Each server follows one watch on everything under the prefix, so it sees all changes in order,
+its own too, and serves reads and watches from memory as the embedded store does. A change is acknowledged once it has
+come back by that watch: what a writer was told it can read. Before a read that must not be stale `progress` asks etcd
+for its newest revision, once for all who ask at a time, and waits until the view has come that far.
+
+The view starts in the past, as far as etcd remembers (but not without bound), and is brought up to the present by the
+watch: after a restart a client's watch goes on where it was. When the watch has fallen behind what etcd remembers, the
+view is read anew, and cursors in it learn that they are too old.
+Source: KEP 2340 (consistent reads from cache), k8s.io/apiserver `storage/etcd3`, as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from haru.storage.etcd import messages
+from haru.storage.etcd.compaction import INTERVAL_SECONDS, Compactor, compact
+from haru.storage.etcd.connection import CallError, Connection, Credentials, Stream
+from haru.storage.etcd.progress import Progress
+from haru.storage.etcd.values import to_bytes, to_record
+from haru.storage.etcd.wire import WireError
+from haru.storage.history import bucket_of
+from haru.storage.interface import Compacted, CompareFailed, Delete, Event, Page, Put, Record, StoreError
+from haru.storage.memory import MemoryStore, check_named_once
+
+REPLAYED_REVISIONS = 10_000
+"""How far into the past the view starts, at most: as much as has to be gone through at every start."""
+PAGE = 1_000
+TICK = "haru-progress"
+"""The key that is written to have the watch move on, where asking for progress can not be relied on."""
+_RETRY_SECONDS = (0.05, 2.0)
+_LOG = logging.getLogger("haru.storage")
+
+
+class EtcdStore(MemoryStore):
+    """A store in etcd under a prefix (`/registry`), at one or more endpoints (`https://HOST:PORT`) of one cluster."""
+
+    shared = True
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        prefix: str = "/registry",
+        credentials: Credentials | None = None,
+        compaction_seconds: float = INTERVAL_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(clock=clock)
+        self._connection = Connection(endpoints, credentials or Credentials())
+        self._prefix = f"{prefix.rstrip('/')}/".encode()
+        self._compactor = Compactor(self._connection, self.compact)
+        self._compaction_seconds = compaction_seconds
+        self._progress = Progress(self._newest_revision, self._nudge, lambda: self._revision)
+        self._stream: Stream | None = None
+        self._tells_progress = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- life
+
+    async def start(self) -> None:
+        """Connect, read the state, and follow it; raises `StoreError`."""
+        self._connection.open()
+        try:
+            version = messages.status_version(await self._connection.call(messages.STATUS, b"", again=True))
+            self._tells_progress = tells_progress(version)
+            await self._load()
+            self._run("watch", self._follow())
+            await self.progress()
+        except BaseException:
+            await self.stop()
+            raise
+        if self._compaction_seconds:
+            self._run("compaction", self._compactor.run(self._compaction_seconds))
+
+    async def stop(self) -> None:
+        """End all watches and give the connections up."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._progress.stop()
+        await self._connection.close()
+        await super().stop()
+
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work, name=f"haru etcd: {name}"))
+
+    async def _load(self) -> None:
+        """Take the state of some time ago as the view; the watch brings what has happened since."""
+        answer = await self._range(self._prefix, _end(self._prefix), count_only=True)
+        newest = answer.revision
+        starts = [newest - REPLAYED_REVISIONS, await self._compactor.last(), newest]
+        for base in sorted({min(max(self._revision, start), newest) for start in starts}):
+            try:
+                await self._load_at(base)
+                return
+            except Compacted:
+                continue  # etcd does not remember that any more
+        raise StoreError("etcd compacts its history faster than the state can be read")
+
+    async def _load_at(self, revision: int) -> None:
+        state: dict[str, list[Record]] = {}
+        key, end = self._prefix, _end(self._prefix)
+        while True:
+            answer = await self._range(key, end, limit=PAGE, revision=revision)
+            for pair in answer.found:
+                name = self._name(pair.key)
+                if name != TICK:
+                    state.setdefault(bucket_of(name), []).append(to_record(name, pair.value, pair.revision))
+            if len(answer.found) >= answer.count:
+                break
+            key = answer.found[-1].key + b"\0"
+        self._compacted = revision
+        for name in state.keys() | self._buckets.keys():
+            self._bucket(name).replace(state.get(name, ()), revision)
+        self._revision = max(self._revision, revision)
+
+    def _name(self, key: bytes) -> str:
+        return key[len(self._prefix) :].decode()
+
+    def _key(self, name: str) -> bytes:
+        return self._prefix + name.encode()
+
+    # --- following
+
+    async def _follow(self) -> None:
+        """Keep the view up to date, whatever happens to connections."""
+        shortest, longest = _RETRY_SECONDS
+        pause = shortest
+        while True:
+            try:
+                await self._follow_once()
+            except Compacted as error:
+                _LOG.warning("the watch on etcd fell behind (%s): the state is read anew", error)
+                await self._reload()
+            except (StoreError, WireError) as error:
+                if not self.failing:
+                    pause = shortest
+                    _LOG.warning("the watch on etcd is interrupted: %s", error)
+                self.failing = True
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, longest)
+
+    async def _reload(self) -> None:
+        try:
+            await self._load()
+        except StoreError as error:
+            _LOG.warning("the state can not be read from etcd: %s", error)
+            self.failing = True
+
+    async def _follow_once(self) -> None:
+        """Publish what one stream tells; ends by raising."""
+        stream = await self._connection.watch(messages.WATCH)
+        try:
+            start = self._revision + 1
+            await stream.write(messages.watch_request(self._prefix, _end(self._prefix), start))
+            while True:
+                answer = messages.watch_answer(await stream.read())
+                if answer.canceled:
+                    if answer.compacted:
+                        raise Compacted(start, answer.compacted)
+                    self._connection.leave()
+                    raise StoreError(f"etcd canceled the watch: {answer.reason or 'it does not say why'}")
+                if answer.created:
+                    self._stream, self.failing = stream, False
+                else:
+                    self._take(answer)
+        finally:
+            self._stream = None
+            stream.close()
+
+    def _take(self, answer: messages.WatchAnswer) -> None:
+        """Publish the changes of one message, which holds whole revisions."""
+        at = self._clock()
+        touched = set()
+        for change in answer.changes:
+            name, revision = self._name(change.pair.key), change.pair.revision
+            if name != TICK:
+                bucket = self._bucket(bucket_of(name))
+                old = bucket.records.get(name)
+                new = None if change.deleted else to_record(name, change.pair.value, revision)
+                if old is not None or new is not None:
+                    bucket.publish(Event(name, revision, old, new), at)
+                    touched.add(bucket)
+        # Without changes the message tells how far this watch has come.
+        newest = answer.changes[-1].pair.revision if answer.changes else answer.revision
+        self._revision = max(self._revision, newest)
+        for bucket in touched:
+            bucket.wake()
+        self._progress.reached(self._revision)
+
+    # --- progress
+
+    async def progress(self) -> None:
+        """Return when everything is visible that was acknowledged, by any server, before the call."""
+        await self._progress.catch_up()
+
+    async def _newest_revision(self) -> int:
+        answer = await self._range(self._key(TICK), count_only=True)
+        return answer.revision
+
+    async def _nudge(self) -> None:
+        """Have the watch tell how far it has come: changes that are not under the prefix do not move it on."""
+        if self._stream is None:
+            return
+        if self._tells_progress:
+            await self._stream.write(messages.progress_request())
+            return
+        tick = messages.txn_request([], [messages.put(self._key(TICK), to_bytes(b"", None))])
+        await self._connection.call(messages.TXN, tick, again=True)
+
+    # --- reading
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """Records under `prefix` in key order; of revisions that the view does not remember, from etcd itself."""
+        try:
+            return await super().range(prefix, after=after, limit=limit, revision=revision)
+        except Compacted:
+            start, end = self._key(prefix), _end(self._key(prefix))
+            if after:
+                start = max(start, self._key(after) + b"\0")
+            answer = await self._range(start, end, limit=limit, revision=revision)
+            records = [to_record(self._name(pair.key), pair.value, pair.revision) for pair in answer.found]
+            return Page(records, revision, answer.count - len(records))
+
+    async def _range(
+        self, start: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0, count_only: bool = False
+    ) -> messages.RangeAnswer:
+        request = messages.range_request(start, end, limit=limit, revision=revision, count_only=count_only)
+        try:
+            return messages.range_answer(await self._connection.call(messages.RANGE, request, again=True))
+        except CallError as error:
+            if error.code == "OUT_OF_RANGE":
+                raise Compacted(revision, max(self._compacted, revision + 1)) from error
+            raise
+
+    # --- writing
+
+    async def transact(self, *operations: Put | Delete) -> Sequence[Event]:
+        """Make all changes or none. Raises `CompareFailed`, or `StoreError`, after which they may have been made."""
+        check_named_once(operations)
+        request = self._request(operations)
+        answer = messages.txn_answer(await self._connection.call(messages.TXN, request, again=False))
+        await self._progress.wait(answer.revision)
+        if answer.succeeded:
+            return [self._event(operation, answer.revision) for operation in operations]
+        for operation, found in zip(operations, answer.read, strict=True):
+            actual = to_record(operation.key, found[0].value, found[0].revision) if found else None
+            revision = actual.revision if actual else 0
+            wrong = operation.expected is not None and operation.expected != revision
+            if wrong or (isinstance(operation, Delete) and not revision):
+                raise CompareFailed(operation.key, actual)
+        raise StoreError("etcd refused a transaction whose conditions all held")
+
+    def _request(self, operations: Sequence[Put | Delete]) -> bytes:
+        comparisons: list[bytes] = []
+        then: list[bytes] = []
+        for operation in operations:
+            key = self._key(operation.key)
+            if operation.expected is not None:
+                comparisons.append(messages.compare_revision(key, operation.expected))
+            if isinstance(operation, Put):
+                then.append(messages.put(key, to_bytes(operation.value, operation.place)))
+            else:
+                then.append(messages.delete(key))
+                if operation.expected is None:
+                    comparisons.append(messages.compare_revision(key, 0, messages.GREATER))
+        return messages.txn_request(comparisons, then, [messages.read(self._key(o.key)) for o in operations])
+
+    def _event(self, operation: Put | Delete, revision: int) -> Event:
+        """The event of a change of our own, as the watch has brought it."""
+        log = self._bucket(bucket_of(operation.key)).log
+        index = bisect_left(log, revision, key=lambda event: event.revision)
+        while index < len(log) and log[index].revision == revision:
+            if log[index].key == operation.key:
+                return log[index]
+            index += 1
+        # The view was read anew meanwhile, or is late.
+        new = None
+        if isinstance(operation, Put):
+            new = to_record(operation.key, to_bytes(operation.value, operation.place), revision)
+        return Event(operation.key, revision, None, new)
+
+    async def compact(self, revision: int) -> None:
+        """Forget the history up to and including `revision`, for all servers."""
+        revision = min(revision, self._revision)
+        await compact(self._connection, revision)
+        await super().compact(revision)
+
+
+def _end(prefix: bytes) -> bytes:
+    """The smallest key that is larger than all that start with `prefix` (which ends with a slash)."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))
+
+
+def tells_progress(version: str) -> bool:
+    """Whether an etcd answers questions for progress in order with the changes: from 3.4.25 and 3.5.8 on."""
+    try:
+        major, minor, patch = (int(part) for part in version.partition("-")[0].split("."))
+    except ValueError:
+        return False
+    found = (major, minor, patch)
+    return found >= (3, 5, 8) or (3, 4, 25) <= found < (3, 5, 0)
