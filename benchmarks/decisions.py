@@ -70,6 +70,10 @@ class Work:
         """How many pods the gang has at a size."""
         return max(2, int(self.pods * size)) if self.grows else self.pods
 
+    def racks_at(self, size: float) -> int:
+        """How many racks the cluster has at a size; where a gang that belongs into one grows, the racks do."""
+        return self.racks if self.grows else max(1, int(self.racks * size))
+
 
 WORKS = (
     Work(
@@ -154,7 +158,7 @@ def measure(work: Work, size: float, limit: float = LIMIT_SECONDS) -> Measured:
     stage, stopped = "the cluster", ""
     try:
         with limited(limit):
-            cluster = cluster_of(int(work.nodes * size), max(1, int(work.racks * size)), work.cards_per_node)
+            cluster = cluster_of(int(work.nodes * size), work.racks_at(size), work.cards_per_node)
             if work.in_use:
                 fill(cluster, work.in_use, work.cards_per_node)
             gc.collect()

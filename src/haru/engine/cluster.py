@@ -337,7 +337,7 @@ class Cluster:
             group = self._state.groups.get(pod.group.path)
             if group is not None:
                 remaining = group.without_pod(path)
-                if remaining.all:
+                if remaining.count:
                     self._state.groups[pod.group.path] = remaining
                 else:
                     del self._state.groups[pod.group.path]

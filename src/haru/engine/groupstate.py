@@ -6,45 +6,62 @@ Source: KEP-4671, kube-scheduler's pod group state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from haru.engine.persistent import TextSet
 from haru.engine.pods import PodInfo
+
+_NOBODY = TextSet()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
     """Paths of the living pods that name a group, by how far they are."""
 
-    unscheduled: frozenset[str] = frozenset()
-    assumed: frozenset[str] = frozenset()
-    assigned: frozenset[str] = frozenset()
+    unscheduled: TextSet = _NOBODY
+    assumed: TextSet = _NOBODY
+    assigned: TextSet = _NOBODY
+
+    @property
+    def count(self) -> int:
+        """How many living members there are."""
+        return len(self.unscheduled) + len(self.assumed) + len(self.assigned)
+
+    @property
+    def scheduled_count(self) -> int:
+        """How many members have a place."""
+        return len(self.assumed) + len(self.assigned)
 
     @property
     def all(self) -> frozenset[str]:
-        """Every living member."""
-        return self.unscheduled | self.assumed | self.assigned
+        """Every living member; a set made anew, as large as the group."""
+        return frozenset((*self.unscheduled, *self.assumed, *self.assigned))
 
     @property
     def scheduled(self) -> frozenset[str]:
-        """Members that have a place: bound, or assumed to be."""
-        return self.assumed | self.assigned
+        """Members that have a place: bound, or assumed to be; a set made anew."""
+        return frozenset((*self.assumed, *self.assigned))
+
+    def has_scheduled_beside(self, path: str) -> bool:
+        """Whether another member than this one has a place."""
+        return self.scheduled_count > (path in self.assumed or path in self.assigned)
 
     def with_pod(self, pod: PodInfo, *, assumed: bool) -> GroupState:
         """The state with a member as it is now."""
-        path = frozenset((pod.key.path,))
-        rest = self.without_pod(pod.key.path)
+        path = pod.key.path
+        rest = self.without_pod(path)
         if not pod.node:
-            return GroupState(rest.unscheduled | path, rest.assumed, rest.assigned)
+            return GroupState(rest.unscheduled.with_text(path), rest.assumed, rest.assigned)
         if assumed:
-            return GroupState(rest.unscheduled, rest.assumed | path, rest.assigned)
-        return GroupState(rest.unscheduled, rest.assumed, rest.assigned | path)
+            return GroupState(rest.unscheduled, rest.assumed.with_text(path), rest.assigned)
+        return GroupState(rest.unscheduled, rest.assumed, rest.assigned.with_text(path))
 
     def without_pod(self, path: str) -> GroupState:
         """The state without a member."""
         return self.without((path,))
 
-    def without(self, paths: Iterable[str]) -> GroupState:
+    def without(self, paths: Collection[str]) -> GroupState:
         """The state without some members."""
-        gone = frozenset(paths)
-        return GroupState(self.unscheduled - gone, self.assumed - gone, self.assigned - gone)
+        unscheduled, assumed = self.unscheduled.without(paths), self.assumed.without(paths)
+        return GroupState(unscheduled, assumed, self.assigned.without(paths))

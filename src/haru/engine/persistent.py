@@ -1,12 +1,13 @@
-"""A map whose frozen copies are cheap: buckets are shared with every copy and duplicated only when written again.
+"""Maps and sets whose copies are cheap: buckets are shared with every copy, and duplicated only when written again.
 
-`freeze()` costs the number of buckets, a write at most one bucket, whatever the map's size. Buckets are chosen by a
-checksum of the key, not by Python's randomised hash, so that iteration order is the same in every process.
+`CowMap.freeze()` costs the number of buckets, a write at most one bucket, whatever the map's size. Its buckets are
+chosen by a checksum of the key, not by Python's randomised hash, so that iteration order is the same in every process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 from typing import Any, TypeVar, cast
 from zlib import crc32
@@ -18,6 +19,9 @@ _BUCKETS = 256
 _MASK = _BUCKETS - 1
 _EMPTY: dict[str, Any] = {}
 """What all buckets share that nobody has written to."""
+
+
+_RAISE: Any = object()
 
 
 def _bucket(key: str) -> int:
@@ -179,6 +183,15 @@ class CowMap(MutableMapping[str, V]):
         del self._writable(key)[key]
         self._size -= 1
 
+    def pop(self, key: str, default: Any = _RAISE) -> Any:
+        """Remove a key; its value, or the default. To find none is common, so nothing is raised for it inside."""
+        value = self.get(key, _RAISE)
+        if value is not _RAISE:
+            del self[key]
+        elif default is _RAISE:
+            raise KeyError(key)
+        return default if value is _RAISE else value
+
     def freeze(self) -> FrozenMap[V]:
         """The map as it is now; later writes do not show in it."""
         if self._frozen is None:
@@ -193,3 +206,72 @@ class CowMap(MutableMapping[str, V]):
             self._buckets[index] = dict(self._buckets[index])
             self._owned[index] = 1
         return self._buckets[index]
+
+
+class TextSet(AbstractSet[str]):
+    """An immutable set of texts; one with a text more or less costs the square root of its size.
+
+    It has as many buckets as a bucket has texts, a power of two.
+    """
+
+    __slots__ = ("_buckets", "_size")
+    __hash__ = AbstractSet._hash
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        found = frozenset(texts)
+        self._size = len(found)
+        self._buckets: tuple[frozenset[str], ...] = (found,)
+        if self._size > _FEW:
+            self._buckets = self._spread(1 << (self._size.bit_length() + 1) // 2)
+
+    def __contains__(self, text: object) -> bool:
+        return text in self._buckets[hash(text) & len(self._buckets) - 1]
+
+    def __iter__(self) -> Iterator[str]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def __len__(self) -> int:
+        return self._size
+
+    def with_text(self, text: str) -> TextSet:
+        """The set with one text."""
+        buckets = self._buckets
+        index = hash(text) & len(buckets) - 1
+        if text in buckets[index]:
+            return self
+        made = _made((*buckets[:index], buckets[index] | {text}, *buckets[index + 1 :]), self._size + 1)
+        if made._size > max(_FEW, len(buckets) ** 2):
+            made._buckets = made._spread(2 * len(buckets))
+        return made
+
+    def without(self, texts: Iterable[str]) -> TextSet:
+        """The set without some texts; itself if it has none of them."""
+        if not self._size:
+            return self
+        if len(self._buckets) == 1:
+            left = self._buckets[0].difference(texts)
+            return self if len(left) == self._size else _made((left,), len(left))
+        buckets, size = list(self._buckets), self._size
+        for text in texts:
+            index = hash(text) & len(buckets) - 1
+            if text in buckets[index]:
+                buckets[index] -= {text}
+                size -= 1
+        return self if size == self._size else _made(tuple(buckets), size)
+
+    def _spread(self, count: int) -> tuple[frozenset[str], ...]:
+        buckets: list[set[str]] = [set() for _ in range(count)]
+        for text in self:
+            buckets[hash(text) & count - 1].add(text)
+        return tuple(map(frozenset, buckets))
+
+
+_FEW = 16
+"""So many are one bucket."""
+
+
+def _made(buckets: tuple[frozenset[str], ...], size: int) -> TextSet:
+    found = TextSet.__new__(TextSet)
+    found._buckets, found._size = buckets, size
+    return found

@@ -156,7 +156,7 @@ class _Round:
         minimum = min_count(group) if self._options.gang_scheduling else None
         if any(path in self._result.nominations for path in state.all):
             return "WaitingOnPreemption"
-        if group is not None and len(state.scheduled) >= (minimum or 1):
+        if group is not None and state.scheduled_count >= (minimum or 1):
             return "Scheduled"
         gated = all(pod.gated for pod in self._members(key))
         too_few = self._options.gang_scheduling and group_hold(snapshot, key) is not None

@@ -78,7 +78,7 @@ def smaller_gang(snapshot: Snapshot, work: Work, options: Options, fit: int) -> 
     gang = ((group or {}).get("spec") or {}).get("schedulingPolicy", {}).get("gang")
     if group is None or gang is None or work.group is None:
         return
-    count = fit + len(snapshot.group_state(work.group).scheduled)
+    count = fit + snapshot.group_state(work.group).scheduled_count
     if not 0 < count < int(gang.get("minCount") or 1):
         return
     spec = {**group["spec"], "schedulingPolicy": {"gang": {**gang, "minCount": count}}}

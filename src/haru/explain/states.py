@@ -68,7 +68,7 @@ def settled_group(snapshot: Snapshot, key: GroupKey, group: Obj) -> State | None
     """The answer for a group that has its quorum, or that has no pods at all."""
     state = snapshot.group_state(key)
     if group["metadata"].get("deletionTimestamp"):
-        message = f"it is being deleted; it goes once its {len(state.all)} pods have ended"
+        message = f"it is being deleted; it goes once its {state.count} pods have ended"
         return "Runs" if state.scheduled else "NeverFits", (Reason("Terminating", message),)
     if not state.all:
         message = f"no living pod names PodGroup {key.path}"

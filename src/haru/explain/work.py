@@ -92,7 +92,7 @@ class Work:
         minimum = min_count(self.pod_group(snapshot))
         if self.group is None or minimum is None:
             return 1
-        return max(1, minimum - len(snapshot.group_state(self.group).scheduled))
+        return max(1, minimum - snapshot.group_state(self.group).scheduled_count)
 
     def decide(self, snapshot: Snapshot, options: Options) -> Decision:
         """What the scheduler would answer."""

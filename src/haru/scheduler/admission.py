@@ -122,7 +122,7 @@ class Admission:
             return 1
         snapshot = self._cluster.snapshot()
         key = GroupKey(unit.key[1], unit.key[2])
-        return max(minimum_of(snapshot.pod_group(key)) - len(snapshot.group_state(key).scheduled), 1)
+        return max(minimum_of(snapshot.pod_group(key)) - snapshot.group_state(key).scheduled_count, 1)
 
 
 def minimum_of(group: Obj | None) -> int:

@@ -31,7 +31,7 @@ def idle_claims(
     running = False
     if group is not None:
         metadata = group["metadata"]
-        running = bool(snapshot.group_state(GroupKey(metadata.get("namespace", ""), metadata["name"])).scheduled)
+        running = snapshot.group_state(GroupKey(metadata.get("namespace", ""), metadata["name"])).scheduled_count > 0
     uses = _uses(snapshot, pods, group, workload_claims)
     taken = {use.path for use in _uses(snapshot, others, group, workload_claims)}
     consumers = {use.reserve_for["uid"] for use in uses}

@@ -311,7 +311,7 @@ class Scheduler:
         if group is not None:
             key = GroupKey(unit.key[1], unit.key[2])
             minimum = minimum_of(group) if self._config.gang_scheduling else 1
-            needed = max(1, minimum - len(self.cluster.snapshot().group_state(key).scheduled))
+            needed = max(1, minimum - self.cluster.snapshot().group_state(key).scheduled_count)
             self._report_group(key, "False", "Unschedulable", decision.message)
         self._room.make(decision, pods, group, needed)
         plugins = {plugin for member in decision.members for plugin in member.plugins}

@@ -114,7 +114,7 @@ def needed_of(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, optio
         return 1
     # Members that make room for others have a place no longer than that takes.
     moments = (snapshot, snapshot.after or snapshot)
-    return max(1, minimum - min(len(moment.group_state(key).scheduled) for moment in moments))
+    return max(1, minimum - min(moment.group_state(key).scheduled_count for moment in moments))
 
 
 def _decide(

@@ -179,7 +179,7 @@ def _is_used(overlay: Overlay, entry: Obj, pod: PodInfo) -> bool:
     """Whether a consumer stands for another pod: a PodGroup does once a sibling has a place."""
     if entry.get("resource") != "podgroups" or pod.group is None:
         return True
-    return bool(overlay.snapshot.group_state(pod.group).scheduled - {pod.key.path})
+    return overlay.snapshot.group_state(pod.group).has_scheduled_beside(pod.key.path)
 
 
 def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:

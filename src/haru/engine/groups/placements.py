@@ -67,7 +67,7 @@ class Placements:
         self._needed = needed
         self._options = options
         self._salt = f"{options.seed}/{key.path}/"
-        self._running = len(snapshot.group_state(key).scheduled)
+        self._running = snapshot.group_state(key).scheduled_count
         self._aggregates = Aggregates.of(snapshot, label)
         self._wants, self._of_member, self._shared_cards = _wants(snapshot, members, group, needed, options)
         self.sieve = Sieve(snapshot, self._aggregates, self._wants, options.features)

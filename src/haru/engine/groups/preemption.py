@@ -107,7 +107,7 @@ def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     if preemptor.key is None:
         return False
     minimum = min_count(preemptor.group) if preemptor.options.gang_scheduling else None
-    return len(snapshot.group_state(preemptor.key).scheduled) >= (minimum or 1)
+    return snapshot.group_state(preemptor.key).scheduled_count >= (minimum or 1)
 
 
 class Search:

@@ -166,7 +166,7 @@ def is_half_placed(snapshot: Snapshot, pod: PodInfo) -> bool:
     if pod.group is None:
         return False
     minimum = min_count(snapshot.pod_group(pod.group))
-    return minimum is not None and 0 < len(snapshot.group_state(pod.group).scheduled) < minimum
+    return minimum is not None and 0 < snapshot.group_state(pod.group).scheduled_count < minimum
 
 
 def _counts(snapshot: Snapshot, promise: Promise, pods: Collection[PodInfo], groups: bool) -> bool:

@@ -34,7 +34,7 @@ def group_hold(snapshot: Snapshot, key: GroupKey) -> Reason | None:
     if group is None:
         return Reason("PodGroupMissing", group_missing(key), {"podGroup": key.path})
     minimum = min_count(group)
-    living = len(snapshot.group_state(key).all)
+    living = snapshot.group_state(key).count
     if minimum is not None and living < minimum:
         return Reason("TooFewMembers", TOO_FEW, {"podGroup": key.path, "members": living, "minCount": minimum})
     return None
