@@ -350,7 +350,14 @@ SAMPLES: list[Obj] = [
         "admissionregistration.k8s.io/v1",
         "ValidatingAdmissionPolicy",
         "a",
-        spec={"validations": [{"expression": "true"}]},
+        spec={
+            "matchConstraints": {
+                "resourceRules": [
+                    {"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}
+                ]
+            },
+            "validations": [{"expression": "true"}],
+        },
     ),
     sample("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "a", spec={"priorityLevelConfiguration": {"name": "x"}}),
 ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.core import Core
 from haru.apiserver.http import Request
 from haru.apiserver.resources import Resource
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, not_found_error
+
+if TYPE_CHECKING:
+    from haru.apiserver.admission.dynamic.chain import Chain
 
 Obj = dict[str, Any]
 
@@ -29,6 +32,8 @@ class Call:
     now: str = ""
     dry_run: bool = False
     manager: str = ""
+    chain: Chain | None = None
+    """The webhooks and policies that are asked; None where there are none, and for what the server does itself."""
 
     def not_found(self) -> StatusError:
         """404 for the object that the call names."""

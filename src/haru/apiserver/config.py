@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from haru.kube.gates import FeatureGates
 from haru.storage import Store
@@ -18,6 +19,18 @@ class UserInfo:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def user_object(user: UserInfo) -> dict[str, Any]:
+    """UserInfo as reviews and webhooks are shown it."""
+    shown: dict[str, Any] = {"username": user.name}
+    if user.uid:
+        shown["uid"] = user.uid
+    if user.groups:
+        shown["groups"] = list(user.groups)
+    if user.extra:
+        shown["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return shown
 
 
 ANONYMOUS = UserInfo("system:anonymous", ("system:unauthenticated",))

@@ -16,12 +16,23 @@ Obj = dict[str, Any]
 
 
 def rule_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
-    """What the rules of a custom resource's schema refuse, or what is wrong with the rules of a definition."""
+    """What the rules of a custom resource's schema refuse, or what is wrong with the expressions of a definition, a
+    webhook configuration or a policy."""
     if kind.custom is not None:
         return _rules_of(kind).check(new, old)
     if (kind.group, kind.kind) == (GROUP, "CustomResourceDefinition"):
         return _definition_errors(new)
+    if kind.group == "admissionregistration.k8s.io":
+        return _admission_errors(kind, new, old)
     return []
+
+
+def _admission_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
+    from haru.apiserver.admission.dynamic import expressions
+
+    if kind.kind == "ValidatingAdmissionPolicy":
+        return expressions.policy_expression_errors(new, old)
+    return expressions.webhook_expression_errors(new, old) if kind.kind.endswith("WebhookConfiguration") else []
 
 
 def _rules_of(kind: Kind) -> ObjectRules:

@@ -5,7 +5,7 @@ Source: k8s.io/apiserver `registry/rest` BeforeDelete and the pod strategy, as b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -39,6 +39,8 @@ class Options:
     uid: str = ""
     resource_version: str = ""
     orphan_dependents: bool | None = None
+    raw: Obj = field(default_factory=dict)
+    """As they were sent, for webhooks."""
 
 
 async def read_options(call: Call) -> Options:
@@ -73,6 +75,7 @@ async def read_options(call: Call) -> Options:
         preconditions.get("uid") or "",
         preconditions.get("resourceVersion") or "",
         orphan,
+        body,
     )
 
 
@@ -104,6 +107,8 @@ async def delete_one(call: Call, options: Options) -> Deletion:
             raise call.not_found()
         obj = decode(record)
         _check_preconditions(call, options, obj)
+        if call.chain is not None:
+            await call.chain.about_deletion(call, convert(obj, kind), options.raw)
         marked = _marked(call, obj, options)
         removable = _is_removable(kind.group, kind.plural, marked)
         if call.dry_run:

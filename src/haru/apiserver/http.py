@@ -38,7 +38,7 @@ class ClientGone(Exception):
 class Request:
     """One HTTP request."""
 
-    __slots__ = ("_query", "_receive", "_send", "headers", "method", "path", "scope", "user", "warnings")
+    __slots__ = ("_query", "_receive", "_send", "annotations", "headers", "method", "path", "scope", "user", "warnings")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -47,6 +47,8 @@ class Request:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.user: UserInfo = ANONYMOUS
         self.warnings: list[str] = []
+        self.annotations: dict[str, str] = {}
+        """What admission notes for the audit log."""
         self._receive = receive
         self._send = send
         self._query: Mapping[str, list[str]] | None = None

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import orjson
 
 from haru.apiserver import bootstrap
+from haru.apiserver.admission.dynamic.registry import Registry
 from haru.apiserver.authentication import ABORT, Authenticator
 from haru.apiserver.authorization import MASTERS, Authorizer
 from haru.apiserver.call import Call
@@ -58,6 +59,7 @@ class ApiServer:
         self.metrics = Metrics(self.core)
         self._authenticator = Authenticator(self.core)
         self._definitions = Definitions(self.core)
+        self._registry = Registry(self.core)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._janitor: asyncio.Task[None] | None = None
@@ -68,6 +70,7 @@ class ApiServer:
         authorizer = Authorizer(self.core)
         await authorizer.start()
         await self._definitions.start()
+        await self._registry.start()
         self.core.authorizer = authorizer
         self._janitor = asyncio.create_task(keep_house(self.core), name="haru apiserver: janitor")
 
@@ -75,6 +78,7 @@ class ApiServer:
         """End all streams and stop the server's own work. The store stays open: it is the caller's."""
         self.core.stop_streams()
         await self._definitions.stop()
+        await self._registry.stop()
         if self._janitor is not None:
             self._janitor.cancel()
             await asyncio.wait([self._janitor])
@@ -138,7 +142,7 @@ class ApiServer:
             return await handler(call)
         with self._in_flight.slot(request.method):
             async with asyncio.timeout(REQUEST_SECONDS):
-                return await handler(call)
+                return await self._registry.handle(call, handler)
 
     def _route(self, request: Request) -> tuple[Call, Handler]:
         """The call that a path and method make, and who handles it. 404 or 405 when nobody does."""

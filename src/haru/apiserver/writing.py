@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -86,7 +87,7 @@ async def create(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
                 metadata["generateName"], name_suffix(secrets.randbelow(SUFFIX_CHOICES))
             )
         if attempt == 0:
-            obj = await _admit_new(call, obj)
+            obj = await _admit_new(call, obj, generated)
         taken = await _insert(call, convert(obj, call.resource.stored))
         if isinstance(taken, Outcome):
             return taken
@@ -142,12 +143,16 @@ def name_new_object(call: Call, metadata: Obj) -> None:
         metadata["generation"] = 1
 
 
-async def _admit_new(call: Call, obj: Obj) -> Obj:
+async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     kind, core = call.resource.kind, call.core
     if not obj["metadata"].get("name"):
         error = required("metadata.name", "name or generateName is required")
         raise call.invalid("", [error])
     await admission.admit_create(call, obj)
+    if call.chain is not None:
+        obj = await call.chain.change_new(call, obj, partial(admission.admit_create, call), generated=generated)
+        place_in_namespace(call, obj["metadata"])
+        drop_empty(obj["metadata"])
     complete = strategy_for(kind.group, kind.plural).complete_create
     if complete is not None:
         await complete(call, obj)
@@ -158,6 +163,8 @@ async def _admit_new(call: Call, obj: Obj) -> Obj:
     if errors:
         raise call.invalid(obj["metadata"]["name"], errors)
     await admission.validate_create(call, obj)
+    if call.chain is not None:
+        await call.chain.judge_new(call, obj, generated=generated)
     return obj
 
 
@@ -197,9 +204,13 @@ async def change(
         wanted = await make(live)
         check_preconditions(call, wanted, live)
         pinned = bool(wanted["metadata"].get("resourceVersion"))
+        if call.chain is not None:
+            wanted = await call.chain.change_update(call, wanted, live, _built_in(call, live))
         new = await (prepare or prepare_change)(call, wanted, live)
         if not applied:
             new = _tracked(call, live, new)
+        if call.chain is not None:
+            await call.chain.judge_update(call, new, live)
         if _unchanged(new, live):
             return Outcome(record, None)
         outcome = await _replace(call, record, convert(new, resource.stored))
@@ -208,6 +219,17 @@ async def change(
         if pinned and not retry:
             break
     raise conflict_error(resource.kind.group, resource.kind.plural, call.name)
+
+
+def _built_in(call: Call, live: Obj) -> Callable[[Obj], Awaitable[None]] | None:
+    """The server's own plugins for an update of the main resource: webhooks see what these make of it."""
+    if call.subresource:
+        return None
+
+    async def admit(obj: Obj) -> None:
+        await admission.admit_update(call, obj, live)
+
+    return admit
 
 
 def _tracked(call: Call, live: Obj | None, new: Obj) -> Obj:

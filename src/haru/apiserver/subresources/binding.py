@@ -26,6 +26,11 @@ async def bind(call: Call) -> Response:
     pods.name = call.name or metadata.get("name") or ""
     place_in_namespace(pods, metadata)
     _validate(pods.name, binding)
+    if pods.chain is not None:
+        binding = await pods.chain.about_subresource(pods, binding)
+        metadata = binding.setdefault("metadata", {})
+        _validate(pods.name, binding)
+        pods.chain = None
 
     async def make(pod: Obj) -> Obj:
         if metadata.get("uid") and metadata["uid"] != pod["metadata"]["uid"]:

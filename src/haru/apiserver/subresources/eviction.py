@@ -37,6 +37,9 @@ async def evict(call: Call) -> Response:
     asked = eviction.get("deleteOptions") or {}
     if asked.get("dryRun"):
         call.dry_run = is_dry_run(asked["dryRun"])
+    if call.chain is not None:
+        await call.chain.about_subresource(call, eviction)
+        call.chain = None  # what follows is the eviction's own doing
     preconditions = asked.get("preconditions") or {}
     pod = await call.core.read("", "pods", call.namespace, call.name)
     if pod is None:

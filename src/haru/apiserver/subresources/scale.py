@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from haru.apiserver import bodies
@@ -138,14 +139,20 @@ async def _apply(call: Call, applied: Obj) -> Response:
         )
         if _at(merged, _paths(kind)["specReplicasPath"]) is None:
             merged = _with_replicas(merged, kind, 0)
+        if call.chain is not None:
+            scale = await call.chain.about_scale(call, scale_of(merged, kind), scale_of(live, kind))
+            merged = _with_replicas(merged, kind, _replicas(call, scale))
         return merged
 
-    return _answer(call, await change(call, make, applied=True))
+    return _answer(call, await change(replace(call, chain=None), make, applied=True))
 
 
 async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
     async def make(live: Obj) -> Obj:
-        scale = make_scale(scale_of(live, call.resource.kind))
+        before = scale_of(live, call.resource.kind)
+        scale = make_scale(before)
+        if call.chain is not None:
+            scale = await call.chain.about_scale(call, scale, before)
         replicas = _replicas(call, scale)
         given = scale.get("metadata") or {}
         metadata = dict(live["metadata"])
@@ -158,7 +165,8 @@ async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
         restored = {**wanted, "metadata": keep_server_metadata(inner, wanted, live)}
         return await prepare_change(inner, restored, live)
 
-    return _answer(call, await change(call, make, prepare=prepare, retry=call.verb == "patch"))
+    outcome = await change(replace(call, chain=None), make, prepare=prepare, retry=call.verb == "patch")
+    return _answer(call, outcome)
 
 
 def _answer(call: Call, outcome: Outcome) -> Response:

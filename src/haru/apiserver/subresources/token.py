@@ -25,6 +25,8 @@ async def issue_token(call: Call) -> Response:
     assert _KIND is not None
     read_write_options(call)
     request = await bodies.read_object(call.request, _KIND)
+    if call.chain is not None:
+        request = await call.chain.about_subresource(call, request)
     spec = request.setdefault("spec", {})
     account = await call.core.read("", "serviceaccounts", call.namespace, call.name)
     if account is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from haru.cel.environment import Library, member
+from haru.cel.errors import EvaluationError
 from haru.cel.types import BOOL, STRING, struct
 
 AUTHORIZER = struct("kubernetes.authorization.Authorizer")
@@ -29,6 +30,8 @@ class Question(NamedTuple):
     name: str = ""
     verb: str = ""
     service_account: tuple[str, str] | None = None
+    field_selector: str = ""
+    label_selector: str = ""
 
 
 class Decision:
@@ -86,6 +89,8 @@ class ResourceCheck(_Asking):
 
 
 def _path(asking: Authorizer, path: str) -> PathCheck:
+    if not path:
+        raise EvaluationError("path must not be empty")
     return PathCheck(asking.decide, asking.question._replace(path=path))
 
 
@@ -94,10 +99,18 @@ def _group(asking: Authorizer, group: str) -> GroupCheck:
 
 
 def _service_account(asking: Authorizer, namespace: str, name: str) -> Authorizer:
+    from haru.kube.names import is_dns1123_label, is_dns1123_subdomain  # imports slowly, and is needed rarely
+
+    if is_dns1123_subdomain(name):
+        raise EvaluationError("Invalid service account name")
+    if is_dns1123_label(namespace):
+        raise EvaluationError("Invalid service account namespace")
     return Authorizer(asking.decide, asking.question._replace(service_account=(namespace, name)))
 
 
 def _resource(asking: GroupCheck, resource: str) -> ResourceCheck:
+    if not resource:
+        raise EvaluationError("resource must not be empty")
     return ResourceCheck(asking.decide, asking.question._replace(resource=resource))
 
 
@@ -111,6 +124,14 @@ def _namespace(asking: ResourceCheck, namespace: str) -> ResourceCheck:
 
 def _name(asking: ResourceCheck, name: str) -> ResourceCheck:
     return ResourceCheck(asking.decide, asking.question._replace(name=name))
+
+
+def _fields(asking: ResourceCheck, selector: str) -> ResourceCheck:
+    return ResourceCheck(asking.decide, asking.question._replace(field_selector=selector))
+
+
+def _labels(asking: ResourceCheck, selector: str) -> ResourceCheck:
+    return ResourceCheck(asking.decide, asking.question._replace(label_selector=selector))
 
 
 def _check(asking: _Asking, verb: str) -> Decision:
@@ -129,6 +150,8 @@ AUTHORIZATION = Library(
         "subresource": (member("resourcecheck_subresource", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _subresource),),
         "namespace": (member("resourcecheck_namespace", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _namespace),),
         "name": (member("resourcecheck_name", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _name),),
+        "fieldSelector": (member("authorizer_fieldselector", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _fields),),
+        "labelSelector": (member("authorizer_labelselector", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _labels),),
         "check": (
             member("pathcheck_check", (PATH_CHECK, STRING), DECISION, _check),
             member("resourcecheck_check", (RESOURCE_CHECK, STRING), DECISION, _check),

@@ -18,6 +18,8 @@ from haru.kube.validation import (
     jobs,
     pods,
     policies,
+    registration_policies,
+    registrations,
     scheduling,
     slices,
     workloads,
@@ -62,6 +64,7 @@ _RESOURCE = "resource.k8s.io"
 _SCHEDULING = "scheduling.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _DEFINITION = (_DEFINITIONS, "CustomResourceDefinition")
+_ADMISSION = "admissionregistration.k8s.io"
 
 CREATE: Mapping[tuple[str, str], Create] = {
     (_RESOURCE, "ResourceClaim"): lambda obj, kind, rules: claims.validate_claim(obj, kind.version, rules),
@@ -101,6 +104,10 @@ CREATE: Mapping[tuple[str, str], Create] = {
     ("coordination.k8s.io", "Lease"): _alone(policies.validate_lease),
     ("autoscaling", "HorizontalPodAutoscaler"): _alone(policies.validate_autoscaler),
     _DEFINITION: _alone(definitions.validate_definition),
+    (_ADMISSION, "MutatingWebhookConfiguration"): _alone(registrations.validate_webhooks),
+    (_ADMISSION, "ValidatingWebhookConfiguration"): _alone(registrations.validate_webhooks),
+    (_ADMISSION, "ValidatingAdmissionPolicy"): _alone(registration_policies.validate_policy),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _alone(registration_policies.validate_binding),
 }
 
 UPDATE: Mapping[tuple[str, str], Update] = {
@@ -139,6 +146,10 @@ UPDATE: Mapping[tuple[str, str], Update] = {
     ("coordination.k8s.io", "Lease"): _again(policies.validate_lease),
     ("autoscaling", "HorizontalPodAutoscaler"): _again(policies.validate_autoscaler),
     _DEFINITION: _pair(definitions.validate_definition_update),
+    (_ADMISSION, "MutatingWebhookConfiguration"): _pair(registrations.validate_webhooks_update),
+    (_ADMISSION, "ValidatingWebhookConfiguration"): _pair(registrations.validate_webhooks_update),
+    (_ADMISSION, "ValidatingAdmissionPolicy"): _pair(registration_policies.validate_policy_update),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _again(registration_policies.validate_binding),
 }
 
 STATUS: Mapping[tuple[str, str], Status] = {
@@ -149,4 +160,5 @@ STATUS: Mapping[tuple[str, str], Status] = {
     ("", "Pod"): pods.validate_pod_status,
     ("batch", "Job"): job_status.validate_job_status_update,
     ("", "Node"): lambda new, old: core.validate_node_status(new),
+    (_ADMISSION, "ValidatingAdmissionPolicy"): registration_policies.validate_policy_status,
 }

@@ -1,0 +1,113 @@
+"""What expressions are evaluated over, and match conditions, which webhooks and policies have alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.config import UserInfo
+from haru.cel.admission import (
+    CONDITION,
+    CONDITIONS_BUDGET,
+    Evaluation,
+    Given,
+    OutOfBudget,
+    compile_expression,
+    plain_environment,
+)
+from haru.cel.libraries.authorization import Decide, Decision, Question
+
+Obj = dict[str, Any]
+
+
+def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespace: Obj | None = None) -> Given:
+    """The values of an expression's variables for one request."""
+    kind = attributes.resource.kind
+    question = Question(
+        group=kind.group,
+        resource=kind.plural,
+        subresource=attributes.subresource,
+        namespace=attributes.namespace,
+        name=attributes.name,
+    )
+    return Given(
+        seen.version_of(attributes.obj, attributes),
+        seen.version_of(attributes.old, attributes),
+        attributes.request(seen),
+        namespace,
+        params,
+        decider(attributes),
+        question,
+    )
+
+
+def decider(attributes: Attributes) -> Decide:
+    """Answers the authorizer's questions for the user of a request, each once."""
+    authorizer, user = attributes.call.core.authorizer, attributes.call.request.user
+    known: dict[Question, Decision] = {}
+
+    def decide(question: Question) -> Decision:
+        found = known.get(question)
+        if found is None:
+            who = user if question.service_account is None else _service_account(*question.service_account)
+            if authorizer is None:
+                allowed = True
+            elif question.path:
+                allowed = authorizer.allowed_path(who, question.verb, question.path)
+            else:
+                allowed = authorizer.allowed(
+                    who,
+                    question.verb,
+                    question.group,
+                    question.resource,
+                    question.subresource,
+                    question.namespace,
+                    question.name,
+                )
+            found = known[question] = Decision(allowed)
+        return found
+
+    return decide
+
+
+def _service_account(namespace: str, name: str) -> UserInfo:
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups)
+
+
+class ConditionsFailed(Exception):
+    """Match conditions could not be evaluated, and nobody may be passed over for that."""
+
+
+class Conditions:
+    """The match conditions of a webhook or a policy."""
+
+    def __init__(self, conditions: Iterable[Obj], *, params: bool, fails: bool) -> None:
+        within = plain_environment(params=params, authorizer=True)
+        self._expressions = [compile_expression(str(each["expression"]), within, CONDITION) for each in conditions]
+        self._fails = fails
+
+    def hold(self, given: Given) -> bool:
+        """Whether all conditions are met. One that is not met outweighs errors in others.
+
+        Raises ConditionsFailed for an error, unless errors count as a no (`failurePolicy: Ignore`).
+        """
+        if not self._expressions:
+            return True
+        errors: list[str] = []
+        evaluation = Evaluation(given, budget=CONDITIONS_BUDGET)
+        try:
+            results = [evaluation.run(expression) for expression in self._expressions]
+        except OutOfBudget as error:
+            if self._fails:
+                raise ConditionsFailed(str(error)) from None
+            return False
+        for found in results:
+            if found.error:
+                errors.append(found.error)
+            elif found.value is not True:
+                return False
+        if errors and self._fails:
+            raise ConditionsFailed(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+        return not errors

@@ -1,0 +1,148 @@
+"""What admission knows of a request, whatever it is asked by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from haru.apiserver.call import Call
+from haru.apiserver.config import user_object
+from haru.apiserver.resources import Resource
+from haru.kube.conversion import convert
+from haru.kube.errors import StatusError, forbidden_error
+from haru.kube.kinds import Kind, subresources_of
+
+Obj = dict[str, Any]
+
+
+class Named(NamedTuple):
+    """A kind or a resource: group, version, and the kind's or the resource's name."""
+
+    group: str
+    version: str
+    name: str
+
+    def of_kind(self) -> Obj:
+        """As a GroupVersionKind."""
+        return {"group": self.group, "version": self.version, "kind": self.name}
+
+    def of_resource(self) -> Obj:
+        """As a GroupVersionResource."""
+        return {"group": self.group, "version": self.version, "resource": self.name}
+
+
+def kind_named(kind: Kind, subresource: str) -> Named:
+    """The kind of what is sent to a resource, or to a subresource of it."""
+    for each in subresources_of(kind) if subresource else ():
+        if each.name == subresource:
+            return Named(each.group, each.version, each.kind)
+    return Named(kind.group, kind.version, kind.kind)
+
+
+@dataclass
+class Attributes:
+    """One write, as webhooks and policies are told of it.
+
+    `obj` is what is to be stored (None for a deletion), `old` what is stored (None for a creation), both in the
+    version of the request. `name` is empty while the server has yet to make one up.
+    """
+
+    call: Call
+    operation: str
+    name: str
+    obj: Obj | None
+    old: Obj | None = None
+    options: Obj = field(default_factory=dict)
+
+    @property
+    def resource(self) -> Resource:
+        """The resource that is written to."""
+        return self.call.resource
+
+    @property
+    def subresource(self) -> str:
+        """Its subresource; empty for the object itself."""
+        return self.call.subresource
+
+    @cached_property
+    def kind(self) -> Named:
+        """The kind of what is sent."""
+        return kind_named(self.call.resource.kind, self.call.subresource)
+
+    @cached_property
+    def is_namespace(self) -> bool:
+        """Whether the request is about a Namespace itself."""
+        kind = self.call.resource.kind
+        return not kind.group and kind.plural == "namespaces"
+
+    @cached_property
+    def namespace(self) -> str:
+        """The request's namespace; a Namespace lies in itself."""
+        return self.name if self.is_namespace else self.call.namespace
+
+    def forbidden(self, why: str) -> StatusError:
+        """403 for the object of the request."""
+        metadata = (self.obj or {}).get("metadata") or {}
+        name = self.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+        kind = self.call.resource.kind
+        return forbidden_error(kind.group, kind.plural, name, why)
+
+    def request(self, seen: Seen) -> Obj:
+        """The parts of an AdmissionRequest that webhooks and expressions share."""
+        own = self.call.resource.kind
+        found: Obj = {
+            "kind": seen.kind.of_kind(),
+            "resource": seen.resource.of_resource(),
+            "requestKind": self.kind.of_kind(),
+            "requestResource": Named(own.group, own.version, own.plural).of_resource(),
+            "operation": self.operation,
+            "userInfo": user_object(self.call.request.user),
+            "dryRun": self.call.dry_run,
+            "options": self.options,
+        }
+        if self.subresource:
+            found["subResource"] = found["requestSubResource"] = self.subresource
+        if self.name:
+            found["name"] = self.name
+        if self.namespace:
+            found["namespace"] = self.namespace
+        return found
+
+
+@dataclass(frozen=True)
+class Seen:
+    """In which form whoever asked for it sees a request: as it came, or as the equivalent resource of a rule."""
+
+    resource: Named
+    kind: Named
+    target: Resource
+
+    def version_of(self, obj: Obj | None, own: Attributes) -> Obj | None:
+        """An object of the request in that form."""
+        if obj is None or self.target is own.resource or own.kind.name != own.resource.kind.kind:
+            return obj
+        return convert(obj, self.target.kind)
+
+
+def seen_as(target: Resource, subresource: str) -> Seen:
+    """A request in the form of a resource."""
+    kind = target.kind
+    return Seen(Named(kind.group, kind.version, kind.plural), kind_named(kind, subresource), target)
+
+
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+
+
+def options_of(call: Call, operation: str, more: Mapping[str, Any] | None = None) -> Obj:
+    """The options of a request as an object of meta.k8s.io/v1."""
+    found: Obj = {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1", **(more or {})}
+    if call.dry_run:
+        found["dryRun"] = ["All"]
+    if operation != "DELETE":
+        for name in ("fieldManager", "fieldValidation"):
+            given = call.request.param(name)
+            if given:
+                found[name] = given
+    return found

@@ -1,0 +1,148 @@
+"""What a write passes through where webhooks or policies are configured: changes first, then judgements.
+
+The server's own plugins change an object before webhooks do, and look again at what those have changed; policies and
+validating webhooks see the object as it is to be stored. All of it happens before anything is written, in dry runs too.
+Source: the order of admission plugins of 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from haru.apiserver.admission.dynamic.attributes import Attributes, options_of
+from haru.apiserver.admission.dynamic.matching import is_exempt
+from haru.apiserver.admission.dynamic.policies import Policies, Policy
+from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
+from haru.apiserver.call import Call
+from haru.kube.defaulting import apply_defaults
+
+Obj = dict[str, Any]
+BuiltIn = Callable[[Obj], Awaitable[None]]
+"""The server's own mutating plugins: they change the object in place."""
+
+_SYSTEM = ("uid", "creationTimestamp", "generation")
+
+
+class Chain:
+    """The webhooks and policies of one moment."""
+
+    def __init__(
+        self,
+        asking: Webhooks,
+        judging: Policies,
+        mutating: Sequence[Webhook],
+        validating: Sequence[Webhook],
+        policies: Sequence[Policy],
+    ) -> None:
+        self._asking = asking
+        self._judging = judging
+        self._mutating = mutating
+        self._validating = validating
+        self._policies = policies
+
+    def for_call(self, call: Call) -> Chain | None:
+        """The chain, unless nobody is ever asked about the call's resource."""
+        return None if is_exempt(call.resource) else self
+
+    async def _change(self, attributes: Attributes, built_in: BuiltIn | None = None) -> Obj | None:
+        if not self._mutating:
+            return attributes.obj
+
+        async def again(obj: Obj) -> Obj:
+            if built_in is None:
+                return obj
+            copied = _own(obj)
+            await built_in(copied)
+            return copied
+
+        return await self._asking.mutate(self._mutating, attributes, again)
+
+    async def _judge(self, attributes: Attributes) -> None:
+        if self._policies:
+            await self._judging.validate(self._policies, attributes)
+        if self._validating:
+            await self._asking.validate(self._validating, attributes)
+
+    # --- create
+
+    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn, *, generated: bool) -> Obj:
+        """A new object as mutating webhooks leave it. They see it without what the server adds, a made-up name too."""
+        if not self._mutating:
+            return obj
+        before = obj["metadata"]
+        hidden = {name: before[name] for name in _SYSTEM if name in before}
+        if generated:
+            hidden["name"] = before["name"]
+        shown = {**obj, "metadata": {name: value for name, value in before.items() if name not in hidden}}
+        options = options_of(call, "CREATE")
+        attributes = Attributes(call, "CREATE", "" if generated else before["name"], shown, options=options)
+
+        async def complete(changed: Obj) -> None:
+            changed["metadata"] = {**hidden, **changed["metadata"]}
+            await built_in(changed)
+            changed["metadata"] = {n: v for n, v in changed["metadata"].items() if n not in hidden}
+
+        changed = await self._change(attributes, complete)
+        if changed is None or changed is shown:
+            return obj
+        metadata = {**hidden, **(changed.get("metadata") or {})}
+        metadata.update({name: hidden[name] for name in _SYSTEM if name in hidden})
+        metadata.setdefault("name", before["name"])
+        changed["metadata"] = metadata
+        return _own(changed)
+
+    async def judge_new(self, call: Call, obj: Obj, *, generated: bool) -> None:
+        """Ask about a new object that is complete and valid."""
+        name = "" if generated else obj["metadata"]["name"]
+        await self._judge(Attributes(call, "CREATE", name, obj, options=options_of(call, "CREATE")))
+
+    # --- update
+
+    async def change_update(self, call: Call, wanted: Obj, live: Obj, built_in: BuiltIn | None = None) -> Obj:
+        """The wanted object as mutating webhooks leave it."""
+        if not self._mutating:
+            return wanted
+        kind = call.resource.kind
+        given = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
+        shown = _own(apply_defaults(given, kind, call.core.gates, call.now))
+        if built_in is not None:
+            await built_in(shown)
+        attributes = Attributes(call, "UPDATE", call.name, shown, live, options_of(call, "UPDATE"))
+        changed = await self._change(attributes, built_in)
+        assert changed is not None
+        return changed
+
+    async def judge_update(self, call: Call, new: Obj, live: Obj) -> None:
+        """Ask about an update that is complete and valid."""
+        await self._judge(Attributes(call, "UPDATE", call.name, new, live, options_of(call, "UPDATE")))
+
+    # --- delete, and what is sent to subresources
+
+    async def about_deletion(self, call: Call, old: Obj, options: Mapping[str, Any]) -> None:
+        """Ask whether an object may be deleted."""
+        attributes = Attributes(call, "DELETE", call.name, None, old, options_of(call, "DELETE", options))
+        await self._change(attributes)
+        await self._judge(attributes)
+
+    async def about_subresource(self, call: Call, body: Obj) -> Obj:
+        """Ask about what is posted to a subresource (Binding, Eviction, TokenRequest); the body to go on with."""
+        attributes = Attributes(call, "CREATE", call.name, body, options=options_of(call, "CREATE"))
+        changed = await self._change(attributes)
+        await self._judge(attributes)
+        return changed if changed is not None else body
+
+    async def about_scale(self, call: Call, scale: Obj, live: Obj) -> Obj:
+        """Ask about an update of a Scale; the Scale to go on with."""
+        attributes = Attributes(call, "UPDATE", call.name, scale, live, options_of(call, "UPDATE"))
+        changed = await self._change(attributes)
+        await self._judge(attributes)
+        return changed if changed is not None else scale
+
+
+def _own(obj: Obj) -> Obj:
+    """A copy whose top level, metadata and spec may be changed."""
+    copied = {**obj, "metadata": dict(obj.get("metadata") or {})}
+    if isinstance(obj.get("spec"), dict):
+        copied["spec"] = dict(obj["spec"])
+    return copied

@@ -1,0 +1,73 @@
+"""The expressions of webhook configurations and policies, when these are written.
+
+Source: admissionregistration.k8s.io/v1 validation, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from haru.cel.admission import (
+    ANNOTATION,
+    CONDITION,
+    MESSAGE,
+    Composition,
+    Expression,
+    compile_expression,
+    plain_environment,
+)
+from haru.kube.errors import FieldError, invalid
+
+Obj = dict[str, Any]
+
+
+def webhook_expression_errors(new: Obj, old: Obj | None) -> list[FieldError]:
+    """What is wrong with the match conditions of webhooks; those that did not change are not judged again."""
+    hooks, before = new.get("webhooks") or [], (old or {}).get("webhooks") or []
+    if [hook.get("matchConditions") for hook in hooks] == [hook.get("matchConditions") for hook in before]:
+        return []
+    found: list[FieldError] = []
+    for index, hook in enumerate(hooks):
+        found += _conditions(f"webhooks[{index}].matchConditions", hook.get("matchConditions") or (), params=False)
+    return found
+
+
+def policy_expression_errors(new: Obj, old: Obj | None) -> list[FieldError]:
+    """What is wrong with the expressions of a ValidatingAdmissionPolicy."""
+    return list(_policy(new["spec"], (old or {}).get("spec") or {}))
+
+
+def _policy(spec: Obj, before: Obj) -> Iterator[FieldError]:
+    params = spec.get("paramKind") is not None
+    settled = all(spec.get(name) == before.get(name) for name in ("paramKind", "matchConditions"))
+    if not settled:
+        yield from _conditions("spec.matchConditions", spec.get("matchConditions") or (), params=params)
+    composition = Composition((), params=params)
+    for index, variable in enumerate(spec.get("variables") or ()):
+        compiled = composition.add(variable["name"], variable["expression"])
+        yield from _problem(f"spec.variables[{index}].expression", compiled)
+    for index, validation in enumerate(spec.get("validations") or ()):
+        path = f"spec.validations[{index}]"
+        compiled = compile_expression(validation["expression"], composition.trusted, CONDITION)
+        yield from _problem(f"{path}.expression", compiled)
+        if validation.get("messageExpression"):
+            compiled = compile_expression(validation["messageExpression"], composition.plain, MESSAGE)
+            yield from _problem(f"{path}.messageExpression", compiled)
+    for index, annotation in enumerate(spec.get("auditAnnotations") or ()):
+        compiled = compile_expression(annotation["valueExpression"].strip(), composition.trusted, ANNOTATION)
+        yield from _problem(f"spec.auditAnnotations[{index}].valueExpression", compiled)
+
+
+def _conditions(path: str, conditions: Sequence[Obj], *, params: bool) -> Iterator[FieldError]:
+    within = plain_environment(params=params, authorizer=True)
+    for index, condition in enumerate(conditions):
+        compiled = compile_expression(condition["expression"].strip(), within, CONDITION)
+        yield from _problem(f"{path}[{index}].expression", compiled)
+
+
+def _problem(path: str, compiled: Expression) -> Iterator[FieldError]:
+    if compiled.internal:
+        yield FieldError("InternalError", path, None, compiled.problem)
+    elif compiled.problem:
+        yield invalid(path, compiled.text, compiled.problem)

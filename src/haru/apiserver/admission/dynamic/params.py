@@ -1,0 +1,55 @@
+"""The parameters of policies: the objects that a binding names or selects.
+
+Source: KEP 3488 (paramKind, paramRef), as behaviour.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haru.apiserver.core import Core
+from haru.apiserver.objects import shared
+from haru.apiserver.resources import Resource
+from haru.kube.conversion import convert
+from haru.kube.selectors import label_selector_from
+
+Obj = dict[str, Any]
+
+
+class ParamError(Exception):
+    """A binding's parameters can not be had; `failurePolicy` decides what follows."""
+
+
+def param_resource(core: Core, kind: Obj) -> Resource | None:
+    """The resource of a policy's `paramKind`; None where it is not served."""
+    wanted = (kind.get("apiVersion"), kind.get("kind"))
+    found = (r for r in core.served.all() if (r.kind.api_version, r.kind.kind) == wanted and not r.kind.virtual)
+    return next(found, None)
+
+
+def unknown_kind(kind: Obj) -> str:
+    """What is said of a policy whose parameters are of a kind that is not served."""
+    version = kind.get("apiVersion") or ""
+    shown = version if "/" in version else f"/{version}"
+    return f"failed to find resource referenced by paramKind: '{shown}, Kind={kind.get('kind')}'"
+
+
+async def collect(core: Core, resource: Resource, reference: Obj, namespace: str) -> list[Obj]:
+    """The parameters of a binding for a request in a namespace, in the order of their names. Raises ParamError."""
+    where = ""
+    if resource.kind.namespaced:
+        where = reference.get("namespace") or namespace
+        if not where:
+            raise ParamError("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+    elif reference.get("namespace"):
+        raise ParamError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    if reference.get("name"):
+        record = await core.record(resource, where, reference["name"])
+        records = [record] if record is not None else []
+    else:
+        selector = label_selector_from(reference.get("selector") or {})
+        page = await core.store.range(resource.prefix(where))
+        records = [each for each in page.records if selector.matches(shared(each)["metadata"].get("labels") or {})]
+    if not records and reference.get("parameterNotFoundAction") == "Deny":
+        raise ParamError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return [convert(shared(record), resource.kind) for record in records]

@@ -1,0 +1,156 @@
+"""The webhooks and policies in the store, compiled, from the write on that stored them.
+
+Cursors in the store's history say before each write whether a configuration changed, so one counts from the moment its
+write was acknowledged, on every replica. What type checking finds in a policy is written to its status here, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from haru.apiserver.admission.dynamic.calling import Caller
+from haru.apiserver.admission.dynamic.chain import Chain
+from haru.apiserver.admission.dynamic.matching import GROUP, Equivalents
+from haru.apiserver.admission.dynamic.policies import Binding, Policies, Policy
+from haru.apiserver.admission.dynamic.type_checking import expression_warnings
+from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
+from haru.apiserver.bootstrap import own_call
+from haru.apiserver.call import Call
+from haru.apiserver.core import Core
+from haru.apiserver.http import Response
+from haru.apiserver.objects import decode
+from haru.apiserver.writing import change
+from haru.kube.errors import StatusError
+from haru.storage import Compacted, Record, Watch
+
+Obj = dict[str, Any]
+
+MUTATING = "mutatingwebhookconfigurations"
+VALIDATING = "validatingwebhookconfigurations"
+POLICIES = "validatingadmissionpolicies"
+BINDINGS = "validatingadmissionpolicybindings"
+_PLURALS = (MUTATING, VALIDATING, POLICIES, BINDINGS)
+Handler = Callable[[Call], Awaitable[Response]]
+_READS = frozenset(("get", "list", "watch"))
+
+
+class Registry:
+    """The webhooks and policies of one server."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._records: dict[str, dict[str, Record]] = {}
+        self._watches: dict[str, Watch] = {}
+        self._lock = asyncio.Lock()
+        self.caller = Caller(core)
+        equivalents = Equivalents(core)
+        self._webhooks = Webhooks(equivalents, self.caller)
+        self._policies = Policies(equivalents)
+        self._chain: Chain | None = None
+
+    async def start(self) -> None:
+        """Read the configurations, and follow them from there."""
+        for plural in _PLURALS:
+            await self._read(plural)
+        self._compile()
+
+    async def stop(self) -> None:
+        """Close connections to webhooks."""
+        await self.caller.stop()
+
+    async def handle(self, call: Call, handler: Handler) -> Response:
+        """Carry a call out; writes with those who are to be asked, as the newest configurations have it."""
+        if call.verb in _READS:
+            return await handler(call)
+        await self.refresh()
+        if self._chain is not None:
+            call.chain = self._chain.for_call(call)
+        response = await handler(call)
+        if call.resource.kind.group == GROUP and call.resource.kind.plural == POLICIES and not call.dry_run:
+            await self._settle()
+        return response
+
+    async def refresh(self) -> None:
+        """Take in what has changed."""
+        changed = False
+        for plural, watch in self._watches.items():
+            try:
+                events = watch.pending()
+            except Compacted:
+                changed = True
+                await self._read(plural)
+                continue
+            for event in events:
+                changed = True
+                if event.new is not None:
+                    self._records[plural][event.key] = event.new
+                else:
+                    self._records[plural].pop(event.key, None)
+        if changed:
+            self._compile()
+
+    async def _settle(self) -> None:
+        """After a write of a policy: say in its status what type checking makes of it."""
+        await self.refresh()
+        async with self._lock:
+            for record in list(self._records[POLICIES].values()):
+                await self._check(decode(record))
+
+    async def _read(self, plural: str) -> None:
+        prefix = self._core.served.preferred(GROUP, plural).prefix("")
+        page = await self._core.store.range(prefix)
+        self._records[plural] = {record.key: record for record in page.records}
+        self._watches[plural] = self._core.store.watch(prefix, page.revision)
+
+    def _compile(self) -> None:
+        mutating, validating = self._hooks(MUTATING), self._hooks(VALIDATING)
+        bindings: dict[str, list[Binding]] = {}
+        for raw in self._objects(BINDINGS):
+            binding = Binding(raw)
+            bindings.setdefault(binding.policy, []).append(binding)
+        policies = [
+            Policy(raw, bindings[raw["metadata"]["name"]])
+            for raw in self._objects(POLICIES)
+            if raw["metadata"]["name"] in bindings
+        ]
+        active = bool(mutating or validating or policies)
+        chain = Chain(self._webhooks, self._policies, mutating, validating, policies)
+        self._chain = chain if active else None
+
+    def _objects(self, plural: str) -> list[Obj]:
+        """The stored objects in the order of their names."""
+        records = self._records[plural]
+        return [decode(records[key]) for key in sorted(records)]
+
+    def _hooks(self, plural: str) -> list[Webhook]:
+        """The webhooks in the order in which they are asked."""
+        configurations = self._objects(plural)
+        return [
+            Webhook(str(each["metadata"]["name"]), number, hook)
+            for each in configurations
+            for number, hook in enumerate(each.get("webhooks") or ())
+        ]
+
+    async def _check(self, policy: Obj) -> None:
+        """Write the status of a policy that has changed since it was checked last."""
+        generation = int(policy["metadata"].get("generation") or 0)
+        status = policy.get("status") or {}
+        if int(status.get("observedGeneration") or 0) >= generation:
+            return
+        warnings = expression_warnings(policy, self._core)
+        wanted: Obj = {**status, "observedGeneration": generation, "typeChecking": {}}
+        if warnings:
+            wanted["typeChecking"] = {"expressionWarnings": warnings}
+        call = own_call(self._core, policy, "update")
+        call.name, call.subresource = policy["metadata"]["name"], "status"
+
+        async def make(live: Obj) -> Obj:
+            return {**live, "status": wanted} if live["metadata"].get("generation") == generation else live
+
+        try:
+            await change(call, make)
+        except StatusError as error:
+            if error.code != 404:
+                raise

@@ -1,0 +1,208 @@
+"""Webhooks: mutating ones one after the other, validating ones all at once.
+
+A webhook that changes an object makes those before it look again, once, if they wish to (`reinvocationPolicy`).
+Source: admissionregistration.k8s.io/v1 and the webhook admission plugins, as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from haru.apiserver.admission.dynamic.asking import Conditions, ConditionsFailed, given_of
+from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.calling import Caller, WebhookError
+from haru.apiserver.admission.dynamic.matching import Criteria, Equivalents
+from haru.apiserver.admission.dynamic.reviews import (
+    Answer,
+    CallFailed,
+    failing_closed,
+    no_dry_run,
+    read_answer,
+    refusal,
+    review_of,
+    review_version,
+)
+from haru.kube.conversion import convert
+from haru.kube.decoding import strict_decode
+from haru.kube.defaulting import apply_defaults
+from haru.kube.errors import StatusError, internal_error
+from haru.kube.patch.json_patch import apply_json_patch
+
+Obj = dict[str, Any]
+BuiltIn = Callable[[Obj], Awaitable[Obj]]
+"""The server's own mutating plugins, which look again at what webhooks have changed."""
+
+_LOG = logging.getLogger("haru.apiserver")
+_QUIET = ("None", "NoneOnDryRun")
+DEFAULT_SECONDS = 10
+
+
+class Webhook:
+    """One webhook of a configuration."""
+
+    def __init__(self, configuration: str, number: int, hook: Obj) -> None:
+        self.configuration = configuration
+        self.number = number
+        self.raw = hook
+        self.name = str(hook["name"])
+        self.ignores_failures = hook.get("failurePolicy") == "Ignore"
+        self.asks_again = hook.get("reinvocationPolicy") == "IfNeeded"
+        self.criteria = Criteria(hook, hook.get("rules") or ())
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """The match conditions, compiled when a request first needs them."""
+        return Conditions(self.raw.get("matchConditions") or (), params=False, fails=not self.ignores_failures)
+
+    @property
+    def has_no_side_effects(self) -> bool:
+        """Whether the webhook may be asked of a dry run."""
+        return self.raw.get("sideEffects") in _QUIET
+
+
+class Webhooks:
+    """Asks webhooks about requests."""
+
+    def __init__(self, equivalents: Equivalents, caller: Caller) -> None:
+        self._equivalents = equivalents
+        self._caller = caller
+
+    async def _seen(self, hook: Webhook, attributes: Attributes) -> Seen | None:
+        """In which form a webhook is to be asked; None if it is not."""
+        seen = await hook.criteria.match(attributes, self._equivalents)
+        if seen is None:
+            return None
+        try:
+            return seen if hook.conditions.hold(given_of(attributes, seen)) else None
+        except ConditionsFailed as error:
+            raise attributes.forbidden(str(error)) from None
+
+    # --- validating
+
+    async def validate(self, hooks: Sequence[Webhook], attributes: Attributes) -> None:
+        """Ask everybody at once; the refusal of the first in order is the answer."""
+        asked = [(hook, seen) for hook in hooks if (seen := await self._seen(hook, attributes)) is not None]
+        if not asked:
+            return
+        found = await asyncio.gather(
+            *(self._ask(hook, seen, attributes, mutating=False) for hook, seen in asked), return_exceptions=True
+        )
+        for result in found:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _ask(self, hook: Webhook, seen: Seen, attributes: Attributes, *, mutating: bool) -> Answer | None:
+        """A webhook's permission; None where it failed and may. Raises StatusError for a refusal."""
+        call = attributes.call
+        if call.dry_run and not hook.has_no_side_effects:
+            raise no_dry_run(hook.name)
+        try:
+            answer = await self._call(hook, seen, attributes, mutating)
+        except CallFailed as error:
+            if not hook.ignores_failures:
+                _LOG.warning("failed calling webhook %s, failing closed: %s", hook.name, error)
+                raise failing_closed(hook.name, error) from None
+            _LOG.warning("failed calling webhook %s, failing open: %s", hook.name, error)
+            kind = "mutation" if mutating else "validating"
+            annotate(attributes, f"failed-open.{kind}.webhook.admission.k8s.io/round_0_index_{hook.number}", hook.name)
+            return None
+        call.request.warnings.extend(answer.warnings)
+        for key, value in answer.annotations.items():
+            annotate(attributes, f"{hook.name}/{key}", value)
+        if not answer.allowed:
+            raise refusal(hook.name, answer.result)
+        return answer
+
+    async def _call(self, hook: Webhook, seen: Seen, attributes: Attributes, mutating: bool) -> Answer:
+        version, uid = review_version(hook.raw), str(uuid.uuid4())
+        body = orjson.dumps(review_of(attributes, seen, version, uid))
+        seconds = hook.raw.get("timeoutSeconds") or DEFAULT_SECONDS
+        try:
+            data = await self._caller.post(hook.raw["clientConfig"], body, seconds)
+        except WebhookError as error:
+            raise CallFailed(f"failed to call webhook: {error}") from None
+        return read_answer(data, version, uid, mutating=mutating)
+
+    # --- mutating
+
+    async def mutate(self, hooks: Sequence[Webhook], attributes: Attributes, built_in: BuiltIn) -> Obj | None:
+        """Ask one after the other; the object as they leave it."""
+        willing: set[int] = set()
+        again: set[int] = set()
+        changed = await self._round(hooks, attributes, willing, again, None)
+        if not changed or attributes.obj is None:
+            return attributes.obj
+        left = attributes.obj
+        attributes.obj = await built_in(left)
+        if attributes.obj != left:
+            again |= willing
+            willing.clear()
+        await self._round(hooks, attributes, willing, again, again)
+        return attributes.obj
+
+    async def _round(
+        self,
+        hooks: Sequence[Webhook],
+        attributes: Attributes,
+        willing: set[int],
+        again: set[int],
+        only: set[int] | None,
+    ) -> bool:
+        """One round; `willing` gathers who may be asked again, `again` who must be, since something has changed."""
+        changed = False
+        for place, hook in enumerate(hooks):
+            if only is not None and place not in only:
+                continue
+            seen = await self._seen(hook, attributes)
+            if seen is None:
+                continue
+            answer = await self._ask(hook, seen, attributes, mutating=True)
+            mutated = answer is not None and self._apply(hook, seen, attributes, answer.patch)
+            number = f"round_{int(only is not None)}_index_{place}"
+            value = {"configuration": hook.configuration, "webhook": hook.name, "mutated": mutated}
+            annotate(attributes, f"mutation.webhook.admission.k8s.io/{number}", orjson.dumps(value).decode())
+            if mutated:
+                changed = True
+                again |= willing
+                willing.clear()
+            if hook.asks_again:
+                willing.add(place)
+        return changed
+
+    def _apply(self, hook: Webhook, seen: Seen, attributes: Attributes, patch: list[Any]) -> bool:
+        """Patch the object in the form that the webhook has seen; whether that changed it."""
+        call, before = attributes.call, attributes.obj
+        if not patch:
+            return False
+        if before is None:
+            why = f'admission webhook "{hook.name}" attempted to modify the object'
+            raise internal_error(f"{why}, which is not supported for this operation")
+        shown = seen.version_of(before, attributes)
+        assert shown is not None
+        try:
+            patched = apply_json_patch(shown, patch)
+        except StatusError as error:
+            causes = error.details.get("causes") or [{"message": error.message}]
+            raise internal_error(str(causes[0]["message"])) from None
+        if seen.version_of(before, attributes) is before and attributes.kind.name != call.resource.kind.kind:
+            attributes.obj = patched  # the body of a subresource
+            return patched != before
+        try:
+            decoded, _ = strict_decode(patched, seen.target.kind)
+            defaulted = apply_defaults(decoded, seen.target.kind, call.core.gates, call.now)
+        except StatusError as error:
+            raise internal_error(error.message) from None
+        attributes.obj = convert(defaulted, call.resource.kind)
+        return attributes.obj != before
+
+
+def annotate(attributes: Attributes, key: str, value: str) -> None:
+    """A note for the audit log; the first one under a key stays."""
+    attributes.call.request.annotations.setdefault(key, value)

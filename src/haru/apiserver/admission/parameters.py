@@ -1,0 +1,70 @@
+"""Who configures a policy with parameters must be able to read them: a policy would tell what they say.
+
+Source: admissionregistration.k8s.io registry strategies, as behaviour.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haru.apiserver.admission.dynamic.params import param_resource
+from haru.apiserver.authorization import MASTERS
+from haru.apiserver.call import Call
+from haru.kube.errors import forbidden
+
+Obj = dict[str, Any]
+
+
+async def check_kind(call: Call, policy: Obj) -> None:
+    """On create of a policy."""
+    await check_kind_update(call, policy, {})
+
+
+async def check_kind_update(call: Call, new: Obj, old: Obj) -> None:
+    """On update: another kind of parameters needs the right to read all of them."""
+    kind = new["spec"].get("paramKind")
+    if kind is None or kind == (old.get("spec") or {}).get("paramKind") or _may_read(call, kind, "*", "*"):
+        return
+    why = (
+        f'user {_shown(call)} must have "get" permission on all objects of the referenced paramKind '
+        f"(kind={kind.get('kind')}, apiVersion={kind.get('apiVersion')})"
+    )
+    raise call.invalid(new["metadata"]["name"], [forbidden("spec.paramKind", why)])
+
+
+async def check_reference(call: Call, binding: Obj) -> None:
+    """On create of a binding."""
+    await check_reference_update(call, binding, {})
+
+
+async def check_reference_update(call: Call, new: Obj, old: Obj) -> None:
+    """On update: another reference needs the right to read what it refers to."""
+    ours, theirs = new["spec"], old.get("spec") or {}
+    reference = ours.get("paramRef")
+    names = ("paramRef", "policyName")
+    if reference is None or all(ours.get(name) == theirs.get(name) for name in names):
+        return
+    group = call.resource.kind.group
+    policy = await call.core.peek(group, "validatingadmissionpolicies", "", ours["policyName"])
+    kind = (policy or {}).get("spec", {}).get("paramKind")
+    if _may_read(call, kind, reference.get("namespace") or "", reference.get("name") or ""):
+        return
+    why = f'user {_shown(call)} does not have "get" permission on the object referenced by paramRef'
+    raise call.invalid(new["metadata"]["name"], [forbidden("spec.paramRef", why)])
+
+
+def _may_read(call: Call, kind: Obj | None, namespace: str, name: str) -> bool:
+    authorizer, user = call.core.authorizer, call.request.user
+    if authorizer is None or MASTERS in user.groups:
+        return True
+    group = plural = "*"
+    if kind is not None:
+        group = str(kind.get("apiVersion") or "").rpartition("/")[0]
+        resource = param_resource(call.core, kind)
+        plural = resource.kind.plural if resource is not None else "*"
+    return authorizer.allowed(user, "get", group, plural, "", namespace, name)
+
+
+def _shown(call: Call) -> str:
+    user = call.request.user
+    return f"&{{{user.name} {user.uid} [{' '.join(user.groups)}] map[]}}"

@@ -1,0 +1,320 @@
+"""Expressions of admission: what webhooks' conditions and admission policies may say, and how they are evaluated.
+
+An expression sees `object`, `oldObject`, `request` and `namespaceObject`, in policies `params` and `variables` too, and
+where it may ask for rights `authorizer` and `authorizer.requestResource`. Objects are of no known type (`dyn`). Each
+expression has a limit of its own, all of a policy share a budget. A variable is computed when it is first asked for.
+Source: KEP 3488 and KEP 3716, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from haru.cel.ast import Node
+from haru.cel.environment import Environment
+from haru.cel.errors import CompileError, EvaluationError
+from haru.cel.libraries.authorization import AUTHORIZER, RESOURCE_CHECK, Authorizer, Decide, Question, ResourceCheck
+from haru.cel.libraries.kubernetes import BASE
+from haru.cel.libraries.timestamps import parse_timestamp
+from haru.cel.program import MeteredProgram, instantiation_error, parse_and_check
+from haru.cel.types import BOOL, DYN, ERROR, INT, NULL, STRING, TIMESTAMP, Type, list_of, map_of, struct
+
+Obj = dict[str, Any]
+
+CALL_LIMIT = 1_000_000
+"""What one evaluation of one expression may cost."""
+BUDGET = 10_000_000
+"""What all expressions of a policy may cost together, for one binding and parameter."""
+CONDITIONS_BUDGET = 2_500_000
+"""What all match conditions of a policy or webhook may cost together."""
+OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+
+CONDITION = (BOOL,)
+MESSAGE = (STRING,)
+ANNOTATION = (STRING, NULL)
+
+_ORDER = (
+    "object",
+    "oldObject",
+    "namespaceObject",
+    "request",
+    "params",
+    "authorizer",
+    "authorizer.requestResource",
+    "variables",
+)
+_REQUEST = struct("kubernetes.AdmissionRequest")
+_NAMESPACE = struct("kubernetes.Namespace")
+_VARIABLES = struct("kubernetes.variables")
+_TEXTS = map_of(STRING, STRING)
+_KIND = dict.fromkeys(("group", "version", "kind"), STRING)
+_RESOURCE = dict.fromkeys(("group", "version", "resource"), STRING)
+_STRUCTS: Mapping[str, Mapping[str, Type]] = {
+    "kubernetes.GroupVersionKind": _KIND,
+    "kubernetes.GroupVersionResource": _RESOURCE,
+    "kubernetes.UserInfo": {
+        "username": STRING,
+        "uid": STRING,
+        "groups": list_of(STRING),
+        "extra": map_of(STRING, list_of(STRING)),
+    },
+    _REQUEST.name: {
+        **dict.fromkeys(("kind", "requestKind"), struct("kubernetes.GroupVersionKind")),
+        **dict.fromkeys(("resource", "requestResource"), struct("kubernetes.GroupVersionResource")),
+        **dict.fromkeys(("subResource", "requestSubResource", "name", "namespace", "operation"), STRING),
+        "userInfo": struct("kubernetes.UserInfo"),
+        "dryRun": BOOL,
+        "options": DYN,
+    },
+    "kubernetes.NamespaceSpec": {"finalizers": list_of(STRING)},
+    "kubernetes.NamespaceCondition": {
+        **dict.fromkeys(("status", "type", "message", "reason"), STRING),
+        "lastTransitionTime": TIMESTAMP,
+    },
+    "kubernetes.NamespaceStatus": {"conditions": list_of(struct("kubernetes.NamespaceCondition")), "phase": STRING},
+    "kubernetes.NamespaceMetadata": {
+        **dict.fromkeys(("name", "generateName", "namespace", "UID", "resourceVersion"), STRING),
+        **dict.fromkeys(("labels", "annotations"), _TEXTS),
+        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), TIMESTAMP),
+        **dict.fromkeys(("deletionGracePeriodSeconds", "generation"), INT),
+        "finalizers": list_of(STRING),
+    },
+    _NAMESPACE.name: {
+        "metadata": struct("kubernetes.NamespaceMetadata"),
+        "spec": struct("kubernetes.NamespaceSpec"),
+        "status": struct("kubernetes.NamespaceStatus"),
+    },
+}
+
+
+class Expression(NamedTuple):
+    """A compiled expression, or why it is none. `internal`: the fault is found when it is made ready to run."""
+
+    text: str
+    program: MeteredProgram | None = None
+    type: Type = DYN
+    problem: str = ""
+    internal: bool = False
+
+
+def environment(
+    *,
+    params: bool,
+    authorizer: bool,
+    variables: Mapping[str, Type] | None = None,
+    objects: tuple[Type, Type] = (DYN, DYN),
+    structs: Mapping[str, Mapping[str, Type]] | None = None,
+) -> Environment:
+    """What an expression may speak of.
+
+    `variables` may grow while a policy's variables are compiled, each of which sees the earlier ones. `objects` are
+    the types of the object and of the parameter, where they are known.
+    """
+    declared = {"object": objects[0], "oldObject": objects[0], "namespaceObject": _NAMESPACE, "request": _REQUEST}
+    if params:
+        declared["params"] = objects[1]
+    if authorizer:
+        declared["authorizer"], declared["authorizer.requestResource"] = AUTHORIZER, RESOURCE_CHECK
+    known = {**_STRUCTS, **(structs or {})}
+    if variables is not None:
+        declared["variables"] = _VARIABLES
+        known[_VARIABLES.name] = variables
+    return Environment(BASE, declared, known, kubernetes=True)
+
+
+@lru_cache(maxsize=4)
+def plain_environment(*, params: bool, authorizer: bool) -> Environment:
+    """An environment without variables."""
+    return environment(params=params, authorizer=authorizer)
+
+
+def compile_expression(text: str, within: Environment, wanted: Sequence[Type] = ()) -> Expression:
+    """The expression, whose value must be of one of the types that are wanted, if any are."""
+    try:
+        tree = parse_and_check(text, within)
+    except CompileError as error:
+        return Expression(text, problem=f"compilation failed: {error}")
+    found = tree.type or DYN
+    if wanted and found not in wanted:
+        listed = " ".join(map(str, wanted))
+        which = listed if len(wanted) == 1 else f"one of [{listed}]"
+        return Expression(text, problem=f"must evaluate to {which} but got {found}")
+    problem = instantiation_error(tree, within)
+    if problem:
+        return Expression(text, problem=problem, internal=True)
+    return Expression(text, _program(tree, within), found)
+
+
+def _program(tree: Node, within: Environment) -> MeteredProgram:
+    return MeteredProgram(tree, within, _ORDER)
+
+
+class Composition:
+    """The variables of a policy, and environments for the expressions that may use them."""
+
+    def __init__(self, variables: Iterable[Obj], *, params: bool) -> None:
+        self._types: dict[str, Type] = {}
+        self.trusted = environment(params=params, authorizer=True, variables=self._types)
+        """With `authorizer`."""
+        self._plain: Environment | None = None
+        self._params = params
+        self.variables: dict[str, Expression] = {}
+        for variable in variables:
+            self.add(str(variable["name"]), str(variable["expression"]))
+
+    @property
+    def plain(self) -> Environment:
+        """Without `authorizer`: what messages are made of."""
+        if self._plain is None:
+            self._plain = environment(params=self._params, authorizer=False, variables=self._types)
+        return self._plain
+
+    def add(self, name: str, text: str) -> Expression:
+        """Declare one more variable."""
+        compiled = compile_expression(text, self.trusted)
+        self.variables[name] = compiled
+        self._types[name] = variable_type(compiled.type)
+        return compiled
+
+
+_KEPT_KINDS = frozenset(("any", "bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"))
+
+
+def variable_type(found: Type) -> Type:
+    """The type under which a variable is known: lists, maps and simple values keep theirs."""
+    if found.kind == "list":
+        return list_of(variable_type(found.params[0]))
+    if found.kind == "map":
+        return map_of(variable_type(found.params[0]), variable_type(found.params[1]))
+    return found if found.kind in _KEPT_KINDS and found is not ERROR else DYN
+
+
+# --- evaluation
+
+
+class OutOfBudget(Exception):
+    """All expressions together cost too much: nothing is judged any more."""
+
+    def __init__(self) -> None:
+        super().__init__(OUT_OF_BUDGET)
+
+
+class Given(NamedTuple):
+    """What the variables of an expression stand for; `decide` answers for the authorizer of `resource`, and others."""
+
+    object: Any
+    old_object: Any
+    request: Obj
+    namespace: Obj | None = None
+    params: Any = None
+    decide: Decide | None = None
+    resource: Question = Question()
+
+
+class Result(NamedTuple):
+    """The value of an expression, or the error that it ended in."""
+
+    value: Any = None
+    error: str = ""
+
+
+class Evaluation:
+    """Expressions over the same values, with variables that are computed once and what is left of the budget."""
+
+    def __init__(self, given: Given, variables: Mapping[str, Expression] | None = None, budget: int = BUDGET) -> None:
+        asked: tuple[Any, Any] = (None, None)
+        if given.decide is not None:
+            asked = Authorizer(given.decide), ResourceCheck(given.decide, given.resource)
+        lazy = _Variables(self, variables or {})
+        self._values = (
+            given.object,
+            given.old_object,
+            namespace_value(given.namespace),
+            given.request,
+            given.params,
+            *asked,
+            lazy,
+        )
+        self.budget = budget
+        self._for_variables = 0
+
+    def run(self, expression: Expression) -> Result:
+        """Evaluate. Raises OutOfBudget."""
+        if expression.program is None:
+            return Result(error=f"compilation error: {expression.problem}")
+        found = expression.program.measure(CALL_LIMIT, *self._values)
+        self.budget -= self._for_variables + found.cost
+        self._for_variables = 0
+        if self.budget < 0:
+            raise OutOfBudget
+        if found.error is not None:
+            return Result(error=f"expression '{expression.text}' resulted in error: {found.error}")
+        return Result(found.value)
+
+    def variable(self, name: str, expression: Expression) -> Any:
+        """The value of a variable; its cost counts. Raises EvaluationError."""
+        if expression.program is None:
+            raise EvaluationError(f'composited variable "{name}" fails to compile: {expression.problem}')
+        found = expression.program.measure(CALL_LIMIT, *self._values)
+        self._for_variables += found.cost
+        if found.error is not None:
+            raise EvaluationError(f'composited variable "{name}" fails to evaluate: {found.error}')
+        return found.value
+
+
+class _Variables(dict[str, Any]):
+    """`variables`: what was not asked for yet is computed."""
+
+    __slots__ = ("_errors", "_evaluation", "_expressions")
+
+    def __init__(self, evaluation: Evaluation, expressions: Mapping[str, Expression]) -> None:
+        super().__init__()
+        self._evaluation = evaluation
+        self._expressions = expressions
+        self._errors: dict[str, str] = {}
+
+    def __missing__(self, name: str) -> Any:
+        if name in self._errors:
+            raise EvaluationError(self._errors[name])
+        expression = self._expressions.get(name)
+        if expression is None:
+            raise EvaluationError(f"no such key: {name}")
+        try:
+            value = self[name] = self._evaluation.variable(name, expression)
+        except EvaluationError as error:
+            self._errors[name] = str(error)
+            raise
+        return value
+
+    def find(self, name: str) -> Any:
+        """What an optional selection finds."""
+        return self[name]
+
+
+_METADATA = (
+    *("name", "generateName", "namespace", "labels", "annotations", "finalizers", "resourceVersion"),
+    *("generation", "deletionGracePeriodSeconds"),
+)
+
+
+def namespace_value(namespace: Obj | None) -> Obj | None:
+    """`namespaceObject`: the parts of a Namespace that expressions may see."""
+    if namespace is None:
+        return None
+    given, status = namespace.get("metadata") or {}, dict(namespace.get("status") or {})
+    metadata: Obj = {name: given[name] for name in _METADATA if name in given}
+    if "uid" in given:
+        metadata["UID"] = given["uid"]
+    for name in ("creationTimestamp", "deletionTimestamp"):
+        if given.get(name):
+            metadata[name] = parse_timestamp(given[name])
+    if status.get("conditions"):
+        status["conditions"] = [
+            {**item, "lastTransitionTime": parse_timestamp(item["lastTransitionTime"])}
+            if item.get("lastTransitionTime")
+            else item
+            for item in status["conditions"]
+        ]
+    return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": status}

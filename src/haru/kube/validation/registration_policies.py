@@ -1,0 +1,217 @@
+"""Validating admission policies and their bindings: everything but their expressions.
+
+Source: admissionregistration.k8s.io/v1 validation, as behaviour. The expressions are judged where CEL is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from haru.kube import names
+from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from haru.kube.validation.common import items, one_of, part, same
+from haru.kube.validation.registration_rules import condition_errors, rule_errors
+from haru.kube.validation.selectors import validate_label_selector
+
+Obj = dict[str, Any]
+
+ANNOTATIONS_LIMIT = 20
+_MATCH_POLICIES = ("Equivalent", "Exact")
+_FAILURE_POLICIES = ("Fail", "Ignore")
+_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+_ACTIONS = ("Audit", "Deny", "Warn")
+_IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*").fullmatch
+_RESERVED = frozenset(
+    (
+        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
+        *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    )
+)
+
+
+def validate_policy(policy: Obj) -> list[FieldError]:
+    """A ValidatingAdmissionPolicy."""
+    return list(_policy(policy))
+
+
+def validate_policy_update(new: Obj, old: Obj) -> list[FieldError]:
+    """As on creation; match conditions that did not change are not judged again."""
+    ours, theirs = part(new, "spec"), part(old, "spec")
+    settled = all(same(ours.get(name), theirs.get(name)) for name in ("paramKind", "matchConditions"))
+    return [error for error in _policy(new) if not (settled and error.field.startswith("spec.matchConditions"))]
+
+
+def _policy(policy: Obj) -> Iterator[FieldError]:
+    spec, name = part(policy, "spec"), part(policy, "metadata").get("name") or ""
+    yield from one_of("spec.failurePolicy", spec.get("failurePolicy"), _FAILURE_POLICIES)
+    if spec.get("paramKind") is not None:
+        yield from param_kind_errors("spec.paramKind", spec["paramKind"])
+    constraints = spec.get("matchConstraints")
+    if constraints is None:
+        yield required("spec.matchConstraints")
+    else:
+        yield from match_resources_errors("spec.matchConstraints", constraints)
+        if not constraints.get("resourceRules"):
+            yield required("spec.matchConstraints.resourceRules")
+    yield from condition_errors("spec.matchConditions", items(spec, "matchConditions"))
+    for index, variable in enumerate(items(spec, "variables")):
+        yield from _variable(f"spec.variables[{index}]", variable)
+    if not spec.get("validations") and not spec.get("auditAnnotations"):
+        why = "validations or auditAnnotations must contain at least one item"
+        yield required("spec.validations", why)
+        yield required("spec.auditAnnotations", why)
+    for index, validation in enumerate(items(spec, "validations")):
+        yield from _validation(f"spec.validations[{index}]", validation)
+    yield from _annotations("spec.auditAnnotations", items(spec, "auditAnnotations"), name)
+
+
+def param_kind_errors(path: str, kind: Obj) -> Iterator[FieldError]:
+    """The kind of a policy's parameters."""
+    version = kind.get("apiVersion") or ""
+    if not version:
+        yield required(f"{path}.apiVersion")
+    elif version.count("/") > 1:
+        yield invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+    else:
+        group, _, last = version.rpartition("/")
+        if group and (problems := names.is_dns1123_subdomain(group)):
+            yield invalid(f"{path}.apiVersion", group, ",".join(problems))
+        if not last:
+            yield invalid(f"{path}.apiVersion", version, "version must be specified")
+        elif problems := names.is_dns1035_label(last):
+            yield invalid(f"{path}.apiVersion", last, ",".join(problems))
+    name = kind.get("kind") or ""
+    if not name:
+        yield required(f"{path}.kind")
+    elif problems := names.is_dns1035_label(name.lower()):
+        yield invalid(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {','.join(problems)}")
+
+
+def match_resources_errors(path: str, resources: Obj) -> Iterator[FieldError]:
+    """What a policy or a binding is about."""
+    yield from one_of(f"{path}.matchPolicy", resources.get("matchPolicy"), _MATCH_POLICIES)
+    for name in ("namespaceSelector", "objectSelector"):
+        if resources.get(name) is None:
+            yield required(f"{path}.{name}")
+        else:
+            yield from validate_label_selector(f"{path}.{name}", resources[name])
+    for name in ("resourceRules", "excludeResourceRules"):
+        for index, rule in enumerate(items(resources, name)):
+            where = f"{path}.{name}[{index}]"
+            yield from _resource_names(f"{where}.resourceNames", rule.get("resourceNames") or [])
+            yield from rule_errors(where, rule)
+
+
+def _resource_names(path: str, given: list[str]) -> Iterator[FieldError]:
+    for index, name in enumerate(given):
+        for problem in names.is_path_segment_name(name):
+            yield invalid(f"{path}[{index}]", name, problem)
+        if name in given[:index]:
+            yield duplicate(f"{path}[{index}]", name)
+
+
+def _variable(path: str, variable: Obj) -> Iterator[FieldError]:
+    name = variable.get("name") or ""
+    if not name.strip():
+        yield required(f"{path}.name", "name is not specified")
+    elif not _IDENTIFIER(name) or name in _RESERVED:
+        yield invalid(f"{path}.name", name, "name is not a valid CEL identifier")
+    if not (variable.get("expression") or "").strip():
+        yield required(f"{path}.expression", "expression is not specified")
+
+
+def _validation(path: str, validation: Obj) -> Iterator[FieldError]:
+    if not (validation.get("expression") or "").strip():
+        yield required(f"{path}.expression", "expression is not specified")
+    text, message = validation.get("messageExpression") or "", validation.get("message") or ""
+    if text and not text.strip():
+        yield invalid(f"{path}.messageExpression", text, "must be non-empty if specified")
+    if message and not message.strip():
+        yield invalid(f"{path}.message", message, "message must be non-empty if specified")
+    elif re.search(r"[\n\r]", message.strip()):
+        yield invalid(f"{path}.message", message, "message must not contain line breaks")
+    reason = validation.get("reason")
+    if reason is not None and reason not in _REASONS:
+        yield not_supported(f"{path}.reason", reason, _REASONS)
+
+
+def _annotations(path: str, annotations: Sequence[Obj], policy: str) -> Iterator[FieldError]:
+    if len(annotations) > ANNOTATIONS_LIMIT:
+        yield invalid(path, annotations, f"must not have more than {ANNOTATIONS_LIMIT} auditAnnotations")
+    seen: set[str] = set()
+    for index, annotation in enumerate(annotations):
+        key, text = annotation.get("key") or "", (annotation.get("valueExpression") or "").strip()
+        where = f"{path}[{index}]"
+        for problem in names.is_qualified_name(f"{policy}/{key}"):
+            yield invalid(f"{where}.key", f"{policy}/{key}", problem)
+        if not text:
+            yield required(f"{where}.valueExpression", "valueExpression is not specified")
+        elif len(text.encode()) > 5 * 1024:
+            yield required(f"{where}.valueExpression", "must not exceed 5120 bytes in length")
+        if key in seen:
+            yield duplicate(f"{where}.key", key)
+        seen.add(key)
+
+
+def validate_policy_status(new: Obj, old: Obj) -> list[FieldError]:
+    """What type checking found must name a field and say something."""
+    found: list[FieldError] = []
+    checking = part(part(new, "status"), "typeChecking")
+    for index, warning in enumerate(items(checking, "expressionWarnings")):
+        path = f"status.typeChecking.expressionWarnings[{index}]"
+        found += [required(f"{path}.{name}") for name in ("warning", "fieldRef") if not warning.get(name)]
+    return found
+
+
+# --- bindings
+
+
+def validate_binding(binding: Obj) -> list[FieldError]:
+    """A ValidatingAdmissionPolicyBinding."""
+    return list(_binding(part(binding, "spec")))
+
+
+def _binding(spec: Obj) -> Iterator[FieldError]:
+    name = spec.get("policyName") or ""
+    if not name:
+        yield required("spec.policyName")
+    for problem in names.is_dns1123_subdomain(name) if name else ():
+        yield invalid("spec.policyName", name, problem)
+    if spec.get("paramRef") is not None:
+        yield from param_ref_errors("spec.paramRef", spec["paramRef"])
+    if spec.get("matchResources") is not None:
+        yield from match_resources_errors("spec.matchResources", spec["matchResources"])
+    actions: list[str] = spec.get("validationActions") or []
+    path = "spec.validationActions"
+    for index, action in enumerate(actions):
+        if action not in _ACTIONS:
+            yield not_supported(f"{path}[{index}]", action, _ACTIONS)
+        if action in actions[:index]:
+            yield duplicate(f"{path}[{index}]", action)
+    if "Deny" in actions and "Warn" in actions:
+        why = (
+            "must not contain both Deny and Warn (repeating the same validation failure information in the API "
+            "response and headers serves no purpose)"
+        )
+        yield invalid(path, actions, why)
+    if not actions:
+        yield required(path, "at least one validation action is required")
+
+
+def param_ref_errors(path: str, reference: Obj) -> Iterator[FieldError]:
+    """Which parameters a binding uses."""
+    name, selector = reference.get("name") or "", reference.get("selector")
+    both = "name and selector are mutually exclusive"
+    for problem in names.is_path_segment_name(name) if name else ():
+        yield invalid(f"{path}.name", name, problem)
+    if name and selector is not None:
+        yield forbidden(f"{path}.name", both)
+    if selector is not None:
+        yield from validate_label_selector(f"{path}.selector", selector)
+        if name:
+            yield forbidden(f"{path}.selector", both)
+    if not name and selector is None:
+        yield required(path, "one of name or selector must be specified")
+    yield from one_of(f"{path}.parameterNotFoundAction", reference.get("parameterNotFoundAction"), ("Allow", "Deny"))

@@ -1,0 +1,426 @@
+"""Admission webhooks through the API, with a real HTTPS server that is asked."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_caller import MAPS, PODS, Caller, config_map, pod
+from webhook_server import (
+    MUTATING,
+    SERVICE,
+    VALIDATING,
+    WebhookServer,
+    allow,
+    bundle,
+    configuration,
+    deny,
+    hook,
+    label,
+    patch,
+    rule,
+)
+
+from haru.apiserver import certificates
+
+Obj = dict[str, Any]
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+async def hooks(tmp_path: Path) -> AsyncIterator[WebhookServer]:
+    server = WebhookServer(tmp_path)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def validating(api: Caller, *made: Obj, name: str = "v") -> None:
+    await api.create(VALIDATING, configuration("Validating", name, *made))
+
+
+async def mutating(api: Caller, *made: Obj, name: str = "m") -> None:
+    await api.create(MUTATING, configuration("Mutating", name, *made))
+
+
+async def test_a_webhook_is_told_of_a_request_and_allows_it(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/v"] = allow
+    await validating(api, hook(hooks.client("/v"), rule("configmaps", "CREATE", "UPDATE", "DELETE")))
+    await api.create(f"{MAPS}?fieldManager=me", config_map("m", {"a": "b"}, k="1"))
+    review = hooks.asked["/v"][0]
+    assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    request = review["request"]
+    stored = await api.get(f"{MAPS}/m")
+    seen = request.pop("object")
+    stored["metadata"].pop("resourceVersion")
+    assert seen == stored
+    assert request.pop("uid")
+    kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
+    resource = {"group": "", "version": "v1", "resource": "configmaps"}
+    assert request == {
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "name": "m",
+        "namespace": "default",
+        "operation": "CREATE",
+        "userInfo": {"username": "admin", "uid": "1", "groups": ["system:masters", "system:authenticated"]},
+        "oldObject": None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"},
+    }
+    await api("PATCH", f"{MAPS}/m?dryRun=All", {"data": {"k": "2"}}, type=MERGE)
+    await api("DELETE", f"{MAPS}/m?gracePeriodSeconds=3")
+    update, deletion = (each["request"] for each in hooks.asked["/v"][1:])
+    assert (update["operation"], update["dryRun"], update["options"]["kind"]) == ("UPDATE", True, "UpdateOptions")
+    assert (update["oldObject"]["data"], update["object"]["data"]) == ({"k": "1"}, {"k": "2"})
+    assert (deletion["operation"], deletion["object"], deletion["oldObject"]["data"]) == ("DELETE", None, {"k": "1"})
+    assert deletion["options"] == {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": 3}
+
+
+REFUSALS: list[tuple[Obj, int, str, str]] = [
+    ({"code": 418, "message": "teapot", "reason": "Short"}, 418, "Short", ": teapot"),
+    ({"message": "no"}, 400, "", ": no"),
+    ({"code": 200, "reason": "Because"}, 400, "Because", ": Because"),
+    ({}, 400, "", " without explanation"),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "reason", "text"), REFUSALS)
+async def test_refusals(api: Caller, hooks: WebhookServer, status: Obj, code: int, reason: str, text: str) -> None:
+    hooks.answers["/v"] = deny(**status)
+    await validating(api, hook(hooks.client("/v")))
+    answer = await api("POST", MAPS, config_map("m"))
+    assert (answer.status, answer.json["code"], answer.json["reason"]) == (code, code, reason)
+    assert answer.json["message"] == f'admission webhook "hook.example.com" denied the request{text}'
+    assert (await api("GET", f"{MAPS}/m")).status == 404
+
+
+async def test_patches_warnings_and_defaults(api: Caller, hooks: WebhookServer) -> None:
+    container = {"name": "side", "image": "side:1"}
+    hooks.answers["/m"] = patch(
+        {"op": "add", "path": "/spec/containers/-", "value": container},
+        {"op": "add", "path": "/metadata/annotations", "value": {"by": "hook"}},
+        {"op": "add", "path": "/spec/nonsense", "value": 1},
+        warnings=["look out"],
+    )
+    hooks.answers["/v"] = allow
+    await mutating(api, hook(hooks.client("/m"), rule("pods")))
+    await validating(api, hook(hooks.client("/v"), rule("pods")))
+    answer = await api("POST", PODS, pod("p"))
+    assert answer.status == 201, answer.json
+    assert answer.headers["warning"] == '299 - "look out"'
+    made = answer.json
+    assert [c["name"] for c in made["spec"]["containers"]] == ["main", "side"]
+    assert made["spec"]["containers"][1]["terminationMessagePolicy"] == "File"
+    assert made["metadata"]["annotations"] == {"by": "hook"}
+    assert "nonsense" not in made["spec"]
+    first, last = hooks.asked["/m"][0]["request"]["object"], hooks.asked["/v"][0]["request"]["object"]
+    assert "uid" not in first["metadata"]
+    assert first["spec"]["tolerations"]  # what the server's own plugins add is there before
+    assert last["metadata"]["uid"] == made["metadata"]["uid"]
+    assert last["spec"] == made["spec"]
+
+
+async def test_webhooks_change_updates_and_what_they_make_is_judged(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/m"] = patch({"op": "replace", "path": "/data/k", "value": "hooked"})
+    await mutating(api, hook(hooks.client("/m"), rule("configmaps", "UPDATE")))
+    await api.create(MAPS, config_map("m", k="1"))
+    assert (await api("PUT", f"{MAPS}/m", config_map("m", k="2"))).json["data"] == {"k": "hooked"}
+    hooks.answers["/m"] = patch({"op": "add", "path": "/data/~1", "value": "bad key"})
+    refused = await api("PATCH", f"{MAPS}/m", {"data": {"k": "3"}}, type=MERGE)
+    assert (refused.status, refused.json["reason"]) == (422, "Invalid")
+    hooks.answers["/m"] = patch({"op": "remove", "path": "/data/none"})
+    refused = await api("PATCH", f"{MAPS}/m", {"data": {"k": "3"}}, type=MERGE)
+    assert (refused.status, refused.json["reason"]) == (500, "InternalError")
+    assert (await api.get(f"{MAPS}/m"))["data"] == {"k": "hooked"}
+
+
+async def test_the_order_is_that_of_names_and_each_sees_what_was_changed(api: Caller, hooks: WebhookServer) -> None:
+    for name in ("b", "a", "c"):
+        hooks.answers[f"/{name}"] = patch(label(name, str(len(hooks.asked))))
+        await mutating(api, hook(hooks.client(f"/{name}")), name=name)
+    answer = await api("POST", MAPS, config_map("m", {"x": "y"}))
+    assert answer.status == 201, answer.json
+    seen = [hooks.asked[path][0]["request"]["object"]["metadata"]["labels"].keys() for path in ("/a", "/b", "/c")]
+    assert [sorted(each) for each in seen] == [["x"], ["a", "x"], ["a", "b", "x"]]
+
+
+@pytest.mark.parametrize(("again", "times"), [("IfNeeded", 2), ("Never", 1)])
+async def test_reinvocation(api: Caller, hooks: WebhookServer, again: str, times: int) -> None:
+    hooks.answers["/first"] = patch(label("first", "1"))
+    hooks.answers["/second"] = patch(label("second", "1"))
+    client = hooks.client
+    await mutating(
+        api,
+        hook(client("/first"), name="a.example.com", reinvocationPolicy=again),
+        hook(client("/second"), name="b.example.com", reinvocationPolicy=again),
+    )
+    await api.create(MAPS, config_map("m", {"x": "y"}))
+    assert len(hooks.asked["/first"]) == times
+    assert len(hooks.asked["/second"]) == 1
+    if times == 2:
+        assert hooks.asked["/first"][1]["request"]["object"]["metadata"]["labels"]["second"] == "1"
+
+
+async def test_the_servers_own_plugins_look_again(api: Caller, hooks: WebhookServer) -> None:
+    """A webhook that chooses a priority class gets the pod its number."""
+    cls = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 1000,
+    }
+    await api.create("/apis/scheduling.k8s.io/v1/priorityclasses", cls)
+    hooks.answers["/m"] = patch(
+        {"op": "add", "path": "/spec/priorityClassName", "value": "high"}, {"op": "remove", "path": "/spec/priority"}
+    )
+    await mutating(api, hook(hooks.client("/m"), rule("pods")))
+    made = await api.create(PODS, pod("p"))
+    assert (made["spec"]["priorityClassName"], made["spec"]["priority"]) == ("high", 1000)
+
+
+FAILURES: list[tuple[str, Any, str]] = [
+    ("/gone", None, "the server could not find the requested resource"),
+    ("/broken", (500, b"oops"), 'an error on the server ("oops") has prevented the request from succeeding'),
+    ("/text", (200, b"hello"), "couldn't get version/kind; json parse error"),
+    ("/empty", (200, b"{}"), "received invalid webhook response: webhook response was absent"),
+    ("/uid", (200, b'{"response":{"uid":"x"}}'), 'received invalid webhook response: expected response.uid="'),
+    ("/patching", "patch", "received invalid webhook response: validating webhook may not return response.patch"),
+    ("/silent", "silent", "context deadline exceeded"),
+]
+
+
+@pytest.mark.parametrize(("path", "raw", "text"), FAILURES)
+async def test_failures(api: Caller, hooks: WebhookServer, path: str, raw: Any, text: str) -> None:
+    if raw == "patch":
+        hooks.answers[path] = patch(label("a", "b"))
+    elif raw == "silent":
+        hooks.silent.add(path)
+    else:
+        hooks.raw[path] = raw or (404, b"")
+    await validating(api, hook(hooks.client(path), timeoutSeconds=1 if raw == "silent" else 30))
+    answer = await api("POST", MAPS, config_map("m"))
+    assert (answer.status, answer.json["reason"]) == (500, "InternalError")
+    message: str = answer.json["message"]
+    assert message.startswith('Internal error occurred: failed calling webhook "hook.example.com": ')
+    assert text in message
+    if "Post" in message:
+        assert f'failed to call webhook: Post "{hooks.url(path)}?timeout=' in message
+    ignore = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]
+    await api("PATCH", f"{VALIDATING}/v", ignore, type="application/json-patch+json")
+    assert (await api("POST", MAPS, config_map("m"))).status == 201
+
+
+async def test_nobody_there_and_nobody_to_be_trusted(api: Caller, hooks: WebhookServer) -> None:
+    other = certificates.new_authority(datetime.now(UTC))
+    await validating(api, hook({"url": hooks.url("/v"), "caBundle": bundle(other)}), name="untrusted")
+    answer = await api("POST", MAPS, config_map("m"))
+    assert "tls: failed to verify certificate" in answer.json["message"]
+    await api("DELETE", f"{VALIDATING}/untrusted")
+    await validating(api, hook({"url": "https://127.0.0.1:1/v", "caBundle": bundle()}), name="nobody")
+    answer = await api("POST", MAPS, config_map("m"))
+    assert answer.json["message"].endswith("dial tcp 127.0.0.1:1: connect: connection refused")
+    await api("DELETE", f"{VALIDATING}/nobody")
+    assert (await api("POST", MAPS, config_map("m"))).status == 201
+
+
+async def test_services_lead_to_their_endpoints(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/v"] = allow
+    service = {"name": "hooks", "namespace": "tools", "path": "/v"}
+    await validating(api, hook({"service": service, "caBundle": bundle()}))
+
+    async def refused() -> str:
+        answer = await api("POST", MAPS, config_map("m"))
+        assert answer.status == 500
+        told: str = answer.json["message"]
+        prefix = f'failed to call webhook: Post "https://{SERVICE}:443/v?timeout=30s": '
+        assert prefix in told
+        return told.partition(prefix)[2]
+
+    assert await refused() == 'service "hooks" not found'
+    await api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}})
+    spec: Obj = {"ports": [{"name": "web", "port": 8443}]}
+    made = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "hooks"}, "spec": spec}
+    await api.create("/api/v1/namespaces/tools/services", made)
+    assert await refused() == 'no service port 443 found for service "hooks"'
+    ports = [{"op": "replace", "path": "/spec/ports/0/port", "value": 443}]
+    await api("PATCH", "/api/v1/namespaces/tools/services/hooks", ports, type="application/json-patch+json")
+    assert await refused() == 'no endpoints available for service "hooks"'
+    slices = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "hooks-1", "labels": {"kubernetes.io/service-name": "hooks"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "web", "port": hooks.port}],
+        "endpoints": [
+            {"addresses": ["127.0.0.2"], "conditions": {"ready": False}},
+            {"addresses": ["127.0.0.1"], "conditions": {"ready": True}},
+        ],
+    }
+    await api.create("/apis/discovery.k8s.io/v1/namespaces/tools/endpointslices", slices)
+    assert (await api("POST", MAPS, config_map("m"))).status == 201
+    assert hooks.hosts[-1] == f"{SERVICE}:443"
+
+
+async def test_side_effects_and_dry_runs(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/v"] = allow
+    await validating(api, hook(hooks.client("/v")))
+    assert (await api("POST", f"{MAPS}?dryRun=All", config_map("m"))).status == 201
+    assert hooks.asked["/v"][0]["request"]["dryRun"] is True
+    assert (await api("GET", f"{MAPS}/m")).status == 404
+    effects = hook(hooks.client("/v"), name="side.example.com", sideEffects="Some")
+    refused = await api("POST", VALIDATING, configuration("Validating", "w", effects))
+    assert refused.status == 422
+    why = 'webhooks[0].sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"'
+    assert why in refused.json["message"]
+
+
+async def test_conditions_and_selectors(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/v"] = deny(message="no")
+    conditions = [
+        {"name": "not-nodes", "expression": "!('system:nodes' in request.userInfo.groups)"},
+        {"name": "marked", "expression": "object.metadata.labels['guard'] == 'on'"},
+    ]
+    made = hook(hooks.client("/v"), matchConditions=conditions, objectSelector={"matchLabels": {"team": "a"}})
+    await validating(api, made)
+    for labels, status in (
+        ({"team": "b", "guard": "on"}, 201),
+        ({"team": "a", "guard": "off"}, 201),
+        ({"team": "a", "guard": "on"}, 400),
+        ({"team": "a"}, 403),
+    ):
+        name = f"m-{'-'.join(labels.values())}"
+        answer = await api("POST", MAPS, config_map(name, labels))
+        assert answer.status == status, (labels, answer.json)
+    assert answer.json["message"] == (
+        "configmaps \"m-a\" is forbidden: expression 'object.metadata.labels['guard'] == 'on'' resulted in error: "
+        "no such key: guard"
+    )
+
+
+async def test_equivalent_versions_are_converted_there_and_back(api: Caller, hooks: WebhookServer) -> None:
+    exact = rule("resourceclaims", apiGroups=["resource.k8s.io"], apiVersions=["v1beta1"])
+    hooks.answers["/m"] = patch(
+        {"op": "replace", "path": "/spec/devices/requests/0/deviceClassName", "value": "other.example.com"}
+    )
+    await mutating(api, hook(hooks.client("/m"), exact))
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}},
+    }
+    made = await api.create("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", claim)
+    request = hooks.asked["/m"][0]["request"]
+    assert (request["kind"]["version"], request["requestKind"]["version"]) == ("v1beta1", "v1")
+    assert request["object"]["apiVersion"] == "resource.k8s.io/v1beta1"
+    assert request["object"]["spec"]["devices"]["requests"][0]["deviceClassName"] == "gpu.example.com"
+    assert made["apiVersion"] == "resource.k8s.io/v1"
+    assert made["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "other.example.com"
+
+
+async def test_v1beta1_reviews(api: Caller, hooks: WebhookServer) -> None:
+    data = base64.b64encode(json.dumps([label("old", "1")]).encode()).decode()
+    hooks.answers["/m"] = lambda request: {"allowed": True, "patch": data, "uid": "another"}
+    await mutating(api, hook(hooks.client("/m"), admissionReviewVersions=["v7", "v1beta1", "v1"]))
+    made = await api.create(MAPS, config_map("m", {"x": "y"}))
+    assert hooks.asked["/m"][0]["apiVersion"] == "admission.k8s.io/v1beta1"
+    assert made["metadata"]["labels"] == {"x": "y", "old": "1"}
+
+
+async def test_subresources_are_asked_about_by_their_bodies(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/v"] = allow
+    rules = rule("pods/binding,pods/eviction,serviceaccounts/token", "CREATE")
+    await validating(api, hook(hooks.client("/v"), rules))
+    await api.create(PODS, pod("p"))
+    bind = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    assert (await api("POST", f"{PODS}/p/binding", bind)).status == 201
+    evict = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    assert (await api("POST", f"{PODS}/p/eviction", evict)).status == 201
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}}
+    await api.create("/api/v1/namespaces/default/serviceaccounts", account)
+    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
+    assert (await api("POST", "/api/v1/namespaces/default/serviceaccounts/s/token", token)).status == 201
+    asked = [review["request"] for review in hooks.asked["/v"]]
+    assert [(each["kind"]["kind"], each["subResource"], each["resource"]["resource"]) for each in asked] == [
+        ("Binding", "binding", "pods"),
+        ("Eviction", "eviction", "pods"),
+        ("TokenRequest", "token", "serviceaccounts"),
+    ]
+    assert asked[0]["object"]["target"]["name"] == "n"
+    hooks.answers["/v"] = deny(message="stay")
+    assert (await api("POST", f"{PODS}/p/eviction", evict)).status == 400
+
+
+async def test_generated_names_and_apply(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/m"] = patch(label("seen", "1"))
+    await mutating(api, hook(hooks.client("/m"), rule("configmaps", "CREATE", "UPDATE")))
+    generated = config_map("x", {"a": "b"})
+    generated["metadata"] = {"generateName": "x-", "labels": {"a": "b"}}
+    made = await api.create(MAPS, generated)
+    assert made["metadata"]["name"].startswith("x-")
+    request = hooks.asked["/m"][0]["request"]
+    assert "name" not in request
+    assert "name" not in request["object"]["metadata"]
+    apply = "application/apply-patch+yaml"
+    for value in ("1", "2"):
+        wanted = config_map("applied", {"a": "b"}, k=value)
+        answer = await api("PATCH", f"{MAPS}/applied?fieldManager=me", wanted, type=apply)
+        assert answer.status in (200, 201), answer.json
+        assert answer.json["metadata"]["labels"] == {"a": "b", "seen": "1"}
+    assert [review["request"]["operation"] for review in hooks.asked["/m"]] == ["CREATE", "CREATE", "UPDATE"]
+
+
+async def test_webhooks_are_not_asked_about_themselves(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/v"] = deny(message="never")
+    everything = rule("*/*", "*", apiGroups=["*"], apiVersions=["*"])
+    await validating(api, hook(hooks.client("/v"), everything))
+    assert (await api("POST", MAPS, config_map("m"))).status == 400
+    assert (await api("DELETE", f"{VALIDATING}/v")).status == 200
+    assert (await api("POST", MAPS, config_map("m"))).status == 201
+
+
+async def test_custom_resources(api: Caller, hooks: WebhookServer) -> None:
+    from custom_objects import TRAININGS, define, training
+
+    await define(api)
+    rules = rule("trainings", "CREATE", apiGroups=["ml.example.com"])
+    hooks.answers["/m"] = patch(
+        {"op": "add", "path": "/spec/note", "value": "hooked"}, {"op": "add", "path": "/spec/unknown", "value": 1}
+    )
+    await mutating(api, hook(hooks.client("/m"), rules))
+    made = await api.create(TRAININGS, training("t"))
+    assert made["spec"]["note"] == "hooked"
+    assert "unknown" not in made["spec"]
+    hooks.answers["/m"] = patch({"op": "replace", "path": "/spec/model", "value": "NO"})
+    assert (await api("POST", TRAININGS, training("u"))).status == 422
+
+
+async def test_what_admission_notes_for_the_audit_log(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/m"] = patch(label("a", "b"), auditAnnotations={"why": "so"})
+    await mutating(api, hook(hooks.client("/m")), name="conf")
+    noted: list[dict[str, str]] = []
+    handle = api.app._registry.handle
+
+    async def spy(call: Any, handler: Any) -> Any:
+        response = await handle(call, handler)
+        noted.append(dict(call.request.annotations))
+        return response
+
+    api.app._registry.handle = spy  # type: ignore[method-assign]
+    await api.create(MAPS, config_map("m", {"x": "y"}))
+    assert noted == [
+        {
+            "hook.example.com/why": "so",
+            "mutation.webhook.admission.k8s.io/round_0_index_0": (
+                '{"configuration":"conf","webhook":"hook.example.com","mutated":true}'
+            ),
+        }
+    ]
