@@ -33,6 +33,7 @@ from haru.storage import Compacted, Record, StoreError, Watch
 Obj = dict[str, Any]
 
 CLEANUP_PAUSE = 0.2
+IN_FLIGHT_SECONDS = 2.0
 _LOG = logging.getLogger("haru.apiserver")
 
 
@@ -105,7 +106,7 @@ class Definitions:
             definition = self._definitions[key]
             wanted = self._status(definition)
             if wanted != definition.get("status"):
-                definition = self._definitions[key] = await self._write_status(definition, wanted)
+                definition = self._definitions[key] = await self._write_status(definition)
             if definition["metadata"].get("deletionTimestamp"):
                 self._clean(definition)
         self._serve()
@@ -168,12 +169,13 @@ class Definitions:
         new = {"type": kind, "status": status, "reason": reason, "message": message}
         return set_condition(conditions, new, self._core.now())
 
-    async def _write_status(self, definition: Obj, status: Obj) -> Obj:
+    async def _write_status(self, definition: Obj) -> Obj:
         call = own_call(self._core, definition, "update")
         call.name, call.subresource = definition["metadata"]["name"], "status"
 
         async def make(live: Obj) -> Obj:
-            return {**live, "status": status}
+            # Another server may have written the same a moment ago: what it said since when stays.
+            return {**live, "status": self._status(live)}
 
         try:
             outcome = await change(call, make)
@@ -196,15 +198,21 @@ class Definitions:
 
     async def _remove_objects(self, definition: Obj) -> None:
         """Delete every object, wait for those with finalizers, then let the definition go."""
-        spec = definition["spec"]
+        spec, store = definition["spec"], self._core.store
         try:
+            if store.shared:
+                # Requests that other servers let in before they knew may still create objects.
+                await asyncio.sleep(IN_FLIGHT_SECONDS)
             while True:
+                await store.progress()
                 resource = self._core.served.find(spec["group"], spec["names"]["plural"])
                 if resource is None or not await self._delete_all(resource):
                     break
                 await asyncio.sleep(CLEANUP_PAUSE)
             await self._let_go(definition)
         except (StatusError, StoreError) as error:
+            if isinstance(error, StatusError) and error.code == 404:
+                return  # another server has done it
             # The next change of the definition, or the next start, begins anew.
             _LOG.warning("the objects of %s could not be removed: %s", definition["metadata"]["name"], error)
 

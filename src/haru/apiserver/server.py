@@ -19,7 +19,7 @@ import orjson
 
 from haru.apiserver import bootstrap
 from haru.apiserver.admission.dynamic.registry import Registry
-from haru.apiserver.authentication import ABORT, Authenticator
+from haru.apiserver.authentication import ABORT, Authenticator, is_open
 from haru.apiserver.authorization import MASTERS, Authorizer
 from haru.apiserver.call import Call
 from haru.apiserver.config import ServerConfig, UserInfo
@@ -30,6 +30,7 @@ from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Respon
 from haru.apiserver.janitor import keep_house
 from haru.apiserver.limits import InFlight
 from haru.apiserver.metrics import Metrics
+from haru.apiserver.published import withdraw
 from haru.apiserver.rest import HANDLERS, Handler
 from haru.apiserver.subresources import SUBRESOURCES
 from haru.apiserver.virtual import VIRTUAL
@@ -82,6 +83,7 @@ class ApiServer:
         if self._janitor is not None:
             self._janitor.cancel()
             await asyncio.wait([self._janitor])
+        await withdraw(self.core)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -128,6 +130,9 @@ class ApiServer:
         authorizer = self.core.authorizer
         if authorizer is None:
             raise StatusError(503, "ServiceUnavailable", "the server has not been started")
+        if not is_open(path):
+            # What was acknowledged before by another server counts here: bindings, definitions, and all that is read.
+            await self.core.store.progress()
         await authorizer.refresh()
         await self._definitions.refresh()
         await self._authenticator.authenticate(request)

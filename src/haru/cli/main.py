@@ -30,6 +30,7 @@ COMMANDS = {
     "replay": "make logged decisions again, and show what differs",
     "device": "take a device out of service by a taint, and bring it back",
     "dashboard": "serve the web page of a cluster",
+    "apiserver": "run an API server over etcd, alone or as one of several",
     "scheduler": "run the scheduler against an API server",
     "controllers": "run the controllers against an API server",
     "completion": "print a shell's completion script",

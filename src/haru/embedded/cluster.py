@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,10 @@ from haru.dashboard.serving import DashboardServer
 from haru.drivers.simulated.driver import SimulatedDriver, install_device_classes
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
 from haru.embedded.identity import ADMIN, USERS, Identity, ensure_identity
-from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, parse_profiles
+from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, check_versions, parse_profiles
 from haru.engine.devices import Features
 from haru.engine.profile import PROFILES
 from haru.kube.gates import FeatureGates, parse_overrides
-from haru.kube.kinds import group_versions
 from haru.scheduler.config import parse_fairness, scheduler_config
 from haru.scheduler.configuration import Configuration, ConfigurationError, load_configuration
 from haru.scheduler.decision_log import DecisionLog
@@ -58,7 +56,7 @@ class EmbeddedCluster:
         self._configuration = _scheduling(options)
         self._stale_gang = _stale_gang(options)
         self._fairness = _fairness(options)
-        _check_versions(options.runtime_config)
+        check_versions(options.runtime_config)
         self.kubeconfig = directory / "kubeconfig"
         self.address = ""
         self.notes: list[str] = []
@@ -245,16 +243,6 @@ def _gates(text: str) -> FeatureGates:
         return FeatureGates.accelerator_defaults(parse_overrides(text))
     except ValueError as error:
         raise OptionError(f"--feature-gates: {error}") from error
-
-
-def _check_versions(runtime_config: Mapping[str, bool]) -> None:
-    known = {f"{group}/{version}".removeprefix("/") for group, version in group_versions()}
-    known |= {"api/v1", "api/all", "api/ga", "api/beta", "api/alpha"}
-    for key in runtime_config:
-        if key not in known:
-            close = difflib.get_close_matches(key, sorted(known), 1)
-            hint = f"did you mean {close[0]}?" if close else "write GROUP/VERSION, api/all, api/beta or api/alpha"
-            raise OptionError(f'--runtime-config: Invalid value: "{key}": no such API version; {hint}')
 
 
 def _controllers(options: UpOptions) -> list[str]:

@@ -6,6 +6,7 @@ the field or flag, the value and the remedy.
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import os
 from collections.abc import Callable, Mapping
@@ -144,6 +145,19 @@ def parse_runtime_config(text: str, where: str = "--runtime-config") -> dict[str
             raise OptionError(f'{where}: Invalid value: "{part}": write GROUP/VERSION=true or =false')
         result[key] = value.lower() != "false"
     return result
+
+
+def check_versions(runtime_config: Mapping[str, bool]) -> None:
+    """Raises OptionError for a key that names no API version."""
+    from haru.kube.kinds import group_versions
+
+    known = {f"{group}/{version}".removeprefix("/") for group, version in group_versions()}
+    known |= {"api/v1", "api/all", "api/ga", "api/beta", "api/alpha"}
+    for key in runtime_config:
+        if key not in known:
+            close = difflib.get_close_matches(key, sorted(known), 1)
+            hint = f"did you mean {close[0]}?" if close else "write GROUP/VERSION, api/all, api/beta or api/alpha"
+            raise OptionError(f'--runtime-config: Invalid value: "{key}": no such API version; {hint}')
 
 
 def read_config(path: Path, load: Callable[[str], Any]) -> UpOptions:

@@ -10,22 +10,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import shutil
 import signal
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 from haru.embedded.cluster import EmbeddedCluster
 from haru.embedded.lock import DirectoryLock
 from haru.embedded.options import OptionError, UpOptions, default_data_dir
+from haru.embedded.process import first, loop_factory, seconds_since_start
 
 _log = logging.getLogger(__name__)
-_IMPORTED = time.monotonic()
 
 
 def run_cluster(options: UpOptions) -> int:
@@ -36,22 +32,12 @@ def run_cluster(options: UpOptions) -> int:
     lock = DirectoryLock(directory)
     try:
         lock.acquire()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_run(options, directory, lock))
     finally:
         lock.release()
         if options.ephemeral:
             shutil.rmtree(directory, ignore_errors=True)
-
-
-def seconds_since_start() -> float:
-    """How long this process runs, interpreter start included where the system tells (Linux), else since the import."""
-    try:
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
-    except (OSError, ValueError, IndexError, AttributeError):
-        return time.monotonic() - _IMPORTED
 
 
 def _data_directory(options: UpOptions) -> Path:
@@ -65,15 +51,6 @@ def _data_directory(options: UpOptions) -> Path:
     return directory
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
-
-
 async def _run(options: UpOptions, directory: Path, lock: DirectoryLock) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -81,7 +58,7 @@ async def _run(options: UpOptions, directory: Path, lock: DirectoryLock) -> int:
     cluster = EmbeddedCluster(options, directory)
     try:
         # A signal during the start ends it too.
-        if not await _first(cluster.start(), stop):
+        if not await first(cluster.start(), stop):
             return 0
         lock.describe(kubeconfig=str(cluster.kubeconfig), address=cluster.address)
         gc.freeze()
@@ -92,21 +69,7 @@ async def _run(options: UpOptions, directory: Path, lock: DirectoryLock) -> int:
         print(f"haru is ready after {seconds:.1f} s at {cluster.address}, kubeconfig {where}", flush=True)
         if cluster.notes:
             print("\n".join(cluster.notes), file=sys.stderr)
-        await _first(cluster.failed(), stop)
+        await first(cluster.failed(), stop)
         return 0
     finally:
         await cluster.stop()
-
-
-async def _first(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
-    """Awaits `work` or the stop signal, whichever comes first; True if the work is done."""
-    task, waiting = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-        return task.done()
-    finally:
-        for each in (task, waiting):
-            each.cancel()
-        await asyncio.gather(task, waiting, return_exceptions=True)

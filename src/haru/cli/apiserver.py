@@ -1,0 +1,127 @@
+"""Run an API server over etcd: one of several replicas, with the names of kube-apiserver's flags.
+
+Replicas are given the same etcd, the same --service-account-signing-key-file and the same ways to authenticate; clients
+may use any of them. `haru scheduler` and `haru controllers` run beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haru.cli.component import parse_gates, port_number
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.embedded.replica import ReplicaOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `haru apiserver`."""
+    etcd = parser.add_argument_group("etcd")
+    etcd.add_argument("--etcd-servers", required=True, metavar="URL,…", help="the members, each https://HOST:PORT")
+    etcd.add_argument("--etcd-prefix", default="/registry", metavar="KEY", help="before all keys (default /registry)")
+    etcd.add_argument("--etcd-cafile", type=Path, metavar="FILE", help="the authority of etcd's certificates")
+    etcd.add_argument("--etcd-certfile", type=Path, metavar="FILE", help="the certificate to show to etcd")
+    etcd.add_argument("--etcd-keyfile", type=Path, metavar="FILE", help="its key")
+    etcd.add_argument(
+        "--etcd-compaction-interval",
+        default="5m",
+        metavar="DURATION",
+        help="forget etcd's history once in this time, one replica for all (default 5m; 0: another one does)",
+    )
+    serving = parser.add_argument_group("serving")
+    serving.add_argument("--bind-address", default="0.0.0.0", metavar="IP", help="where to listen (default 0.0.0.0)")
+    serving.add_argument(
+        "--secure-port", type=port_number, default=6443, metavar="PORT", help="default 6443; 0: any that is free"
+    )
+    serving.add_argument("--advertise-address", default="", metavar="IP", help="where pods reach this replica")
+    serving.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="the certificate to serve with")
+    serving.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="its key")
+    serving.add_argument(
+        "--cert-dir", type=Path, metavar="DIR", help="where a certificate is made, and its ca.crt, if none is given"
+    )
+    serving.add_argument("--max-requests-inflight", type=_count, default=400, metavar="N", help="reads (default 400)")
+    serving.add_argument(
+        "--max-mutating-requests-inflight", type=_count, default=200, metavar="N", help="writes (default 200)"
+    )
+    access = parser.add_argument_group("who may come in")
+    access.add_argument("--client-ca-file", type=Path, metavar="FILE", help="the authority of client certificates")
+    access.add_argument(
+        "--token-auth-file", type=Path, metavar="FILE", help='bearer tokens: lines token,user,uid,"group1,group2"'
+    )
+    access.add_argument("--service-account-issuer", metavar="URL", help="the issuer of ServiceAccount tokens")
+    access.add_argument(
+        "--service-account-signing-key-file",
+        type=Path,
+        metavar="FILE",
+        help="the private key on P-256 of ServiceAccount tokens, the same for all replicas",
+    )
+    parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
+    parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", default="", help="switch API versions")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves until it is stopped."""
+    from haru.cli.logs import configure_logging
+    from haru.embedded.options import OptionError
+    from haru.embedded.replica import run_replica
+    from haru.storage import StoreError
+
+    configure_logging(options.verbose, options.log_format)
+    try:
+        return run_replica(_replica_options(options))
+    except (OptionError, StoreError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number, at least 1')
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    from haru.cel.errors import EvaluationError
+    from haru.cel.libraries.timestamps import parse_duration
+
+    try:
+        seconds = parse_duration(text).ns / 1e9
+    except EvaluationError:
+        seconds = -1.0
+    if seconds < 0:
+        raise UsageError(f'--etcd-compaction-interval: Invalid value: "{text}": write a duration such as 5m, or 0s')
+    return seconds
+
+
+def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
+    from haru.embedded.options import default_data_dir, parse_runtime_config
+    from haru.embedded.replica import DEFAULT_ISSUER, ReplicaOptions
+
+    if flags.client_ca_file is None and flags.token_auth_file is None:
+        raise UsageError("nobody could come in: name --client-ca-file, or --token-auth-file")
+    return ReplicaOptions(
+        tuple(filter(None, (part.strip() for part in flags.etcd_servers.split(",")))),
+        flags.etcd_prefix,
+        flags.etcd_cafile,
+        flags.etcd_certfile,
+        flags.etcd_keyfile,
+        _seconds(flags.etcd_compaction_interval),
+        flags.bind_address,
+        flags.secure_port,
+        flags.advertise_address,
+        flags.tls_cert_file,
+        flags.tls_private_key_file,
+        flags.cert_dir or default_data_dir().parent / "apiserver",
+        flags.client_ca_file,
+        flags.token_auth_file,
+        flags.service_account_issuer or DEFAULT_ISSUER,
+        flags.service_account_signing_key_file,
+        parse_gates(flags.feature_gates),
+        parse_runtime_config(flags.runtime_config),
+        flags.max_requests_inflight,
+        flags.max_mutating_requests_inflight,
+    )

@@ -1,0 +1,210 @@
+"""One of several API servers over one etcd: `haru apiserver` from start to stop.
+
+Nothing is kept here: what replicas have to agree on is in etcd, and what they have to be given alike are the files that
+the flags name. So each can be killed, and started anywhere, at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import gc
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from haru.apiserver.certificates import new_authority, server_pair, write_private
+from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.server import ApiServer
+from haru.apiserver.serving import HttpServer
+from haru.embedded.options import OptionError, check_versions
+from haru.embedded.process import first, loop_factory, seconds_since_start
+from haru.kube.gates import FeatureGates
+from haru.storage.etcd import EtcdStore, read_credentials
+
+DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOptions:
+    """Everything that one API server is told; paths are those of PEM files, times in seconds."""
+
+    etcd_servers: tuple[str, ...]
+    etcd_prefix: str = "/registry"
+    etcd_ca: Path | None = None
+    etcd_cert: Path | None = None
+    etcd_key: Path | None = None
+    compaction_interval: float = 300.0
+    """0: this replica does not compact."""
+    host: str = "0.0.0.0"
+    port: int = 6443
+    advertise: str = ""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    cert_dir: Path = Path("apiserver")
+    """Where a certificate is made and kept when none is given."""
+    client_ca: Path | None = None
+    token_file: Path | None = None
+    issuer: str = DEFAULT_ISSUER
+    signing_key: Path | None = None
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    max_reads: int = 400
+    max_writes: int = 200
+
+
+def run_replica(options: ReplicaOptions) -> int:
+    """Serves until SIGINT or SIGTERM; returns the exit status. Raises OptionError, StoreError."""
+    gc.disable()  # what a start allocates lives until the end
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_run(options))
+
+
+async def _run(options: ReplicaOptions) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    replica = Replica(options)
+    try:
+        if not await first(replica.start(), stop):
+            return 0
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+        gc.enable()
+        print(f"haru apiserver is ready after {seconds_since_start():.1f} s at {replica.url}", flush=True)
+        await stop.wait()
+        return 0
+    finally:
+        await replica.stop()
+
+
+class Replica:
+    """An API server over etcd, and its listener."""
+
+    def __init__(self, options: ReplicaOptions) -> None:
+        check_versions(options.runtime_config)
+        self._options = options
+        self.url = ""
+        self._cert, self._key = _serving_files(options)
+        self.store = EtcdStore(
+            options.etcd_servers,
+            prefix=options.etcd_prefix,
+            credentials=read_credentials(options.etcd_ca, options.etcd_cert, options.etcd_key),
+            compaction_seconds=options.compaction_interval,
+        )
+        self._server = ApiServer(
+            ServerConfig(
+                self.store,
+                options.gates,
+                options.runtime_config,
+                tokens_of(options.token_file),
+                _read(options.client_ca, "--client-ca-file") if options.client_ca else None,
+                _signing_key(options.signing_key),
+                options.issuer,
+                f"{options.advertise or _own_address(options.host)}:{options.port}",
+                max_reads_in_flight=options.max_reads,
+                max_writes_in_flight=options.max_writes,
+            )
+        )
+        self._listener: HttpServer | None = None
+
+    async def start(self) -> None:
+        """Follow etcd, write what every cluster starts with, and serve."""
+        options = self._options
+        await self.store.start()
+        await self._server.start()
+        self._listener = HttpServer(
+            self._server,
+            options.host,
+            options.port,
+            cert_file=self._cert,
+            key_file=self._key,
+            client_ca_file=options.client_ca,
+        )
+        try:
+            await self._listener.start()
+        except OSError as error:
+            self._listener = None
+            where = f"{options.host}:{options.port}"
+            raise OptionError(f"--secure-port: {where}: {os.strerror(error.errno or 0)}; take another one") from error
+        self.url = self._listener.url
+
+    async def stop(self) -> None:
+        """End the streams, finish what is in flight, close."""
+        if self._listener is not None:
+            await self._listener.stop()
+        await self._server.stop()
+        await self.store.stop()
+
+
+def _own_address(host: str) -> str:
+    return "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
+
+
+def _read(path: Path, flag: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OptionError(f"{flag}: {path}: {error.strerror}") from None
+
+
+def _signing_key(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    pem = _read(path, "--service-account-signing-key-file")
+    try:
+        key = load_pem_private_key(pem, None)
+    except (ValueError, TypeError):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise OptionError(
+            f"--service-account-signing-key-file: {path}: not a private key on P-256; make one with "
+            "openssl ecparam -name prime256v1 -genkey -noout -out FILE"
+        )
+    return pem
+
+
+def tokens_of(path: Path | None) -> dict[str, UserInfo]:
+    """The users of a file with lines `token,user,uid,"group1,group2"`, as kube-apiserver reads it."""
+    if path is None:
+        return {}
+    users: dict[str, UserInfo] = {}
+    text = _read(path, "--token-auth-file").decode(errors="replace")
+    for number, row in enumerate(csv.reader(text.splitlines(), skipinitialspace=True), 1):
+        if not row:
+            continue
+        if len(row) < 3 or not row[0] or not row[1]:
+            raise OptionError(f'--token-auth-file: {path}: line {number}: write token,user,uid,"group1,group2"')
+        groups = tuple(name.strip() for name in row[3].split(",") if name.strip()) if len(row) > 3 else ()
+        users[row[0]] = UserInfo(row[1], groups, row[2])
+    return users
+
+
+def _serving_files(options: ReplicaOptions) -> tuple[Path, Path]:
+    """Certificate and key to serve with; made and kept in the certificates' directory when none are given."""
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise OptionError("--tls-cert-file and --tls-private-key-file belong together: give both or none")
+    if options.tls_cert is not None and options.tls_key is not None:
+        _read(options.tls_cert, "--tls-cert-file")
+        _read(options.tls_key, "--tls-private-key-file")
+        return options.tls_cert, options.tls_key
+    directory = options.cert_dir
+    authority, cert, key = (directory / name for name in ("ca.crt", "apiserver.crt", "apiserver.key"))
+    if not (authority.exists() and cert.exists() and key.exists()):
+        now = datetime.now(UTC)
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            made = new_authority(now)
+            pair = server_pair(made, (options.host, options.advertise), now)
+            write_private(key, pair.key)
+            write_private(cert, pair.certificate)
+            write_private(authority, made.certificate)
+        except OSError as error:
+            raise OptionError(f"--cert-dir: {directory}: {error.strerror}; name one that can be written") from None
+    return cert, key

@@ -1,0 +1,102 @@
+"""What `haru apiserver` is told: which flags it takes, and what it says of those that can not be used."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from haru.apiserver.certificates import new_key
+from haru.apiserver.config import UserInfo
+from haru.cli.main import main
+from haru.embedded.options import OptionError
+from haru.embedded.replica import Replica, ReplicaOptions, tokens_of
+
+SERVERS = ("--etcd-servers", "http://127.0.0.1:9")
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What it says of arguments that it refuses."""
+    try:
+        status = main(["apiserver", *arguments])
+    except SystemExit as end:
+        status = int(str(end.code))
+    assert status == 2
+    text = capsys.readouterr().err
+    assert text.startswith("haru apiserver: ") and text.count("\n") == 1, text
+    return text
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that can be used, and some that can not."""
+    tmp_path = tmp_path_factory.mktemp("files")
+    (tmp_path / "tokens").write_text('t1,admin,1,"system:masters"\n')
+    (tmp_path / "bad-tokens").write_text("t1,admin\n")
+    (tmp_path / "key").write_bytes(new_key())
+    other = rsa.generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "rsa-key").write_bytes(other)
+    (tmp_path / "text").write_text("this is no key")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("", "the following arguments are required: --etcd-servers"),
+        ("--etcd-servers http://127.0.0.1:9", "nobody could come in: name --client-ca-file, or --token-auth-file"),
+        ("--etcd-servers localhost:9 TOKENS", 'Invalid value: "localhost:9": write https://HOST:PORT'),
+        ("--etcd-servers http://a:1,https://b:1 TOKENS", "either all servers use https or none does"),
+        ("SERVERS --token-auth-file absent", "--token-auth-file: absent: No such file"),
+        ("SERVERS --token-auth-file bad-tokens", 'bad-tokens: line 1: write token,user,uid,"group1,group2"'),
+        ("SERVERS --client-ca-file absent", "--client-ca-file: absent: No such file"),
+        ("SERVERS TOKENS --etcd-certfile key", "a client certificate and its key belong together"),
+        ("SERVERS TOKENS --etcd-cafile absent", "absent can not be read: No such file"),
+        ("SERVERS TOKENS --tls-cert-file key", "--tls-cert-file and --tls-private-key-file belong together"),
+        ("SERVERS TOKENS --service-account-signing-key-file rsa-key", "rsa-key: not a private key on P-256"),
+        ("SERVERS TOKENS --service-account-signing-key-file text", "text: not a private key on P-256"),
+        ("SERVERS TOKENS --etcd-compaction-interval soon", 'Invalid value: "soon": write a duration'),
+        ("SERVERS TOKENS --etcd-compaction-interval -1m", "--etcd-compaction-interval: "),
+        ("SERVERS TOKENS --secure-port 99999", 'Invalid value: "99999": write a port'),
+        ("SERVERS TOKENS --max-requests-inflight 0", 'Invalid value: "0": write a number'),
+        ("SERVERS TOKENS --runtime-config v7=true", 'Invalid value: "v7": no such API version'),
+        ("SERVERS TOKENS --feature-gates Nonsense=true", "--feature-gates: "),
+        ("SERVERS TOKENS --cert-dir tokens/below", "--cert-dir: tokens/below: "),
+    ],
+)
+def test_what_can_not_be_used_is_told(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: str, text: str
+) -> None:
+    monkeypatch.chdir(files)
+    given = arguments.replace("SERVERS", " ".join(SERVERS)).replace("TOKENS", "--token-auth-file tokens")
+    if "--cert-dir" not in given:
+        given += " --cert-dir certs"
+    assert text in said(capsys, *given.split())
+
+
+def test_users_of_a_token_file(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text('a,admin,1,"system:masters, ops"\n\nb, jane, 2\n')
+    assert tokens_of(path) == {
+        "a": UserInfo("admin", ("system:masters", "ops"), "1"),
+        "b": UserInfo("jane", (), "2"),
+    }
+    assert tokens_of(None) == {}
+
+
+def test_a_certificate_is_made_once(tmp_path: Path) -> None:
+    options = ReplicaOptions(("http://127.0.0.1:9",), cert_dir=tmp_path / "certs", advertise="192.0.2.7")
+    Replica(options)
+    cert = tmp_path / "certs" / "apiserver.crt"
+    first = cert.read_bytes()
+    names = x509.load_pem_x509_certificate(first).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert "192.0.2.7" in [str(a) for a in names.value.get_values_for_type(x509.IPAddress)]
+    assert stat.S_IMODE((tmp_path / "certs" / "apiserver.key").stat().st_mode) == 0o600
+    Replica(options)
+    assert cert.read_bytes() == first and (tmp_path / "certs" / "ca.crt").exists()
+    with pytest.raises(OptionError, match="belong together"):
+        Replica(ReplicaOptions(("http://127.0.0.1:9",), tls_key=cert))
