@@ -16,6 +16,7 @@ from haru.storage import Compacted, CompareFailed, Delete, Put, Record, StoreErr
 from haru.storage.etcd import EtcdStore, compaction, connection, messages, read_credentials, values, wire
 from haru.storage.etcd import store as etcd_store
 from haru.storage.etcd.store import tells_progress
+from haru.storage.sealing import AesGcm, Plain, Sealing
 
 SECONDS = 60.0
 """However busy the machine is."""
@@ -469,6 +470,20 @@ def test_what_is_kept_can_be_read_back(size: int, place: int | None) -> None:
     wanted = value if place is None else value[:place] + b"123" + value[place:]
     assert isinstance(record, Record) and record.value == wanted and record.head(6) == wanted[:6]
     assert len(values.to_bytes(value, place)) < 200
+
+
+async def test_what_is_sealed_is_opened_by_every_server_that_has_the_key(open_store: Open) -> None:
+    old, new = AesGcm("old", bytes(32)), AesGcm("new", bytes(range(32)))
+    a = await open_store(sealing=Sealing({"secrets": [old, Plain()]}, "a.yaml"))
+    await write(a, "secrets/default/s", b"the secret" * 1000)
+    await write(a, "configmaps/default/c", b"no secret")
+    (kept,) = (await a._range(a._key("secrets/default/s"))).found
+    assert kept.value.startswith(b"k8s:enc:aesgcm:v1:old:") and b"the secret" not in kept.value
+    b = await open_store(sealing=Sealing({"secrets": [new, old, Plain()]}, "b.yaml"))
+    record = await b.get("secrets/default/s")
+    assert record is not None and record.value == b"the secret" * 1000 and record.stale
+    with pytest.raises(StoreError, match='encrypted with aesgcm and the key "old", which'):
+        await open_store()
 
 
 # --- the encoding

@@ -29,6 +29,7 @@ from haru.storage.etcd.wire import WireError
 from haru.storage.history import bucket_of
 from haru.storage.interface import Compacted, CompareFailed, Delete, Event, Page, Put, Record, StoreError
 from haru.storage.memory import MemoryStore, check_named_once
+from haru.storage.sealing import Sealing, no_sealing
 
 REPLAYED_REVISIONS = 10_000
 """How far into the past the view starts, at most: as much as has to be gone through at every start."""
@@ -51,11 +52,13 @@ class EtcdStore(MemoryStore):
         prefix: str = "/registry",
         credentials: Credentials | None = None,
         compaction_seconds: float = INTERVAL_SECONDS,
+        sealing: Sealing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(clock=clock)
         self._connection = Connection(endpoints, credentials or Credentials())
         self._prefix = f"{prefix.rstrip('/')}/".encode()
+        self._sealing = sealing or no_sealing()
         self._compactor = Compactor(self._connection, self.compact)
         self._compaction_seconds = compaction_seconds
         self._progress = Progress(self._newest_revision, self._nudge, lambda: self._revision)
@@ -114,7 +117,7 @@ class EtcdStore(MemoryStore):
             for pair in answer.found:
                 name = self._name(pair.key)
                 if name != TICK:
-                    state.setdefault(bucket_of(name), []).append(to_record(name, pair.value, pair.revision))
+                    state.setdefault(bucket_of(name), []).append(self._record(name, pair))
             if len(answer.found) >= answer.count:
                 break
             key = answer.found[-1].key + b"\0"
@@ -128,6 +131,10 @@ class EtcdStore(MemoryStore):
 
     def _key(self, name: str) -> bytes:
         return self._prefix + name.encode()
+
+    def _record(self, name: str, pair: messages.KeyValue) -> Record:
+        kept, stale = self._sealing.open(bucket_of(name), pair.key.decode(), pair.value)
+        return to_record(name, kept, pair.revision, stale=stale)
 
     # --- following
 
@@ -186,7 +193,7 @@ class EtcdStore(MemoryStore):
             if name != TICK:
                 bucket = self._bucket(bucket_of(name))
                 old = bucket.records.get(name)
-                new = None if change.deleted else to_record(name, change.pair.value, revision)
+                new = None if change.deleted else self._record(name, change.pair)
                 if old is not None or new is not None:
                     bucket.publish(Event(name, revision, old, new), at)
                     touched.add(bucket)
@@ -228,7 +235,7 @@ class EtcdStore(MemoryStore):
             if after:
                 start = max(start, self._key(after) + b"\0")
             answer = await self._range(start, end, limit=limit, revision=revision)
-            records = [to_record(self._name(pair.key), pair.value, pair.revision) for pair in answer.found]
+            records = [self._record(self._name(pair.key), pair) for pair in answer.found]
             return Page(records, revision, answer.count - len(records))
 
     async def _range(
@@ -253,7 +260,7 @@ class EtcdStore(MemoryStore):
         if answer.succeeded:
             return [self._event(operation, answer.revision) for operation in operations]
         for operation, found in zip(operations, answer.read, strict=True):
-            actual = to_record(operation.key, found[0].value, found[0].revision) if found else None
+            actual = self._record(operation.key, found[0]) if found else None
             revision = actual.revision if actual else 0
             wrong = operation.expected is not None and operation.expected != revision
             if wrong or (isinstance(operation, Delete) and not revision):
@@ -268,7 +275,8 @@ class EtcdStore(MemoryStore):
             if operation.expected is not None:
                 comparisons.append(messages.compare_revision(key, operation.expected))
             if isinstance(operation, Put):
-                then.append(messages.put(key, to_bytes(operation.value, operation.place)))
+                kept = to_bytes(operation.value, operation.place)
+                then.append(messages.put(key, self._sealing.seal(bucket_of(operation.key), key.decode(), kept)))
             else:
                 then.append(messages.delete(key))
                 if operation.expected is None:

@@ -22,8 +22,8 @@ class PlacedRecord(Record):
 
     __slots__ = ("_place",)
 
-    def __init__(self, key: str, packed: bytes, revision: int, place: int) -> None:
-        super().__init__(key, packed, revision, packed=True)
+    def __init__(self, key: str, packed: bytes, revision: int, place: int, *, stale: bool = False) -> None:
+        super().__init__(key, packed, revision, packed=True, stale=stale)
         self._place = place
 
     @property
@@ -52,7 +52,7 @@ def to_bytes(value: bytes, place: int | None) -> bytes:
     return _HEAD.pack(_MAGIC, FORMAT, packed, _NOWHERE if place is None else place) + value
 
 
-def to_record(key: str, kept: bytes, revision: int) -> Record:
+def to_record(key: str, kept: bytes, revision: int, *, stale: bool = False) -> Record:
     """The record of what was kept; raises `StoreError` for what this version did not write."""
     if len(kept) < _HEAD.size or not kept.startswith(_MAGIC):
         raise StoreError(
@@ -66,7 +66,7 @@ def to_record(key: str, kept: bytes, revision: int) -> Record:
         )
     value = kept[_HEAD.size :]
     if place == _NOWHERE:
-        return Record(key, value, revision, packed=bool(packed))
+        return Record(key, value, revision, packed=bool(packed), stale=stale)
     if packed:
-        return PlacedRecord(key, value, revision, place)
-    return Record(key, placed(value, place, revision), revision)
+        return PlacedRecord(key, value, revision, place, stale=stale)
+    return Record(key, placed(value, place, revision), revision, stale=stale)
