@@ -15,7 +15,7 @@ from haru_process import Up, phase, until
 
 ROOT = Path(__file__).parents[2]
 MILLISECONDS = 30_000
-PAGES = ("/", "/queue", "/workload/default/job/training", "/workload/default/deployment/notebooks")
+PAGES = ("/", "/queue", "/allocation", "/workload/default/job/training", "/workload/default/deployment/notebooks")
 SCHEMES = [{"color_scheme": "light"}, {"color_scheme": "dark"}]
 AXE = "async () => JSON.stringify((await axe.run(document, {resultTypes: ['violations']})).violations)"
 
@@ -228,6 +228,22 @@ def test_without_scripts_the_pages_are_all_there(page: Any) -> None:
         page.goto(path)
         assert page.locator("main h1").count() == 1
     assert not page.locator("#theme").is_visible()
+
+
+def test_how_the_cards_were_used(page: Any) -> None:
+    page.goto("/allocation")
+    assert page.locator("nav[aria-label=Period] [aria-current]").inner_text() == "last 24h"
+    follow(page, "last 1h", "**/allocation?since=1h")
+    row = page.locator('tr[data-key="default/deployment/notebooks"] td').first
+
+    def held() -> bool:
+        page.reload()
+        return row.count() > 0 and row.inner_text() == "3"
+
+    until("the history tells of three cards", held)
+    assert page.locator(".usage .area").count() >= 3
+    assert set(texts(page, "tbody th")) >= {"default/pod/inference-small", "free", "free while work waited"}
+    follow(page, "default/deployment/notebooks", "**/workload/default/deployment/notebooks")
 
 
 def test_it_is_live_and_keeps_the_focus(page: Any, up: Up) -> None:

@@ -11,9 +11,14 @@ import argparse
 import asyncio
 import os
 import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.dashboard.views.usage import Measured
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         default="127.0.0.1:0",
         help="address of the page, on loopback only (default 127.0.0.1:0: any free port)",
+    )
+    parser.add_argument(
+        "--history",
+        type=Path,
+        metavar="PATH",
+        help="history of usage for the page Allocation, or the directory that it is in (default: that of the haru up)",
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
@@ -42,6 +53,20 @@ def run(options: argparse.Namespace) -> int:
     return asyncio.run(_serve(options, host, port))
 
 
+def _measured(options: argparse.Namespace) -> Measured | None:
+    """How the cards were used, from the history that is named, or that of the `haru up` whose cluster this is."""
+    from haru.answers.fetching import usage_file
+    from haru.embedded.usage import measured_by
+    from haru.errors import ClusterError
+
+    if options.history is not None:
+        return measured_by(options.history)
+    try:
+        return measured_by(usage_file(options.kubeconfig, options.context, "--kubeconfig"))
+    except ClusterError:
+        return None
+
+
 async def _serve(options: argparse.Namespace, host: str, port: int) -> int:
     from haru.dashboard.serving import DashboardServer
 
@@ -49,7 +74,7 @@ async def _serve(options: argparse.Namespace, host: str, port: int) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with connect(options, "haru-dashboard") as client:
-        server = DashboardServer(client, host, port)
+        server = DashboardServer(client, host, port, _measured(options))
         try:
             await server.start()
         except OSError as error:

@@ -7,6 +7,7 @@ server runs on it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,10 +20,12 @@ from haru.dashboard.explaining import Explaining, now_text
 from haru.dashboard.pages.frame import message_page, page
 from haru.dashboard.pages.map_page import map_content
 from haru.dashboard.pages.queue_page import queue_content
+from haru.dashboard.pages.usage_page import no_usage, usage_content
 from haru.dashboard.pages.workload_page import workload_content
 from haru.dashboard.views.device_map import device_map
 from haru.dashboard.views.queue import waiting_work
 from haru.dashboard.views.story import story
+from haru.dashboard.views.usage import PERIODS, USUAL, Measured, allocation
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.markup import Child, Html, joined
 from haru.sight import Sight, Watching
@@ -55,6 +58,10 @@ _NO_ENTRY = (
     "This page needs the address that haru printed when it started, with its one-time code. If that was used already, "
     "run haru dashboard: it prints another one."
 )
+_NO_HISTORY = (
+    "No history of usage is read here. haru up keeps one unless --no-usage-history says otherwise; haru dashboard "
+    "reads the one that --history names."
+)
 _PAUSE_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
 
@@ -62,9 +69,10 @@ _HEARTBEAT_SECONDS = 15.0
 class Dashboard:
     """Serves one cluster to one browser; `access` says which."""
 
-    def __init__(self, watching: Watching, access: Access) -> None:
+    def __init__(self, watching: Watching, access: Access, measured: Measured | None = None) -> None:
         self._watching = watching
         self._access = access
+        self._measured = measured
         self._explaining = Explaining(watching.tell)
         self._drawing = ThreadPoolExecutor(1, "dashboard pages")
         self._stopping = asyncio.Event()
@@ -108,6 +116,9 @@ class Dashboard:
             title, made = "Map", lambda sight: self._map(sight, chosen)
         elif path == "/queue":
             title, made = "Queue", lambda sight: self._queue(sight, chosen)
+        elif path == "/allocation":
+            period = query["since"] if query.get("since") in PERIODS else USUAL
+            title, made = "Allocation", lambda sight: self._allocation(period, chosen)
         elif path.startswith("/workload/") and path.count("/") == 4 and path[-1] != "/":
             _, _, namespace, kind, name = path.split("/")
             work = Workload(namespace, f"{kind}/{name}")
@@ -138,6 +149,19 @@ class Dashboard:
     async def _workload(self, sight: Sight, work: Workload) -> Child:
         found = await self._explaining.run(lambda: story(sight.snapshot, work, sight.events, now_text()))
         return workload_content(found) if found is not None else None
+
+    async def _allocation(self, period: str, chosen: Filter) -> Child:
+        measured = self._measured
+        if measured is None:
+            return no_usage(_NO_HISTORY, period, chosen)
+        until = int(time.time() * 1000)
+        since = until - PERIODS[period]
+        try:
+            return await self._drawn(
+                lambda: joined(usage_content(allocation(measured(since, until), since, until, chosen), period, chosen))
+            )
+        except (OSError, ValueError) as error:
+            return no_usage(str(error), period, chosen)
 
     async def _drawn(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._drawing, work)

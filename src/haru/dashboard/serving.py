@@ -12,6 +12,7 @@ from haru.dashboard.access import Access, check_loopback
 
 if TYPE_CHECKING:
     from haru.dashboard.app import Dashboard
+    from haru.dashboard.views.usage import Measured
 
 _LINGER_SECONDS = 0.3
 
@@ -19,14 +20,17 @@ _LINGER_SECONDS = 0.3
 class DashboardServer:
     """Serves the dashboard of one cluster until it is stopped; port 0 takes a free one.
 
+    `measured` tells how the cards were used; without it that page says that nothing is known.
+
     What makes pages is imported when the first one is asked for: it is no part of the start of `haru up`.
     """
 
-    def __init__(self, client: ApiClient, host: str, port: int) -> None:
+    def __init__(self, client: ApiClient, host: str, port: int, measured: Measured | None = None) -> None:
         check_loopback(host, port, "--dashboard")
         self._host = "127.0.0.1" if host == "localhost" else host
         self._wanted_port = port
         self._client = client
+        self._measured = measured
         self.url = ""
         """The address with the one-time code; once started."""
         self._access: Access | None = None
@@ -83,7 +87,7 @@ class DashboardServer:
             from haru.sight import Watching
 
             assert self._access is not None
-            self._app = Dashboard(Watching(self._client), self._access)
+            self._app = Dashboard(Watching(self._client), self._access, self._measured)
         await self._app(scope, receive, send)
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from haru.dashboard.views.workloads import Filter
 from haru.markup import Child, Html, joined, tag
 
-_PAGES = (("/", "Map"), ("/queue", "Queue"))
+_PAGES = (("/", "Map"), ("/queue", "Queue"), ("/allocation", "Allocation"))
 
 
 def address(path: str, chosen: Filter) -> str:

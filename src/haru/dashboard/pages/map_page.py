@@ -20,9 +20,14 @@ _MOST_PARTS = 16
 _EXAMPLES = 3
 
 
+def hue_number(work: Workload) -> int:
+    """The number of a workload's colour: the same in every process and on every page."""
+    return crc32("/".join(work).encode()) % HUES
+
+
 def hue(work: Workload) -> str:
-    """The class of a workload's colour: the same in every process and on every page."""
-    return f"hue-{crc32('/'.join(work).encode()) % HUES}"
+    """The class of a workload's colour."""
+    return f"hue-{hue_number(work)}"
 
 
 def map_content(found: DeviceMap, chosen: Filter) -> Child:

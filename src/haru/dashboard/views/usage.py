@@ -1,0 +1,134 @@
+"""How the cards were used over a time: from what was measured to bands of cards, slot by slot."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload
+
+Kind = Literal["held", "missed", "free"]
+"""Held by somebody; free while compatible work waited; free."""
+
+SLOTS = 96
+_MOST_WORKLOADS = 10
+PERIODS: Mapping[str, int] = {"1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000}
+"""What can be chosen, in milliseconds."""
+USUAL = "24h"
+
+
+class Use(NamedTuple):
+    """What a span's amount is of; a workload where somebody held the cards."""
+
+    kind: Kind
+    workload: Workload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `began` to `ended` (ms since 1970), of which `observed` ms were seen; amounts are in cards times ms."""
+
+    began: int
+    ended: int
+    observed: int
+    amounts: Mapping[Use, float]
+
+
+Measured = Callable[[int, int], Sequence[Span]]
+"""What was measured between two moments; OSError or ValueError say why that cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """One use, as the mean number of cards in each slot."""
+
+    use: Use
+    name: str
+    cards: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The bands of a time, to be drawn one above the other; `seen` is the share of each slot that was observed."""
+
+    since: int
+    until: int
+    bands: tuple[Band, ...]
+    seen: tuple[float, ...]
+
+    @property
+    def slot(self) -> float:
+        """Milliseconds of one slot."""
+        return (self.until - self.since) / len(self.seen)
+
+    def hours(self, band: Band) -> float:
+        """Card-hours of a band, of the time that was observed."""
+        seen = sum(cards * part for cards, part in zip(band.cards, self.seen, strict=True))
+        return seen * self.slot / 3_600_000
+
+    def mean(self, band: Band) -> float:
+        """Cards of a band while it was observed."""
+        return self.hours(band) * 3_600_000 / (sum(self.seen) * self.slot or 1)
+
+    def now(self, band: Band) -> float:
+        """Cards in the last slot that was observed."""
+        last = next((index for index in reversed(range(len(self.seen))) if self.seen[index]), None)
+        return 0.0 if last is None else band.cards[last]
+
+
+OTHERS = Workload("", "other work")
+
+
+def allocation(
+    spans: Iterable[Span], since: int, until: int, chosen: Filter = EVERYTHING, slots: int = SLOTS
+) -> Allocation:
+    """The largest workloads by name, the others together, and what was free."""
+    length = (until - since) / slots
+    per_slot: list[dict[Use, float]] = [defaultdict(float) for _ in range(slots)]
+    observed = [0.0] * slots
+    for span in spans:
+        _spread(span, since, length, per_slot, observed)
+    named = _largest(per_slot, chosen)
+    order = [*(Use("held", work) for work in named), Use("held", OTHERS), Use("missed"), Use("free")]
+    cards: dict[Use, list[float]] = {use: [0.0] * slots for use in order}
+    for index, amounts in enumerate(per_slot):
+        # In a slot that was seen in part the mean is of that part.
+        for use, amount in amounts.items():
+            known = use if use in cards else Use("held", OTHERS)
+            cards[known][index] += amount / observed[index] if observed[index] else 0.0
+    bands = [Band(use, _name(use), tuple(values)) for use, values in cards.items() if any(values)]
+    return Allocation(since, until, tuple(bands), tuple(min(1.0, part / length) for part in observed))
+
+
+def _spread(span: Span, since: int, length: float, per_slot: Sequence[dict[Use, float]], observed: list[float]) -> None:
+    """Share a span out among the slots that it touches, in proportion."""
+    whole = span.ended - span.began
+    if whole <= 0:
+        return
+    first = max(0, int((span.began - since) / length))
+    for index in range(first, len(per_slot)):
+        began, ended = since + index * length, since + (index + 1) * length
+        part = (min(span.ended, ended) - max(span.began, began)) / whole
+        if part <= 0:
+            break
+        observed[index] += span.observed * part
+        for use, amount in span.amounts.items():
+            per_slot[index][use] += amount * part
+
+
+def _largest(per_slot: Iterable[Mapping[Use, float]], chosen: Filter) -> list[Workload]:
+    totals: dict[Workload, float] = defaultdict(float)
+    for amounts in per_slot:
+        for use, amount in amounts.items():
+            if use.workload is not None and chosen.takes(use.workload):
+                totals[use.workload] += amount
+    largest = sorted(totals, key=lambda work: (-totals[work], work))
+    return largest[:_MOST_WORKLOADS]
+
+
+def _name(use: Use) -> str:
+    if use.workload is not None:
+        return f"{use.workload.namespace}/{use.workload.name}" if use.workload.namespace else use.workload.name
+    return "free while work waited" if use.kind == "missed" else "free"

@@ -1,0 +1,84 @@
+"""The bands of cards over time: nothing is lost or made up, however spans and slots lie."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.dashboard.pages.usage_page import no_usage, usage_content
+from haru.dashboard.views.usage import OTHERS, Allocation, Span, Use, allocation
+from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload
+from haru.markup import joined
+
+HOUR = 3_600_000
+TRAINING, NOTEBOOK = Workload("ml", "job/training"), Workload("web", "deployment/notebook")
+works = st.sampled_from([Workload("ml", f"job/{number}") for number in range(14)])
+uses = st.one_of(works.map(lambda work: Use("held", work)), st.just(Use("missed")), st.just(Use("free")))
+
+
+def steady(began: int, ended: int, cards: dict[Use, float]) -> Span:
+    length = ended - began
+    return Span(began, ended, length, {use: count * length for use, count in cards.items()})
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Span]:
+    at, found = 0, []
+    for _ in range(draw(st.integers(0, 8))):
+        at += draw(st.sampled_from([0, 0, 1, 7_000, HOUR]))
+        ended = at + draw(st.integers(1, 3 * HOUR))
+        cards = draw(st.dictionaries(uses, st.integers(1, 64).map(float), max_size=16))
+        found.append(steady(at, ended, cards))
+        at = ended
+    return found
+
+
+@given(spans=histories(), slots=st.integers(1, 40))
+def test_card_hours_are_those_that_were_measured(spans: list[Span], slots: int) -> None:
+    until = max([span.ended for span in spans], default=1)
+    found = allocation(spans, 0, until, slots=slots)
+    measured = sum(sum(span.amounts.values()) for span in spans)
+    # A slot that was seen in part counts with the mean of that part: in hours, with its share.
+    assert sum(map(found.hours, found.bands)) * HOUR == pytest.approx(measured, rel=1e-6)
+    assert sum(found.seen) * found.slot == pytest.approx(sum(span.observed for span in spans), rel=1e-6)
+    assert len(found.bands) <= 10 + 3
+    joined(usage_content(found, "1h", EVERYTHING))
+
+
+def day() -> Allocation:
+    morning = steady(0, 12 * HOUR, {Use("held", TRAINING): 6, Use("free"): 2})
+    evening = steady(18 * HOUR, 24 * HOUR, {Use("held", NOTEBOOK): 1, Use("missed"): 3, Use("free"): 4})
+    return allocation([morning, evening], 0, 24 * HOUR, slots=4)
+
+
+def test_bands_gaps_and_the_last_numbers() -> None:
+    found = day()
+    assert found.seen == (1, 1, 0, 1)
+    assert {band.name: band.cards for band in found.bands} == {
+        "ml/job/training": (6, 6, 0, 0),
+        "web/deployment/notebook": (0, 0, 0, 1),
+        "free while work waited": (0, 0, 0, 3),
+        "free": (2, 2, 0, 4),
+    }
+    free = found.bands[-1]
+    assert (found.now(free), found.mean(free), found.hours(free)) == (4, 48 / 18, 48)
+
+
+def test_a_filter_leaves_the_others_together() -> None:
+    spans = [steady(0, HOUR, {Use("held", TRAINING): 6, Use("held", NOTEBOOK): 1})]
+    found = allocation(spans, 0, HOUR, Filter(namespace="web"), slots=1)
+    assert [(band.use.workload, band.cards) for band in found.bands] == [(NOTEBOOK, (1,)), (OTHERS, (6,))]
+
+
+def test_the_page() -> None:
+    html = joined(usage_content(day(), "24h", EVERYTHING))
+    assert html.count("<path") == 4 and html.count('class="gap"') == 1
+    assert 'href="/workload/ml/job/training"' in html and "style=" not in html
+    assert "1970-01-01 00:00 to 1970-01-02 00:00 UTC, 75 % of it observed." in html
+    assert ">10<" in html, "the scale goes to the next round number above eight cards"
+
+
+def test_a_page_without_a_history_says_so() -> None:
+    assert "Nothing was measured in this time." in joined(usage_content(allocation([], 0, HOUR), "1h", EVERYTHING))
+    assert "no &lt;file&gt;" in joined(no_usage("no <file>", "1h", Filter(namespace="ml")))
