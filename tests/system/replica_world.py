@@ -87,6 +87,7 @@ class Persistent:
                 problem: object = answer
             except LOST as error:
                 problem = error
+                self._apis[self._at].close()  # a connection that broke off in the middle of a request is of no use
             assert time.monotonic() < deadline, f"{method} {path}: {problem}"
             lost, self._at, self.retries = True, 1 - self._at, self.retries + 1
             time.sleep(0.05)

@@ -9,6 +9,7 @@ from functools import lru_cache
 import orjson
 
 from haru import __version__
+from haru.apiserver import snapshots
 from haru.apiserver.authentication import is_open
 from haru.apiserver.config import ANONYMOUS
 from haru.apiserver.core import Core
@@ -61,6 +62,8 @@ class Endpoints:
             return response
         if first == "openapi":
             return await self._openapi(request, rest)
+        if path == snapshots.PATH:
+            return await snapshots.snapshot_response(self._core)
         if first in ("api", "apis"):
             return self._discovery(request, path, rest)
         if path == "/":

@@ -27,6 +27,7 @@ COMMANDS = {
     "explain": "say why an object waits, or why it runs where it runs",
     "top": "say who holds which devices, what idles, and what is free while work waits",
     "capture": "write down a cluster as it is, for questions elsewhere",
+    "snapshot": "back up the state of haru up, and restore it",
     "replay": "make logged decisions again, and show what differs",
     "device": "take a device out of service by a taint, and bring it back",
     "dashboard": "serve the web page of a cluster",

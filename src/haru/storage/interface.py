@@ -15,6 +15,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 PACK_FROM = 4096
@@ -208,3 +209,6 @@ class Store(Protocol):
 
     async def compact(self, revision: int) -> None:
         """Forget the history up to and including `revision`; the newest state stays."""
+
+    async def snapshot(self) -> Path:
+        """A new file with the whole state, which the caller removes. Raises `StoreError` where there can be none."""

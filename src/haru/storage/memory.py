@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from haru.storage.history import Bucket, LogWatch, bucket_of
-from haru.storage.interface import CompareFailed, Delete, Event, FutureRevision, Page, Put, Record
+from haru.storage.interface import CompareFailed, Delete, Event, FutureRevision, Page, Put, Record, StoreError
 
 
 class MemoryStore:
@@ -64,6 +65,10 @@ class MemoryStore:
 
     async def progress(self) -> None:
         """Nothing is acknowledged before it is visible here."""
+
+    async def snapshot(self) -> Path:
+        """There is no file to make one of."""
+        raise StoreError("this store is not in a file: no snapshot can be made of it")
 
     async def compact(self, revision: int) -> None:
         """Forget the history up to and including `revision`."""

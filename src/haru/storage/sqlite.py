@@ -16,6 +16,7 @@ import queue
 import sqlite3
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +24,32 @@ from pathlib import Path
 from haru.storage.history import bucket_of
 from haru.storage.interface import Event, Record, StoreError
 from haru.storage.memory import MemoryStore
+from haru.storage.snapshots import complete, new_private_file
 
 SCHEMA = 1
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
 """From a schema number to what makes it the next one."""
 
 GROUP_AT_MOST = 500
+PAGES_A_STEP = 256
+COPY_SUFFIX = ".copy-"
 ROWS_A_STATEMENT = 100
 
 
 class _Superseded(Exception):
     """A change was decided upon one that has failed since."""
+
+
+class _Stopped(Exception):
+    """The store is closed while a copy of it is made."""
+
+
+@dataclass(slots=True, eq=False)
+class _Copy:
+    """A copy that is wanted at `path`, of all that was handed to the writer before, and who waits for it."""
+
+    path: Path
+    done: asyncio.Future[None]
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +78,7 @@ class SqliteStore(MemoryStore):
             return
         self._loop = asyncio.get_running_loop()
         connection = open_database(self._path)
+        remove_left_copies(self._path)
         try:
             self._load(connection)
         except sqlite3.Error as error:
@@ -104,6 +121,24 @@ class SqliteStore(MemoryStore):
         # Shielded: a caller that goes away must not make others believe that its change was not made.
         await asyncio.shield(batch.done)
 
+    async def snapshot(self) -> Path:
+        """A new file with a snapshot (`haru.storage.snapshots`), made while changes go on, which the caller removes."""
+        if self._writer is None or self._loop is None:
+            raise StoreError(f"store {self._path} has no file that could be copied, or is not open")
+        path = Path(f"{self._path}{COPY_SUFFIX}{uuid.uuid4()}")
+        copy = _Copy(path, self._loop.create_future())
+        try:
+            new_private_file(path)
+            self._writer.jobs.put(copy)
+            await copy.done
+            await asyncio.to_thread(complete, path)
+        except BaseException as error:
+            _remove(path)
+            if isinstance(error, OSError | sqlite3.Error):
+                raise StoreError(f"store {self._path} can not be copied: {error}") from error
+            raise
+        return path
+
     async def _settled(self, key: str) -> None:
         while key in self._staged and self._last is not None and not self._last.done():
             await asyncio.wait([self._last])
@@ -142,31 +177,58 @@ class _Writer(threading.Thread):
         self, connection: sqlite3.Connection, finished: Callable[[list[_Batch], Exception | None], None]
     ) -> None:
         super().__init__(name="haru-store-writer", daemon=True)
-        self.jobs: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[_Batch | _Copy | None] = queue.SimpleQueue()
         self._connection = connection
         self._finished = finished
         self._failures = 0
 
     def run(self) -> None:
         """Commit until told to stop."""
-        ending = False
-        while not ending:
-            group: list[_Batch] = []
-            job = self.jobs.get()
+        try:
             while True:
-                if job is None:
-                    ending = True
-                    break
-                if group and job.failures != group[0].failures:
+                self._turn(self.jobs.get())
+        except _Stopped:
+            self._connection.close()
+
+    def _turn(self, job: _Batch | _Copy | None, *, copying: bool = False) -> None:
+        """Do a job and those that have gathered behind it. Raises _Stopped once told to stop."""
+        group: list[_Batch] = []
+        while True:
+            if not isinstance(job, _Batch) or (group and job.failures != group[0].failures):
+                if group:
                     self._write(group)
-                    group = []
+                group = []
+            if job is None:
+                raise _Stopped
+            if isinstance(job, _Batch):
                 group.append(job)
-                if len(group) >= GROUP_AT_MOST or self.jobs.empty():
-                    break
-                job = self.jobs.get()
-            if group:
-                self._write(group)
-        self._connection.close()
+            elif copying:
+                _tell(job, StoreError("another copy of the store is being made: try again when it is done"))
+            else:
+                self._copy(job)
+            if len(group) >= GROUP_AT_MOST or self.jobs.empty():
+                break
+            job = self.jobs.get()
+        if group:
+            self._write(group)
+
+    def _copy(self, job: _Copy) -> None:
+        """Copy the database in steps. Between them goes on what has gathered: SQLite takes it into the copy as well."""
+
+        def between(*_: int) -> None:
+            while not self.jobs.empty():
+                self._turn(self.jobs.get(), copying=True)
+
+        try:
+            with contextlib.closing(sqlite3.connect(job.path, check_same_thread=False)) as target:
+                self._connection.backup(target, pages=PAGES_A_STEP, progress=between, sleep=0)
+        except _Stopped:
+            _tell(job, StoreError("the store is being closed"))
+            raise
+        except Exception as error:
+            _tell(job, error)
+        else:
+            _tell(job, None)
 
     def _write(self, group: list[_Batch]) -> None:
         error: Exception | None = None
@@ -182,6 +244,21 @@ class _Writer(threading.Thread):
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
         self._finished(group, error)
+
+
+def _tell(copy: _Copy, error: Exception | None) -> None:
+    """Tell who waits for a copy, from the writer's thread."""
+
+    def settle() -> None:
+        if copy.done.done():
+            return
+        if error is None:
+            copy.done.set_result(None)
+        else:
+            copy.done.set_exception(error)
+
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        copy.done.get_loop().call_soon_threadsafe(settle)
 
 
 def write_group(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
@@ -264,6 +341,28 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
             MIGRATIONS[number](connection)
         connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (SCHEMA,))
         connection.execute("COMMIT")
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def remove_left_copies(path: str) -> None:
+    """Remove what processes left that were killed while they made a copy."""
+    for left in Path(path).parent.glob(f"{Path(path).name}{COPY_SUFFIX}*"):
+        left.unlink(missing_ok=True)
+
+
+def copy_database(path: Path, to: Path) -> None:
+    """Copy the database of a store that nobody has open; raises `StoreError`."""
+    try:
+        with (
+            contextlib.closing(open_database(str(path))) as connection,
+            contextlib.closing(sqlite3.connect(to)) as copy,
+        ):
+            connection.backup(copy)
+    except sqlite3.Error as error:
+        raise StoreError(f"store {path} can not be copied: {error}") from error
 
 
 def _back_up(connection: sqlite3.Connection, path: str) -> None:

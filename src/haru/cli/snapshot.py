@@ -1,0 +1,155 @@
+"""Back up the state of a `haru up`, running or not, and make a data directory of such a backup.
+
+`haru snapshot save FILE` asks the running server for a copy; nothing stops meanwhile. With --data-dir it takes the
+state of that directory, of the server that runs on it if one does. `haru snapshot restore FILE --data-dir DIR` makes
+DIR, which must be empty or absent. The state of `haru apiserver` is in etcd, which has backups of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+
+from haru.cli.connection import add_connection_arguments, connect, told_as_usage
+from haru.cli.main import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `haru snapshot`."""
+    add_connection_arguments(parser)
+    parser.add_argument("action", choices=("save", "restore"), help="what to do")
+    parser.add_argument("file", type=Path, metavar="FILE", help="the backup, which save makes and restore reads")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the data directory to save or to make")
+    parser.add_argument(
+        "--bump-revision",
+        type=_count,
+        metavar="N",
+        help="restore: begin so many revisions after the backup's, beyond what clients have seen (default 1000000000)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Saves or restores."""
+    from haru.storage import StoreError
+
+    try:
+        return _save(options) if options.action == "save" else _restore(options)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number, 0 or more')
+    return int(text)
+
+
+def _save(options: argparse.Namespace) -> int:
+    from haru.embedded.lock import holder_of
+    from haru.storage import snapshots
+
+    file: Path = options.file
+    if options.bump_revision is not None:
+        raise UsageError("--bump-revision: only for restore")
+    if file.exists():
+        raise UsageError(f"{file} exists already: name another file")
+    directory: Path | None = options.data_dir
+    if directory is not None and options.kubeconfig is not None:
+        raise UsageError("--data-dir and --kubeconfig: name one of them")
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        partial.unlink(missing_ok=True)
+        snapshots.new_private_file(partial)
+        try:
+            running = (holder_of(directory) or {}).get("kubeconfig") if directory is not None else None
+            if directory is not None and running is None:
+                _copy_idle(directory, partial)
+            else:
+                if running is not None:
+                    options.kubeconfig, options.context = Path(running), None
+                asyncio.run(_fetch(options, partial))
+            found = snapshots.check(partial)
+            os.link(partial, file)  # not over one that somebody else has made meanwhile
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"{error.filename or file}: {error.strerror or error}") from error
+    print(f"{found.objects} objects as of revision {found.revision} saved to {file} ({found.size} bytes)")
+    return 0
+
+
+def _copy_idle(directory: Path, to: Path) -> None:
+    """The state of a directory on which no server runs, and none may begin to meanwhile."""
+    from haru.embedded.lock import AlreadyRunningError, DirectoryLock
+    from haru.storage import snapshots
+    from haru.storage.sqlite import copy_database
+
+    state = directory / snapshots.NAME
+    if not state.is_file():
+        raise UsageError(f"--data-dir: {directory}: holds no {snapshots.NAME}: name the data directory of a haru up")
+    lock = DirectoryLock(directory)
+    try:
+        lock.acquire()
+    except AlreadyRunningError as error:
+        raise UsageError(f"--data-dir: {error}; or wait until it is ready and try again") from error
+    try:
+        copy_database(state, to)
+        snapshots.complete(to)
+    finally:
+        lock.release()
+
+
+async def _fetch(options: argparse.Namespace, to: Path) -> None:
+    from haru.apiserver.snapshots import PATH
+
+    async with connect(options, "haru-snapshot") as client:
+        with told_as_usage(client), to.open("wb") as file:
+            async for chunk in client.stream_raw(PATH):
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from haru.embedded.lock import AlreadyRunningError, DirectoryLock
+    from haru.storage import snapshots
+
+    directory: Path | None = options.data_dir
+    if directory is None:
+        raise UsageError("restore needs --data-dir: the directory to make")
+    if options.kubeconfig is not None or options.context is not None:
+        raise UsageError("--kubeconfig and --context: only for save")
+    if not options.file.is_file():
+        raise UsageError(f"{options.file}: no such file")
+    bump = snapshots.BUMP if options.bump_revision is None else options.bump_revision
+    existed = directory.exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = DirectoryLock(directory)
+        lock.acquire()
+    except AlreadyRunningError as error:
+        raise UsageError(f"--data-dir: {error}") from error
+    except OSError as error:
+        raise UsageError(f"--data-dir: {directory}: {error.strerror}") from error
+    try:
+        found = snapshots.restore(options.file, directory, bump)
+    except BaseException:
+        lock.release()
+        _leave_as_it_was(directory, existed)
+        raise
+    lock.release()
+    print(f"{found.objects} objects as of revision {found.revision} restored to {directory}")
+    return 0
+
+
+def _leave_as_it_was(directory: Path, existed: bool) -> None:
+    """Take back the empty lock file, and the directory if it was made for this."""
+    from haru.embedded.lock import LOCK_NAME
+
+    if not existed:
+        with contextlib.suppress(OSError):
+            (directory / LOCK_NAME).unlink(missing_ok=True)
+            directory.rmdir()
