@@ -133,7 +133,9 @@ async def test_access_reviews(api: Caller) -> None:
     assert await may(jane, verb="delete", resource="nodes")
     attributes = {"verb": "delete", "resource": "nodes"}
     body = {"spec": {"user": "jane", "resourceAttributes": attributes}}
-    assert (await api("POST", f"{AUTHORIZATION}/subjectaccessreviews", body)).json["status"] == {"allowed": True}
+    status = (await api("POST", f"{AUTHORIZATION}/subjectaccessreviews", body)).json["status"]
+    why = 'RBAC: allowed by ClusterRoleBinding "it" of ClusterRole "it" to User "jane"'
+    assert status == {"allowed": True, "reason": why}
     body["spec"]["user"] = "joe"
     assert (await api("POST", f"{AUTHORIZATION}/subjectaccessreviews", body)).json["status"] == {"allowed": False}
     path = {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/healthz"}}}

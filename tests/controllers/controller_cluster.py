@@ -1,4 +1,7 @@
-"""A cluster for controllers: the real API server in this process, and a kubelet that plays along."""
+"""A cluster for controllers: the real API server in this process, and a kubelet that plays along.
+
+Controllers have the identities that they have in `haru up`, and nothing that they ask for may be forbidden.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from haru.client.backoff import update_with_retry
 from haru.client.informer import Informer
 from haru.controllers.manager import ControllerManager
 from haru.controllers.objects import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
+from haru.embedded.identity import USERS, controller_user
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
@@ -38,15 +42,24 @@ def service_account_key() -> bytes:
 class Cluster:
     """One API server, a client of it, and controllers that can be started and killed."""
 
-    def __init__(self, client: ApiClient, gates: FeatureGates) -> None:
+    def __init__(self, server: ApiServer, client: ApiClient, gates: FeatureGates) -> None:
+        self.server = server
         self.client = client
+        self._own: dict[str, ApiClient] = {}
         self.gates = gates
         self.ahead = timedelta()
         """How far the clock of the controllers is ahead: what they wait for is over at once."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *controllers: str, **options: Any) -> ControllerManager:
-        manager = ControllerManager(self.client, self.gates, controllers, options=options, now=self._now)
+        manager = ControllerManager(
+            self.client_of("manager"),
+            self.gates,
+            controllers,
+            options=options,
+            now=self._now,
+            clients=self.client_of,
+        )
         task = asyncio.create_task(manager.run())
         self._tasks.append(task)
         async with asyncio.timeout(10):
@@ -56,6 +69,21 @@ class Cluster:
                 waiting.cancel()
                 task.result()
         return manager
+
+    def client_of(self, controller: str) -> ApiClient:
+        """The client of a controller, or of their manager."""
+        if controller not in self._own:
+            manager = USERS["controllers"]
+            name, groups = manager if controller == "manager" else controller_user(controller)
+            self.server.admit(controller, UserInfo(name, groups))
+            self._own[controller] = ApiClient.in_process(self.server, controller, "tests")
+        return self._own[controller]
+
+    async def forbidden(self) -> int:
+        """How many requests were forbidden, as the metrics count them."""
+        _, _, text = await self.client.raw("GET", "/metrics")
+        (line,) = [line for line in text.splitlines() if line.startswith(b'authorization_attempts_total{result="no-')]
+        return int(line.split()[-1])
 
     def _now(self) -> datetime:
         return datetime.now(UTC) + self.ahead
@@ -195,10 +223,11 @@ async def cluster() -> AsyncIterator[Cluster]:
         )
     )
     await server.start()
-    cluster = Cluster(ApiClient.in_process(server, "admin", "tests"), gates)
+    cluster = Cluster(server, ApiClient.in_process(server, "admin", "tests"), gates)
     await cluster.create(NAMESPACES, {"metadata": {"name": "ns"}})
     await cluster.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}})
     await cluster.create(NODES, {"metadata": {"name": "n1"}})
     yield cluster
     await cluster.kill()
+    assert await cluster.forbidden() == 0
     await server.stop()

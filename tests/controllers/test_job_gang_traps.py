@@ -177,7 +177,8 @@ async def test_without_its_workload_a_gang_stays_together(cluster):
 
 @pytest.mark.parametrize("kind", [WORKLOADS, POD_GROUPS], ids=lambda kind: kind.kind)
 async def test_a_server_that_fails_for_a_moment_makes_no_job_without_a_gang(cluster, monkeypatch, kind):
-    create, refused = cluster.client.create, []
+    client = cluster.client_of("job-controller")
+    create, refused = client.create, []
 
     async def failing(of, *args, **kwargs):
         if of == kind and len(refused) < 3:
@@ -185,7 +186,7 @@ async def test_a_server_that_fails_for_a_moment_makes_no_job_without_a_gang(clus
             raise StatusError(500, "InternalError", "not now")
         return await create(of, *args, **kwargs)
 
-    monkeypatch.setattr(cluster.client, "create", failing)
+    monkeypatch.setattr(client, "create", failing)
     await cluster.create(JOBS, job(**indexed(2)))
     await cluster.start(NAME)
     await started(cluster, 2)

@@ -38,7 +38,7 @@ async def test_a_server_that_is_not_ready_is_waited_for(cluster):
                 return
             await self.app(scope, receive, send)
 
-    transport = cluster.client._transport
+    transport = cluster.client_of("manager")._transport
     transport._app = late = Late(transport._app)
     await cluster.start("serviceaccount-controller")
     assert late.refused == 2

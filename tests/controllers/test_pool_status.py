@@ -197,6 +197,6 @@ async def test_old_requests_are_swept(cluster):
 
 
 async def test_without_its_gate_it_does_not_run(cluster):
-    other = Cluster(cluster.client, FeatureGates())
+    other = Cluster(cluster.server, cluster.client, FeatureGates())
     assert (await other.start(NAME)).running == {}
     await other.kill()

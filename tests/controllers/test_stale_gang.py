@@ -185,7 +185,7 @@ def play(scenario):
         )
         server = ApiServer(config)
         await server.start()
-        cluster = VirtualCluster(ApiClient.in_process(server, "admin", "tests"), gates)
+        cluster = VirtualCluster(server, ApiClient.in_process(server, "admin", "tests"), gates)
         await cluster.create(NAMESPACES, {"metadata": {"name": "ns"}})
         await cluster.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}})
         await cluster.create(NODES, {"metadata": {"name": "n1"}})
@@ -193,6 +193,7 @@ def play(scenario):
             await scenario(cluster)
         finally:
             await cluster.kill()
+            assert await cluster.forbidden() == 0
             await server.stop()
 
     virtual_time.run(run())

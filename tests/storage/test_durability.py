@@ -94,7 +94,7 @@ async def test_a_failed_commit_is_reported_and_taken_back(tmp_path: Path, monkey
     await store.transact(Put("k/a", b"1"))
     real = sqlite.write_group
 
-    def failing(connection: sqlite3.Connection, events: object) -> None:
+    def failing(connection: sqlite3.Connection, events: object, sealing: object) -> None:
         time.sleep(0.01)
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -174,9 +174,9 @@ async def test_nothing_is_visible_before_it_is_durable(tmp_path: Path, monkeypat
     await store.start()
     real = sqlite.write_group
 
-    def slow(connection: sqlite3.Connection, events: list[object]) -> None:
+    def slow(connection: sqlite3.Connection, events: list[object], sealing: object) -> None:
         time.sleep(0.05)
-        real(connection, events)  # type: ignore[arg-type]
+        real(connection, events, sealing)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sqlite, "write_group", slow)
     watch = store.watch("k/", store.revision)

@@ -41,6 +41,9 @@ class Authenticator:
             if not is_open(request.path):
                 raise unauthorized_error()
             request.user = ANONYMOUS
+
+    def impersonate(self, request: Request) -> None:
+        """Let the request's user speak for another; 403 for who may not."""
         if b"impersonate-user" in request.headers:
             request.user = self._impersonated(request)
         elif any(key.startswith(b"impersonate-") for key in request.headers):

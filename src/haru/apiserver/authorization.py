@@ -1,7 +1,8 @@
-"""RBAC: may this user do this verb to this resource, by the stored roles and bindings.
+"""May this user do this verb to this resource: the node authorizer is asked first, then RBAC.
 
-The roles and bindings are kept compiled: what a subject is bound to, by namespace. Cursors in the store's history say,
-before each request, whether anything changed; so a binding counts from the moment its write was acknowledged.
+RBAC goes by the stored roles and bindings, which are kept compiled: what a subject is bound to, by namespace. Cursors
+in the store's history say, before each request, whether anything changed; so a binding counts from the moment its write
+was acknowledged.
 Source: rbac.authorization.k8s.io/v1 with aggregated roles, as behaviour.
 """
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.apiserver.config import UserInfo
 from haru.apiserver.core import Core
+from haru.apiserver.node_authorization import Attributes, NodeAuthorizer, node_of
 from haru.apiserver.objects import shared
 from haru.kube.selectors import label_selector_from
 from haru.storage import Compacted, Record, Watch
@@ -72,8 +74,41 @@ def compile_rules(rules: Iterable[Obj]) -> tuple[Rule, ...]:
     )
 
 
-Bindings = dict[str, list[tuple[Rule, ...]]]
-"""Namespace (empty: everywhere) -> the rules bound there."""
+class Bound(NamedTuple):
+    """Rules that a subject holds, and by which binding."""
+
+    rules: tuple[Rule, ...]
+    binding: Obj
+    subject: Obj
+
+    def why(self) -> str:
+        """As the API server says it of a request that is allowed."""
+        metadata, role, subject = self.binding["metadata"], self.binding["roleRef"], self.subject
+        namespace = metadata.get("namespace", "")
+        name = f"{metadata['name']}/{namespace}" if namespace else metadata["name"]
+        kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+        whom = str(subject.get("name"))
+        if subject.get("kind") == "ServiceAccount":
+            whom += f"/{subject.get('namespace') or namespace}"
+        return (
+            f'RBAC: allowed by {kind} "{name}" of {role.get("kind")} "{role.get("name")}" '
+            f'to {subject.get("kind")} "{whom}"'
+        )
+
+
+Bindings = dict[str, list[Bound]]
+"""Namespace (empty: everywhere) -> what is bound there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a request is allowed, and why, or what stood against it; false when it is not."""
+
+    allowed: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.allowed
 
 
 class Authorizer:
@@ -85,6 +120,7 @@ class Authorizer:
         self._watches: dict[str, Watch] = {}
         self._subjects: dict[str, Bindings] = {}
         self._users: dict[tuple[str, tuple[str, ...]], Bindings] = {}
+        self._nodes = NodeAuthorizer(core)
 
     async def start(self) -> None:
         """Read the roles and bindings, and follow them from there."""
@@ -101,11 +137,28 @@ class Authorizer:
     def allowed(
         self, user: UserInfo, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str
     ) -> bool:
-        """Whether a user may do something to a resource."""
+        """Whether a user may do something to a resource; of nodes, `prepare` must have been awaited."""
+        return self.decide(user, Attributes(verb, group, resource, subresource, namespace, name)).allowed
+
+    async def prepare(self, user: UserInfo, asked: Attributes) -> None:
+        """Take in what the judgement of a node needs to know beyond roles; for others this is nothing."""
+        if node_of(user):
+            await self._nodes.refresh(asked)
+
+    def decide(self, user: UserInfo, asked: Attributes) -> Decision:
+        """As `allowed`, with the reason."""
         if MASTERS in user.groups:
-            return True
-        asked = f"{resource}/{subresource}" if subresource else resource
-        return any(rule.allows(verb, group, asked, name) for rules in self._rules(user, namespace) for rule in rules)
+            return Decision(True)
+        node = node_of(user)
+        refusal = self._nodes.refusal(node, asked) if node is not None else ""
+        if refusal is None:
+            return Decision(True)
+        resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        for bound in self._bound(user, asked.namespace):
+            for rule in bound.rules:
+                if rule.allows(asked.verb, asked.group, resource, asked.name):
+                    return Decision(True, bound.why())
+        return Decision(False, refusal)
 
     def allowed_path(self, user: UserInfo, verb: str, path: str) -> bool:
         """Whether a user may ask for a path that is no resource."""
@@ -132,6 +185,9 @@ class Authorizer:
         return [rule.source for rule in found] if found is not None else None
 
     def _rules(self, user: UserInfo, namespace: str) -> Iterator[tuple[Rule, ...]]:
+        return (bound.rules for bound in self._bound(user, namespace))
+
+    def _bound(self, user: UserInfo, namespace: str) -> Iterator[Bound]:
         key = (user.name, user.groups)
         bindings = self._users.get(key)
         if bindings is None:
@@ -193,7 +249,7 @@ class Authorizer:
                     continue
                 for subject in binding.get("subjects") or ():
                     bound = self._subjects.setdefault(_subject_key(subject, namespace), {})
-                    bound.setdefault(namespace, []).append(rules)
+                    bound.setdefault(namespace, []).append(Bound(rules, binding, subject))
 
 
 def _role_key(reference: Obj, namespace: str) -> str:

@@ -1,23 +1,28 @@
 """What every cluster starts with: namespaces, priority classes, and the roles that Kubernetes' components know.
 
-Only what is absent is written: an administrator's changes stay.
+Only what is absent is written: an administrator's changes stay. Roles and bindings are also given the rules and
+subjects that they lack (those of an older version do), unless they are annotated not to be.
+Source: RBAC's bootstrap policy and its reconciliation, as behaviour.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from haru.apiserver.bootstrap_roles import role_objects
+from haru.apiserver.bootstrap_roles import AUTOUPDATE, role_objects
 from haru.apiserver.call import Call
 from haru.apiserver.config import UserInfo
 from haru.apiserver.core import Core
 from haru.apiserver.http import Message, Request
-from haru.apiserver.writing import create
+from haru.apiserver.objects import shared
+from haru.apiserver.writing import change, create
 from haru.kube.errors import StatusError
 
 Obj = dict[str, Any]
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_COMPLETED = {"ClusterRole": "rules", "ClusterRoleBinding": "subjects"}
+"""Which field of what is completed."""
 _SELF = UserInfo("system:apiserver", ("system:masters",))
 
 
@@ -42,7 +47,35 @@ def _objects() -> list[Obj]:
 async def ensure(core: Core) -> None:
     """Write what is absent."""
     for obj in _objects():
-        await ensure_object(core, obj)
+        if not await ensure_object(core, obj) and obj["kind"] in _COMPLETED:
+            await _complete(core, obj)
+
+
+async def _complete(core: Core, obj: Obj) -> None:
+    """Add what a role or binding lacks; nothing is taken away."""
+    call = own_call(core, obj, "update")
+    call.name = obj["metadata"]["name"]
+    record = await core.store.get(call.resource.key("", call.name))
+    field = _COMPLETED[obj["kind"]]
+    if record is None or not _lacking(shared(record), obj, field):
+        return
+
+    async def make(live: Obj) -> Obj:
+        lacking = _lacking(live, obj, field)
+        return {**live, field: [*(live.get(field) or ()), *lacking]} if lacking else live
+
+    try:
+        await change(call, make)
+    except StatusError as error:
+        if error.code != 404:
+            raise
+
+
+def _lacking(live: Obj, wanted: Obj, field: str) -> list[Obj]:
+    if (live["metadata"].get("annotations") or {}).get(AUTOUPDATE) == "false":
+        return []
+    there = live.get(field) or ()
+    return [part for part in wanted.get(field) or () if part not in there]
 
 
 def own_call(core: Core, obj: Obj, verb: str) -> Call:

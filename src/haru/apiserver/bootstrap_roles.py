@@ -12,6 +12,7 @@ Obj = dict[str, Any]
 
 _API = "rbac.authorization.k8s.io/v1"
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _EVENTS = (("create", "patch", "update"), ("", "events.k8s.io"), ("events",))
@@ -52,7 +53,7 @@ def _rules(*texts: RuleText) -> list[Obj]:
 
 
 def _role(name: str, rules: list[Obj], labels: dict[str, str] | None = None) -> Obj:
-    metadata: Obj = {"name": name, "labels": {**_LABELS, **(labels or {})}}
+    metadata: Obj = {"name": name, "labels": {**_LABELS, **(labels or {})}, "annotations": {AUTOUPDATE: "true"}}
     return {"apiVersion": _API, "kind": "ClusterRole", "metadata": metadata, "rules": rules}
 
 
@@ -68,7 +69,7 @@ def _binding(name: str, *subjects: Obj, role: str = "") -> Obj:
     return {
         "apiVersion": _API,
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": name, "labels": dict(_LABELS)},
+        "metadata": {"name": name, "labels": dict(_LABELS), "annotations": {AUTOUPDATE: "true"}},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role or name},
         "subjects": list(subjects),
     }
@@ -207,12 +208,31 @@ def _onlookers() -> list[Obj]:
         (_READ, ("resource.k8s.io",), ("resourceclaims", "resourceclaimtemplates")),
         (_READ, ("scheduling.k8s.io",), ("podgroups", "workloads")),
     )
-    onlookers = ("dashboard", "accounting")
-    return [
-        made
-        for name in onlookers
-        for made in (_role(f"haru:{name}", rules), _binding(f"haru:{name}", _user(f"system:haru-{name}")))
-    ]
+    return [made for name in ("dashboard", "accounting") for made in _own(name, rules)]
+
+
+def _own(name: str, rules: list[Obj]) -> list[Obj]:
+    """A role of Haru's, and who has it."""
+    return [_role(f"haru:{name}", rules), _binding(f"haru:{name}", _user(f"system:haru-{name}"))]
+
+
+def _simulated() -> list[Obj]:
+    """What stands behind simulated nodes: one who watches for all of them, and the driver of their devices.
+
+    What is written of a node and its pods is written as `system:node:NAME`.
+    """
+    watched = _rules(
+        _EVENTS,
+        (("list", "watch"), ("",), ("nodes", "pods")),
+        (("list", "watch"), ("resource.k8s.io",), ("resourceclaims",)),
+    )
+    published = _rules(
+        _EVENTS,
+        (("list", "watch"), ("",), ("nodes",)),
+        ((*_READ, "create", "delete", "update"), ("resource.k8s.io",), ("resourceslices",)),
+        (("create",), ("resource.k8s.io",), ("deviceclasses",)),
+    )
+    return [*_own("fleet", watched), *_own("driver", published)]
 
 
 def _node() -> list[Obj]:
@@ -233,109 +253,125 @@ def _node() -> list[Obj]:
         (("create",), ("authentication.k8s.io",), ("tokenreviews",)),
         (("create",), ("authorization.k8s.io",), ("subjectaccessreviews", "localsubjectaccessreviews")),
     )
-    # No node authorizer narrows a node to its own pods here; the binding is to the group of all nodes.
-    return [_role("system:node", rules), _binding("system:node", _group("system:nodes"))]
+    # For those who bind it themselves: the node authorizer knows what nodes may, and needs no binding.
+    return [_role("system:node", rules), _binding("system:node")]
 
 
 _PODS: RuleText = (("create", "delete", "get", "list", "patch", "watch"), ("",), ("pods",))
+_ENDED_PODS: RuleText = (("delete", "get", "list", "watch"), ("",), ("pods",))
 _POD_STATUS: RuleText = (("patch", "update"), ("",), ("pods/status",))
-_CLAIMS = ("resourceclaims",)
+_REVISIONS: RuleText = ((*_READ, "create", "delete", "patch", "update"), ("apps",), ("controllerrevisions",))
 
 _CONTROLLERS: dict[str, tuple[RuleText, ...]] = {
+    "cronjob-controller": (
+        ((*_READ, "update"), ("batch",), ("cronjobs",)),
+        (("update",), ("batch",), ("cronjobs/finalizers", "cronjobs/status")),
+        ((*_READ, "create", "delete", "patch", "update"), ("batch",), ("jobs",)),
+        (("delete", "list", "watch"), ("",), ("pods",)),
+    ),
     "daemon-set-controller": (
         _PODS,
-        (_READ, ("",), ("nodes",)),
-        ((*_READ, "update"), ("apps",), ("daemonsets", "daemonsets/status", "daemonsets/finalizers")),
-        ((*_READ, *_WRITE), ("apps",), ("controllerrevisions",)),
+        (("list", "watch"), ("",), ("nodes",)),
+        (_READ, ("apps",), ("daemonsets",)),
+        (("update",), ("apps",), ("daemonsets/finalizers", "daemonsets/status")),
+        _REVISIONS,
     ),
     "deployment-controller": (
-        (("get", "list", "update", "watch"), ("",), ("pods",)),
-        ((*_READ, "update"), ("apps",), ("deployments", "deployments/status", "deployments/finalizers")),
+        ((*_READ, "update"), ("",), ("pods",)),
+        ((*_READ, "patch", "update"), ("apps",), ("deployments",)),
+        (("update",), ("apps",), ("deployments/finalizers", "deployments/status")),
         ((*_READ, "create", "delete", "patch", "update"), ("apps",), ("replicasets",)),
     ),
     "device-taint-eviction-controller": (
-        (("delete", *_READ), ("",), ("pods",)),
+        _ENDED_PODS,
         _POD_STATUS,
-        (_READ, ("",), ("nodes",)),
         (_READ, ("resource.k8s.io",), ("deviceclasses", "devicetaintrules", "resourceclaims", "resourceslices")),
-        (("get", "patch", "update"), ("resource.k8s.io",), ("devicetaintrules/status",)),
+        (("patch", "update"), ("resource.k8s.io",), ("devicetaintrules/status",)),
     ),
     "disruption-controller": (
-        (_READ, ("",), ("pods", "replicationcontrollers")),
+        (_READ, ("",), ("replicationcontrollers",)),
         _POD_STATUS,
         (_READ, ("apps",), ("deployments", "replicasets", "statefulsets")),
-        ((*_READ, "update"), ("policy",), ("poddisruptionbudgets", "poddisruptionbudgets/status")),
+        (_READ, ("policy",), ("poddisruptionbudgets",)),
+        (("update",), ("policy",), ("poddisruptionbudgets/status",)),
+        (("get",), ("*",), ("*/scale",)),
     ),
     "generic-garbage-collector": (((*_READ, "delete", "patch", "update"), ("*",), ("*",)),),
     "job-controller": (
         _PODS,
-        ((*_READ, "patch", "update"), ("batch",), ("jobs", "jobs/status", "jobs/finalizers")),
-        ((*_READ, "create", "delete", "update"), ("scheduling.k8s.io",), ("podgroups", "workloads")),
-    ),
-    "cronjob-controller": (
-        (("delete", "list"), ("",), ("pods",)),
-        ((*_READ, *_WRITE), ("batch",), ("jobs",)),
-        ((*_READ, "update"), ("batch",), ("cronjobs", "cronjobs/status", "cronjobs/finalizers")),
+        ((*_READ, "patch", "update"), ("batch",), ("jobs",)),
+        (("update",), ("batch",), ("jobs/finalizers", "jobs/status")),
+        ((*_READ, "create"), ("scheduling.k8s.io",), ("podgroups", "workloads")),
     ),
     "namespace-controller": (
-        ((*_READ, "delete", "update"), ("",), ("namespaces", "namespaces/finalize", "namespaces/status")),
-        (("delete", "deletecollection", "get", "list"), ("*",), ("*",)),
+        ((*_READ, "delete"), ("",), ("namespaces",)),
+        (("update",), ("",), ("namespaces/finalize", "namespaces/status")),
+        ((*_READ, "delete", "deletecollection"), ("*",), ("*",)),
     ),
     "node-controller": (
-        ((*_READ, "delete", "patch", "update"), ("",), ("nodes", "nodes/status")),
-        ((*_READ, "delete"), ("",), ("pods",)),
+        ((*_READ, "delete", "patch", "update"), ("",), ("nodes",)),
+        (("patch", "update"), ("",), ("nodes/status",)),
+        _ENDED_PODS,
         _POD_STATUS,
-        (_READ, ("coordination.k8s.io",), ("leases",)),
     ),
+    "pod-garbage-collector": (_ENDED_PODS, (_READ, ("",), ("nodes",)), (("patch",), ("",), ("pods/status",))),
     "podgroup-protection-controller": (
         (_READ, ("",), ("pods",)),
-        ((*_READ, "update"), ("scheduling.k8s.io",), ("podgroups",)),
-    ),
-    "pod-garbage-collector": (
-        (("delete", *_READ), ("",), ("pods",)),
-        _POD_STATUS,
-        (_READ, ("",), ("nodes",)),
+        ((*_READ, "patch", "update"), ("scheduling.k8s.io",), ("podgroups",)),
     ),
     "replicaset-controller": (
         _PODS,
-        ((*_READ, "update"), ("apps",), ("replicasets", "replicasets/status", "replicasets/finalizers")),
+        ((*_READ, "update"), ("apps",), ("replicasets",)),
+        (("update",), ("apps",), ("replicasets/finalizers", "replicasets/status")),
     ),
     "resource-claim-controller": (
         (_READ, ("",), ("pods",)),
-        (("patch", "update"), ("",), ("pods/finalizers", "pods/status")),
-        ((*_READ, "create", "delete", "update"), ("resource.k8s.io",), _CLAIMS),
-        (_READ, ("resource.k8s.io",), ("deviceclasses", "resourceclaimtemplates", "resourceslices")),
+        (("update",), ("",), ("pods/finalizers",)),
+        _POD_STATUS,
+        ((*_READ, "create", "delete", "patch", "update"), ("resource.k8s.io",), ("resourceclaims",)),
         (("patch", "update"), ("resource.k8s.io",), ("resourceclaims/binding", "resourceclaims/status")),
+        (_READ, ("resource.k8s.io",), ("resourceclaimtemplates",)),
         (_READ, ("scheduling.k8s.io",), ("podgroups",)),
         (("patch", "update"), ("scheduling.k8s.io",), ("podgroups/finalizers", "podgroups/status")),
     ),
     "resourcepoolstatusrequest-controller": (
         (_READ, ("resource.k8s.io",), ("devicetaintrules", "resourceclaims", "resourceslices")),
-        (_READ, ("resource.k8s.io",), ("resourcepoolstatusrequests",)),
-        (("delete",), ("resource.k8s.io",), ("resourcepoolstatusrequests",)),
+        ((*_READ, "delete"), ("resource.k8s.io",), ("resourcepoolstatusrequests",)),
         (("patch", "update"), ("resource.k8s.io",), ("resourcepoolstatusrequests/status",)),
     ),
-    "service-account-controller": (((*_READ, "create"), ("",), ("namespaces", "serviceaccounts")),),
+    "service-account-controller": ((("create",), ("",), ("serviceaccounts",)),),
+    "stale-gang-controller": (
+        _ENDED_PODS,
+        (("patch",), ("",), ("pods/status",)),
+        (_READ, ("scheduling.k8s.io",), ("podgroups",)),
+        (("patch",), ("scheduling.k8s.io",), ("podgroups/status",)),
+    ),
     "statefulset-controller": (
         _PODS,
-        ((*_READ, "update"), ("apps",), ("statefulsets", "statefulsets/status", "statefulsets/finalizers")),
-        ((*_READ, *_WRITE), ("apps",), ("controllerrevisions",)),
-        ((*_READ, "create", "delete", "update"), ("",), ("persistentvolumeclaims",)),
+        (("update",), ("",), ("pods",)),
+        (_READ, ("apps",), ("statefulsets",)),
+        (("update",), ("apps",), ("statefulsets/finalizers", "statefulsets/status")),
+        _REVISIONS,
+        ((*_READ, "create", "delete", "patch", "update"), ("",), ("persistentvolumeclaims",)),
     ),
+    "taint-eviction-controller": (_ENDED_PODS, (_READ, ("",), ("nodes",)), _POD_STATUS),
     "ttl-after-finished-controller": (((*_READ, "delete"), ("batch",), ("jobs",)),),
 }
+_OWN_CONTROLLERS = ("stale-gang-controller",)
+"""Those that 1.36 does not have."""
 
 
 def _controllers() -> list[Obj]:
     found = []
     for name, texts in _CONTROLLERS.items():
-        role = f"system:controller:{name}"
+        role = f"haru:{name}" if name in _OWN_CONTROLLERS else f"system:controller:{name}"
         found += [_role(role, _rules(_EVENTS, *texts)), _binding(role, _account(name))]
     manager = _rules(
         _EVENTS,
-        ((*_READ, "create", "update"), ("coordination.k8s.io",), ("leases",)),
-        ((*_READ, "create"), ("",), ("serviceaccounts", "serviceaccounts/token")),
-        (_READ, ("*",), ("*",)),
+        (("create", "get", "update"), ("coordination.k8s.io",), ("leases",)),
+        (("create", "get"), ("",), ("serviceaccounts",)),
+        (("create",), ("",), ("serviceaccounts/token",)),
+        (("list", "watch"), ("*",), ("*",)),
         (("create",), ("authentication.k8s.io",), ("tokenreviews",)),
         (("create",), ("authorization.k8s.io",), ("subjectaccessreviews",)),
     )
@@ -345,4 +381,4 @@ def _controllers() -> list[Obj]:
 
 def role_objects() -> list[Obj]:
     """All of them."""
-    return [*_people(), *_everybody(), *_scheduler(), *_onlookers(), *_node(), *_controllers()]
+    return [*_people(), *_everybody(), *_scheduler(), *_onlookers(), *_simulated(), *_node(), *_controllers()]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from haru.kube.gates import FeatureGates
 from haru.storage import Store
+
+if TYPE_CHECKING:
+    from haru.apiserver.audit import AuditOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +64,5 @@ class ServerConfig:
     clock: Callable[[], datetime] = utc_now
     max_reads_in_flight: int = 400
     max_writes_in_flight: int = 200
+    audit: AuditOptions | None = None
+    """The audit log; None: there is none."""

@@ -73,7 +73,10 @@ class Endpoints:
     def _authorize(self, request: Request, path: str) -> None:
         authorizer, user = self._core.authorizer, request.user
         verb = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}.get(request.method, "get")
-        if is_open(path) or authorizer is None or authorizer.allowed_path(user, verb, path):
+        allowed = is_open(path) or authorizer is None or authorizer.allowed_path(user, verb, path)
+        request.judged(allowed, "")
+        self._metrics.judged(allowed)
+        if allowed:
             return
         if user is ANONYMOUS:
             raise StatusError(401, "Unauthorized", "Unauthorized")

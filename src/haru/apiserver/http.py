@@ -5,16 +5,21 @@ The body is read only where a handler wants one; a response is bytes, or a strea
 
 from __future__ import annotations
 
+import random
 import re
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import orjson
 
 from haru.apiserver.config import ANONYMOUS, UserInfo
 from haru.kube.errors import StatusError, bad_request_error, too_large_error
+
+if TYPE_CHECKING:
+    from haru.apiserver.audit.auditor import Trail
 
 Obj = dict[str, Any]
 Scope = MutableMapping[str, Any]
@@ -29,6 +34,8 @@ TRUE = {"1", "t", "T", "true", "TRUE", "True"}
 _FALSE = {"0", "f", "F", "false", "FALSE", "False"}
 _INTEGER = re.compile(r"[-+]?[0-9]+").fullmatch
 _DIGITS = 20
+_AUDIT_ID_BYTES = 64
+_PRINTABLE = re.compile(rb"[!-~]+").fullmatch
 
 
 class ClientGone(Exception):
@@ -38,7 +45,21 @@ class ClientGone(Exception):
 class Request:
     """One HTTP request."""
 
-    __slots__ = ("_query", "_receive", "_send", "annotations", "headers", "method", "path", "scope", "user", "warnings")
+    __slots__ = (
+        "_query",
+        "_receive",
+        "_send",
+        "annotations",
+        "audit_id",
+        "headers",
+        "method",
+        "path",
+        "read",
+        "scope",
+        "trail",
+        "user",
+        "warnings",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -49,6 +70,11 @@ class Request:
         self.warnings: list[str] = []
         self.annotations: dict[str, str] = {}
         """What admission notes for the audit log."""
+        self.audit_id = _audit_id(self.headers.get(b"audit-id"))
+        self.trail: Trail | None = None
+        """What the audit log is told of the request; None: nothing."""
+        self.read = b""
+        """The body, once it was read."""
         self._receive = receive
         self._send = send
         self._query: Mapping[str, list[str]] | None = None
@@ -98,6 +124,12 @@ class Request:
         """A header's value; `name` in lower case."""
         return self.headers.get(name, b"").decode("latin-1")
 
+    def judged(self, allowed: bool, reason: str) -> None:
+        """Note for the audit log what the authorizer said."""
+        if self.trail is not None:
+            self.annotations["authorization.k8s.io/decision"] = "allow" if allowed else "forbid"
+            self.annotations["authorization.k8s.io/reason"] = reason
+
     async def body(self) -> bytes:
         """The whole body, at most 3 MiB."""
         declared = self.headers.get(b"content-length")
@@ -108,6 +140,7 @@ class Request:
             body = bytes(message.get("body") or b"")
             if len(body) > BODY_LIMIT:
                 raise body_too_large()
+            self.read = body
             return body
         chunks = []
         size = 0
@@ -120,12 +153,20 @@ class Request:
                 raise body_too_large()
             chunks.append(chunk)
             if not message.get("more_body"):
-                return b"".join(chunks)
+                self.read = b"".join(chunks)
+                return self.read
             message = await self._receive()
 
     async def send(self, message: Message) -> None:
         """The ASGI channel to the client."""
         await self._send(message)
+
+
+def _audit_id(given: bytes | None) -> str:
+    """The id that the client gives the request, or a random one."""
+    if given and len(given) <= _AUDIT_ID_BYTES and _PRINTABLE(given):
+        return given.decode("ascii")
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
 
 
 def body_too_large() -> StatusError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache
 
 from haru.apiserver.core import Core
@@ -18,6 +19,9 @@ class Metrics:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.watches = 0
+        self._judged: Counter[bool] = Counter()
+        self.more: list[Callable[[], list[str]]] = []
+        """What else has counters of its own."""
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._durations: dict[tuple[str, str], list[float]] = {}
 
@@ -35,6 +39,10 @@ class Metrics:
             if seconds <= bound:
                 times[index] += 1
                 break
+
+    def judged(self, allowed: bool) -> None:
+        """Count what the authorizers said of a request."""
+        self._judged[allowed] += 1
 
     async def text(self) -> str:
         """The exposition."""
@@ -54,9 +62,15 @@ class Metrics:
             "# HELP apiserver_longrunning_requests Watches that are open.",
             "# TYPE apiserver_longrunning_requests gauge",
             f'apiserver_longrunning_requests{{verb="WATCH"}} {self.watches}',
+            "# HELP authorization_attempts_total Requests by what the authorizers said; no opinion means 403.",
+            "# TYPE authorization_attempts_total counter",
+            f'authorization_attempts_total{{result="allowed"}} {self._judged[True]}',
+            f'authorization_attempts_total{{result="no-opinion"}} {self._judged[False]}',
             "# HELP apiserver_storage_objects Stored objects by resource.",
             "# TYPE apiserver_storage_objects gauge",
         ]
+        for counters in self.more:
+            lines += counters()
         for bucket in sorted({resource.bucket for resource in self._core.served.all()}):
             page = await self._core.store.range(f"{bucket}/", limit=1)
             count = len(page.records) + page.remaining

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
-import random
 import re
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import orjson
 
 from haru.apiserver import bootstrap
 from haru.apiserver.admission.dynamic.registry import Registry
+from haru.apiserver.audit import Auditor
 from haru.apiserver.authentication import ABORT, Authenticator, is_open
 from haru.apiserver.authorization import MASTERS, Authorizer
 from haru.apiserver.call import Call
@@ -30,6 +30,7 @@ from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Respon
 from haru.apiserver.janitor import keep_house
 from haru.apiserver.limits import InFlight
 from haru.apiserver.metrics import Metrics
+from haru.apiserver.node_authorization import Attributes
 from haru.apiserver.published import withdraw
 from haru.apiserver.rest import HANDLERS, Handler
 from haru.apiserver.subresources import SUBRESOURCES
@@ -64,9 +65,13 @@ class ApiServer:
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._janitor: asyncio.Task[None] | None = None
+        self._auditor = Auditor(config.audit, config.clock) if config.audit is not None else None
 
     async def start(self) -> None:
         """Write what every cluster starts with, and begin to serve."""
+        if self._auditor is not None:
+            self._auditor.log.start()
+            self.metrics.more.append(self._auditor.metrics)
         await bootstrap.ensure(self.core)
         authorizer = Authorizer(self.core)
         await authorizer.start()
@@ -74,6 +79,10 @@ class ApiServer:
         await self._registry.start()
         self.core.authorizer = authorizer
         self._janitor = asyncio.create_task(keep_house(self.core), name="haru apiserver: janitor")
+
+    def admit(self, token: str, user: UserInfo) -> None:
+        """Let one more static token in, beside those of the configuration."""
+        self.core.tokens.add(token, user)
 
     async def stop(self) -> None:
         """End all streams and stop the server's own work. The store stays open: it is the caller's."""
@@ -84,6 +93,8 @@ class ApiServer:
             self._janitor.cancel()
             await asyncio.wait([self._janitor])
         await withdraw(self.core)
+        if self._auditor is not None:
+            await asyncio.to_thread(self._auditor.log.stop)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -101,6 +112,8 @@ class ApiServer:
             await self._stream(request, response)
             return
         self.metrics.observe(request, response.status, time.perf_counter() - started)
+        if request.trail is not None:
+            request.trail.complete(request, response)
         await _send_whole(request, response)
 
     async def _respond(self, request: Request) -> Response:
@@ -118,6 +131,8 @@ class ApiServer:
             response = error_response(internal_error(str(error)))
         except Exception as error:
             _LOG.exception("%s %s failed", request.method, request.path)
+            if request.trail is not None:
+                request.trail.panicked = True
             response = error_response(internal_error(f"{type(error).__name__}: {error}"))
         if response.body and response.content_type == JSON and wants_pretty(request):
             response.body = orjson.dumps(orjson.loads(response.body), option=orjson.OPT_INDENT_2) + b"\n"
@@ -135,11 +150,11 @@ class ApiServer:
             await self.core.store.progress()
         await authorizer.refresh()
         await self._definitions.refresh()
-        await self._authenticator.authenticate(request)
+        await self._identify(request)
         if not path.startswith(("/api/", "/apis/")) or self._endpoints.is_discovery(path):
             return await self._endpoints.handle(request)
         call, handler = self._route(request)
-        _authorize(authorizer, call)
+        await _authorize(authorizer, call, self.metrics)
         deprecated = deprecation_warning(call.resource.kind)
         if deprecated:
             request.warnings.append(deprecated)
@@ -148,6 +163,27 @@ class ApiServer:
         with self._in_flight.slot(request.method):
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await self._registry.handle(call, handler)
+
+    async def _identify(self, request: Request) -> None:
+        """Find out who asks, begin to tell the audit log of it, and let one speak for another who may."""
+        auditor = self._auditor
+        try:
+            await self._authenticator.authenticate(request)
+        except StatusError as error:
+            trail = auditor.begin(request, UserInfo("")) if auditor is not None else None
+            if trail is not None:
+                trail.refused(request, error_response(error))
+            raise
+        if auditor is not None:
+            request.trail = auditor.begin(request, request.user)
+        if request.trail is None:
+            self._authenticator.impersonate(request)
+            return
+        request.trail.received()
+        own = request.user
+        self._authenticator.impersonate(request)
+        if request.user is not own:
+            request.trail.impersonated(request.user)
 
     def _route(self, request: Request) -> tuple[Call, Handler]:
         """The call that a path and method make, and who handles it. 404 or 405 when nobody does."""
@@ -168,7 +204,9 @@ class ApiServer:
 
     async def _stream(self, request: Request, response: Response) -> None:
         assert response.stream is not None
-        await request.send(_head(response, None))
+        if request.trail is not None:
+            request.trail.started(request, response)
+        await request.send(_head(response, request.audit_id, None))
         # An empty chunk makes the server flush the head: clients wait for it before they wait for events.
         await request.send({"type": "http.response.body", "body": b"", "more_body": True})
         self.metrics.watches += 1
@@ -185,27 +223,44 @@ class ApiServer:
         finally:
             self.metrics.watches -= 1
             self.metrics.observe(request, response.status, time.perf_counter() - started)
+            if request.trail is not None:
+                request.trail.complete(request, response)
 
 
-def _authorize(authorizer: Authorizer, call: Call) -> None:
+async def _authorize(authorizer: Authorizer, call: Call, metrics: Metrics) -> None:
     kind, user = call.resource.kind, call.request.user
     if MASTERS in user.groups:
+        call.request.judged(True, "")
+        metrics.judged(True)
         return
     # A request for a namespace is one in it: who may read everything in a namespace may read the namespace.
     namespace = call.name if (kind.group, kind.plural) == ("", "namespaces") else call.namespace
-    name = call.name or (selected_name(call.request) if call.verb in ("list", "watch") else "")
-    if authorizer.allowed(user, call.verb, kind.group, kind.plural, call.subresource, namespace, name):
+    name, node = call.name, ""
+    if not name and call.verb in ("list", "watch", "deletecollection"):
+        selected_name, node = selected(call.request)
+        name = selected_name if call.verb != "deletecollection" else ""
+    asked = Attributes(call.verb, kind.group, kind.plural, call.subresource, namespace, name, node)
+    await authorizer.prepare(user, asked)
+    decision = authorizer.decide(user, asked)
+    call.request.judged(decision.allowed, decision.reason)
+    metrics.judged(decision.allowed)
+    if decision:
         return
     resource = f"{kind.plural}/{call.subresource}" if call.subresource else kind.plural
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
     why = f'User "{user.name}" cannot {call.verb} resource "{resource}" in API group "{kind.group}" {where}'
+    why = f"{why}: {decision.reason}" if decision.reason else why
+    _LOG.info("forbidden: %s", why)
     raise forbidden_error(kind.group, kind.plural, call.name, why)
 
 
-def selected_name(request: Request) -> str:
-    """The one name that a list or watch selects; rules with resourceNames cover it."""
+def selected(request: Request) -> tuple[str, str]:
+    """The one name that a list or watch selects, which rules with resourceNames cover, and the one `spec.nodeName`."""
     text = request.param("fieldSelector") if request.query else ""
-    return (parse_field_selector(text).exact("metadata.name") or "") if text else ""
+    if not text:
+        return "", ""
+    fields = parse_field_selector(text)
+    return fields.exact("metadata.name") or "", fields.exact("spec.nodeName") or ""
 
 
 def _verb(request: Request, named: bool) -> str:
@@ -237,11 +292,11 @@ def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
     return [(b"warning", f'299 - "{text}"'.encode()) for text in quoted]
 
 
-def _head(response: Response, length: int | None) -> Scope:
+def _head(response: Response, audit_id: str, length: int | None) -> Scope:
     headers = [
         (b"content-type", response.content_type.encode()),
         (b"cache-control", b"no-cache, private"),
-        (b"audit-id", b"%032x" % random.getrandbits(128)),
+        (b"audit-id", audit_id.encode()),
         *response.headers,
     ]
     if length is not None:
@@ -254,5 +309,5 @@ async def _send_whole(request: Request, response: Response) -> None:
     if len(body) > GZIP_FROM and b"gzip" in request.headers.get(b"accept-encoding", b""):
         body = await asyncio.to_thread(gzip.compress, body, 1)
         response.headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
-    await request.send(_head(response, len(body)))
+    await request.send(_head(response, request.audit_id, len(body)))
     await request.send({"type": "http.response.body", "body": body if request.method != "HEAD" else b""})

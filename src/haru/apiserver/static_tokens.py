@@ -21,6 +21,10 @@ class StaticTokens:
     def __init__(self, tokens: Mapping[str, UserInfo]) -> None:
         self._users = {_digest(token): (token.encode(), with_group(user)) for token, user in tokens.items()}
 
+    def add(self, token: str, user: UserInfo) -> None:
+        """Let one more token in."""
+        self._users[_digest(token)] = (token.encode(), with_group(user))
+
     def find(self, token: str) -> UserInfo | None:
         """The user that a token stands for."""
         found = self._users.get(_digest(token))

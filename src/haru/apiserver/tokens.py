@@ -94,23 +94,33 @@ async def verify(core: Core, token: str, audiences: list[str] | None = None) -> 
 
 
 def _claims(core: Core, token: str, audiences: list[str] | None) -> Obj | None:
+    config = core.config
+    claims = _signed(config.service_account_key_pem, config.service_account_issuer, token, tuple(audiences or ()))
+    if claims is None:
+        return None
+    # By the server's own clock, which a test may have set.
+    now = core.clock().timestamp()
+    return claims if claims["exp"] > now and claims.get("nbf", 0) <= now + 1 else None
+
+
+@lru_cache(maxsize=4096)
+def _signed(pem: bytes, issuer: str, token: str, audiences: tuple[str, ...]) -> Obj | None:
+    """What a token says, if it is one of ours for these audiences; the same each time, and dear to find out."""
     import jwt
 
-    _, public, _ = _keys(core.config.service_account_key_pem)
+    _, public, _ = _keys(pem)
     try:
         claims: Obj = jwt.decode(
             token,
             public,
             algorithms=[ALGORITHM],
-            audience=audiences or audiences_of(core),
-            issuer=core.config.service_account_issuer,
+            audience=audiences or [issuer],
+            issuer=issuer,
             options={"require": ["exp", "iat", "sub"], "verify_exp": False, "verify_nbf": False, "verify_iat": False},
         )
     except jwt.InvalidTokenError:
         return None
-    # By the server's own clock, which a test may have set.
-    now = core.clock().timestamp()
-    return claims if claims["exp"] > now and claims.get("nbf", 0) <= now + 1 else None
+    return claims
 
 
 async def _still_there(core: Core, plural: str, namespace: str, bound: Obj, extra: dict[str, list[str]]) -> bool:

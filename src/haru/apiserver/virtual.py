@@ -13,10 +13,12 @@ from haru.apiserver.call import Call, read_write_options
 from haru.apiserver.config import UserInfo
 from haru.apiserver.core import Obj
 from haru.apiserver.http import Response, json_response
+from haru.apiserver.node_authorization import Attributes, node_of
 from haru.apiserver.rest import Handler
 from haru.apiserver.subresources.binding import bind
 from haru.apiserver.tokens import audiences_of, verify
-from haru.kube.errors import FieldError, bad_request_error, invalid, required
+from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid, required
+from haru.kube.selectors import parse_field_selector
 
 
 def user_object(user: UserInfo) -> Obj:
@@ -65,24 +67,41 @@ async def review_self(call: Call) -> Response:
     return json_response(obj, 201)
 
 
-def _decide(call: Call, user: UserInfo, spec: Mapping[str, Any]) -> Obj:
+async def _decide(call: Call, user: UserInfo, spec: Mapping[str, Any]) -> Obj:
     authorizer = call.core.authorizer
     assert authorizer is not None
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if path:
-        allowed = authorizer.allowed_path(user, path.get("verb") or "", path.get("path") or "")
-    else:
-        wanted = resource or {}
-        allowed = authorizer.allowed(
-            user,
-            wanted.get("verb") or "",
-            wanted.get("group") or "",
-            wanted.get("resource") or "",
-            wanted.get("subresource") or "",
-            wanted.get("namespace") or "",
-            wanted.get("name") or "",
-        )
-    return {"allowed": allowed}
+        return {"allowed": authorizer.allowed_path(user, path.get("verb") or "", path.get("path") or "")}
+    wanted = resource or {}
+    name, node = _selected(wanted.get("fieldSelector") or {})
+    asked = Attributes(
+        wanted.get("verb") or "",
+        wanted.get("group") or "",
+        wanted.get("resource") or "",
+        wanted.get("subresource") or "",
+        wanted.get("namespace") or "",
+        wanted.get("name") or name,
+        node,
+    )
+    await authorizer.prepare(user, asked)
+    decision = authorizer.decide(user, asked)
+    return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
+
+
+def _selected(selector: Mapping[str, Any]) -> tuple[str, str]:
+    """The name and the node that a field selector demands; what can not be read demands nothing."""
+    found: dict[str, str] = {}
+    try:
+        raw = parse_field_selector(selector.get("rawSelector") or "")
+        found = {path: raw.exact(path) or "" for path in ("metadata.name", "spec.nodeName")}
+    except StatusError:
+        pass
+    for requirement in selector.get("requirements") or ():
+        values: list[str] = requirement.get("values") or []
+        if requirement.get("operator") == "In" and len(values) == 1:
+            found[requirement.get("key") or ""] = values[0]
+    return found.get("metadata.name", ""), found.get("spec.nodeName", "")
 
 
 def _check_attributes(call: Call, spec: Mapping[str, Any]) -> list[FieldError]:
@@ -103,7 +122,7 @@ async def review_own_access(call: Call) -> Response:
     errors = _check_attributes(call, spec)
     if errors:
         raise call.invalid("", errors)
-    obj["status"] = _decide(call, call.request.user, spec)
+    obj["status"] = await _decide(call, call.request.user, spec)
     return json_response(obj, 201)
 
 
@@ -122,7 +141,7 @@ async def review_access(call: Call) -> Response:
     if errors:
         raise call.invalid("", errors)
     user = UserInfo(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
-    obj["status"] = _decide(call, user, spec)
+    obj["status"] = await _decide(call, user, spec)
     return json_response(obj, 201)
 
 
@@ -142,6 +161,9 @@ async def review_own_rules(call: Call) -> Response:
         ],
         "incomplete": False,
     }
+    if node_of(call.request.user) is not None:
+        why = "node authorizer does not support user rule resolution"
+        obj["status"].update(incomplete=True, evaluationError=why)
     return json_response(obj, 201)
 
 

@@ -211,7 +211,7 @@ async def change(
             new = _tracked(call, live, new)
         if call.chain is not None:
             await call.chain.judge_update(call, new, live)
-        if _unchanged(new, live):
+        if _unchanged(new, live) and not record.stale:
             return Outcome(record, None)
         outcome = await _replace(call, record, convert(new, resource.stored))
         if outcome is not None:

@@ -24,6 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="which to run: '*' all, 'name' this one, '-name' not this one (default: all on a Haru server, else none)",
     )
+    parser.add_argument(
+        "--use-service-account-credentials",
+        nargs="?",
+        const="true",
+        choices=("true", "false"),
+        help="each controller acts under a ServiceAccount of its own in kube-system (default: on a Haru server)",
+    )
     add_stale_gang_arguments(parser)
 
 
@@ -52,15 +59,19 @@ def run(options: argparse.Namespace) -> int:
     running: list[ControllerManager] = []
 
     async def work(client: ApiClient) -> None:
+        from haru.controllers.accounts import account_clients
         from haru.controllers.manager import ControllerManager
 
-        names = listed if listed is not None else await _default_controllers(client)
+        haru = await _is_haru(client)
+        names = listed if listed is not None else ["*"] if haru else []
         if not names:
             raise UsageError(
                 "this API server is not Haru's and has controllers of its own: none is run. "
                 "Name those to run with --controllers LIST"
             )
-        manager = ControllerManager(client, gates, names, options=settings)
+        wished = options.use_service_account_credentials
+        clients = account_clients(client) if wished == "true" or (haru and wished is None) else None
+        manager = ControllerManager(client, gates, names, options=settings, clients=clients)
         running[:] = [manager]
         await manager.run()
 
@@ -93,9 +104,8 @@ def _stale_policy(options: argparse.Namespace) -> object:
         raise UsageError(str(error)) from error
 
 
-async def _default_controllers(client: ApiClient) -> list[str]:
+async def _is_haru(client: ApiClient) -> bool:
     import orjson
 
     status, _, body = await client.raw("GET", "/version")
-    haru = status == 200 and "haru" in str(orjson.loads(body).get("gitVersion", ""))
-    return ["*"] if haru else []
+    return status == 200 and "haru" in str(orjson.loads(body).get("gitVersion", ""))

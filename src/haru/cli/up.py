@@ -13,6 +13,7 @@ from pathlib import Path
 from haru.cli.controllers import add_stale_gang_arguments
 from haru.cli.main import UsageError
 from haru.cli.scheduler import add_log_arguments, add_protection_arguments
+from haru.cli.security import add_security_arguments, security_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_protection_arguments(parser)
     add_log_arguments(parser)
     add_stale_gang_arguments(parser)
+    add_security_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
 
@@ -164,4 +166,4 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = replace(options, stale_gang_after=flags.stale_gang_after)
     if flags.stale_gang_policy is not None:
         options = replace(options, stale_gang_policy=flags.stale_gang_policy)
-    return options
+    return replace(options, security=security_of(flags, options.security))

@@ -90,6 +90,12 @@ class ApiClient:
         view._shape = ";as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
         return view
 
+    def with_token(self, token: TokenSource) -> ApiClient:
+        """A view of this client as another user, over the same connections."""
+        view = copy.copy(self)
+        view._token = token
+        return view
+
     # -- ways to make one ---------------------------------------------------------------------------------------------
 
     @classmethod

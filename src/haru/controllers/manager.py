@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -97,7 +98,7 @@ async def _served(client: ApiClient) -> frozenset[tuple[str, str, str]]:
 
 
 class ControllerManager:
-    """A set of controllers over one client."""
+    """A set of controllers over one client, which reads for all; `clients` gives each one of its own to write with."""
 
     def __init__(
         self,
@@ -108,6 +109,7 @@ class ControllerManager:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         options: Mapping[str, Any] | None = None,
         rng: random.Random | None = None,
+        clients: Callable[[str], ApiClient] | None = None,
     ) -> None:
         self._client = client
         self._gates = gates or FeatureGates()
@@ -115,6 +117,7 @@ class ControllerManager:
         self._now = now
         self._options = dict(options or {})
         self._rng = rng or random.Random()
+        self._clients = clients
         self._started = asyncio.Event()
         self.running: dict[str, Controller] = {}
 
@@ -138,7 +141,7 @@ class ControllerManager:
         context = Context(self._client, informers, self._gates, self._now, served, self._options)
         for name in self._names:
             if CONTROLLERS[name].enabled(context):
-                self.running[name] = CONTROLLERS[name](context)
+                self.running[name] = CONTROLLERS[name](self._own(name, context))
             else:
                 log.info("%s: not started: its feature gate is off or the server does not serve its API", name)
         async with asyncio.TaskGroup() as group:
@@ -166,4 +169,8 @@ class ControllerManager:
             except Exception:
                 log.exception("%s failed and is started again", name)
             await asyncio.sleep(pauses.next())
-            self.running[name] = CONTROLLERS[name](context)
+            self.running[name] = CONTROLLERS[name](self._own(name, context))
+
+    def _own(self, name: str, context: Context) -> Context:
+        """The context as one controller sees it."""
+        return context if self._clients is None else replace(context, client=self._clients(name))

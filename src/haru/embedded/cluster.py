@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from haru.controllers.stale_gang_rules import StalePolicy, default_policy
 from haru.dashboard.serving import DashboardServer
 from haru.drivers.simulated.driver import SimulatedDriver, install_device_classes
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
-from haru.embedded.identity import ADMIN, USERS, Identity, ensure_identity
+from haru.embedded.identity import ADMIN, USERS, Identity, controller_user, ensure_identity, node_user
 from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, check_versions, parse_profiles
 from haru.engine.devices import Features
 from haru.engine.profile import PROFILES
@@ -61,8 +62,10 @@ class EmbeddedCluster:
         self.address = ""
         self.notes: list[str] = []
         self.server: ApiServer | None = None
-        self.store = SqliteStore(directory / "state.db")
+        self._audit = options.security.audit()
+        self.store = SqliteStore(directory / "state.db", sealing=options.security.sealing())
         self._identity: Identity | None = None
+        self._minted: dict[str, ApiClient] = {}
         self._listener: HttpServer | None = None
         self._dashboard: DashboardServer | None = None
         self._accounting: AccountingServer | None = None
@@ -81,6 +84,7 @@ class EmbeddedCluster:
                 tokens=users,
                 client_ca_pem=identity.ca_pem,
                 service_account_key_pem=identity.signing_key_pem,
+                audit=self._audit,
             )
         )
         await self.server.start()
@@ -100,7 +104,7 @@ class EmbeddedCluster:
             raise OptionError(f"--listen: {where}: {os.strerror(error.errno or 0)}; {remedy}") from error
         self.address = self._listener.url
         self._write_kubeconfigs(identity)
-        await install_device_classes(self.client(ADMIN))
+        await install_device_classes(self.client("driver"))
         await self._start_components()
         if self._options.dashboard is not None:
             await self._start_dashboard(*self._options.dashboard)
@@ -114,6 +118,24 @@ class EmbeddedCluster:
         """A client in process with the identity of a component (or of the administrator)."""
         assert self.server is not None and self._identity is not None, "the cluster is not started"
         return ApiClient.in_process(self.server, self._identity.tokens[component], f"haru-{component}")
+
+    def controller_client(self, controller: str) -> ApiClient:
+        """A client in process that is a controller: its ServiceAccount."""
+        return self._minted_client(*controller_user(controller), "haru-controllers")
+
+    def node_client(self, node: str) -> ApiClient:
+        """A client in process that is a node: what its kubelet would be."""
+        return self._minted_client(*node_user(node), "haru-fleet")
+
+    def _minted_client(self, user: str, groups: tuple[str, ...], agent: str) -> ApiClient:
+        """The client of a user for whom a token is made that nobody else learns, and that ends with the process."""
+        client = self._minted.get(user)
+        if client is None:
+            assert self.server is not None, "the cluster is not started"
+            token = secrets.token_urlsafe(32)
+            self.server.admit(token, UserInfo(user, groups))
+            client = self._minted[user] = ApiClient.in_process(self.server, token, agent)
+        return client
 
     async def failed(self) -> None:
         """Waits until a part ends, and raises what ended it."""
@@ -144,7 +166,13 @@ class EmbeddedCluster:
         scheduler: Scheduler | None = None
         if self._controllers:
             settings = {"stale-gang": self._stale_gang}
-            manager = ControllerManager(self.client("controllers"), self.gates, self._controllers, options=settings)
+            manager = ControllerManager(
+                self.client("controllers"),
+                self.gates,
+                self._controllers,
+                options=settings,
+                clients=self.controller_client,
+            )
             self._run("controllers", manager.run())
             waits.append(manager.wait_started)
         if names := tuple(self._configuration.profiles):
@@ -153,8 +181,8 @@ class EmbeddedCluster:
             scheduler = Scheduler(self.client("scheduler"), config, recorder, self._decision_log())
             self._run("scheduler", scheduler.run())
             waits.append(scheduler.ready.wait)
-        fleet = Fleet(self.client("fleet"), self.nodes)
-        driver = SimulatedDriver(self.client("fleet"), self.nodes)
+        fleet = Fleet(self.client("fleet"), self.nodes, clients=self.node_client)
+        driver = SimulatedDriver(self.client("driver"), self.nodes)
         self._run("fleet", fleet.run())
         self._run("driver", driver.run())
         waits.append(lambda: _all_in(fleet, driver, scheduler))

@@ -1,7 +1,7 @@
 """Who is who in a data directory: its certificate authority, server certificate, signing key and bearer tokens.
 
 Made once and kept (mode 0600), so that kubeconfigs and tokens stay valid across restarts. Each component of `haru up`
-has a token, and so a user, of its own.
+has a token, and so a user, of its own, with the rights of its role and no more; only the administrator may do all.
 """
 
 from __future__ import annotations
@@ -14,16 +14,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from haru.apiserver.certificates import Pair, new_authority, new_key, server_pair, write_private
+from haru.controllers.accounts import NAMESPACE, user_of
 
 ADMIN = "admin"
 USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ADMIN: ("haru-admin", ("system:masters",)),
     "scheduler": ("system:kube-scheduler", ()),
-    "controllers": ("system:kube-controller-manager", ("system:masters",)),
-    "fleet": ("system:haru-fleet", ("system:masters",)),
+    "controllers": ("system:kube-controller-manager", ()),
+    "fleet": ("system:haru-fleet", ()),
+    "driver": ("system:haru-driver", ()),
     "dashboard": ("system:haru-dashboard", ()),
     "accounting": ("system:haru-accounting", ()),
 }
+
+
+def controller_user(controller: str) -> tuple[str, tuple[str, ...]]:
+    """User and groups of a controller: its ServiceAccount in kube-system."""
+    return user_of(controller), ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}")
+
+
+def node_user(node: str) -> tuple[str, tuple[str, ...]]:
+    """User and groups of a node, as its kubelet has them."""
+    return f"system:node:{node}", ("system:nodes",)
 
 
 @dataclass(frozen=True, slots=True)

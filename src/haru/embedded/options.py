@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from haru.embedded.security import SecurityOptions
 from haru.engine.profile import PROFILES
 
 DEFAULT_PROFILES = "dgx-h100:2,dgx-a100-80gb-mig:1,cpu:1"
@@ -71,6 +72,8 @@ class UpOptions:
     """Whether it is written down who holds which devices, for `haru top --since`."""
     usage_metrics: tuple[str, int] | None = None
     """Host and port of the metrics of that, loopback only; None: none are served."""
+    security: SecurityOptions = field(default_factory=SecurityOptions)
+    """Encryption at rest, and the audit log."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -230,6 +233,13 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 options = replace(options, stale_gang_policy=value)
             case "schedulerProfile", str():
                 options = replace(options, scheduler_profile=_known_profile(value, f"{where}: schedulerProfile"))
+            case "encryptionProviderConfig", str():
+                security = replace(options.security, encryption_config=Path(value).expanduser())
+                options = replace(options, security=security)
+            case "auditPolicyFile", str():
+                options = replace(options, security=replace(options.security, audit_policy=Path(value).expanduser()))
+            case "auditLogPath", str():
+                options = replace(options, security=replace(options.security, audit_log=value))
             case _:
                 raise OptionError(f"{where}: {name}: Invalid value: {value!r}: {_CONFIG_HELP.get(name, _UNKNOWN)}")
     return options
@@ -257,6 +267,9 @@ _CONFIG_HELP = {
     "decisionLogMebibytes": "must be a whole number, at least 1",
     "staleGangAfter": "must be a duration, for example 10m",
     "staleGangPolicy": "must be Report or Evict",
+    "encryptionProviderConfig": "must be the path of an EncryptionConfiguration",
+    "auditPolicyFile": "must be the path of an audit Policy",
+    "auditLogPath": "must be a path, or - for the standard output",
 }
 _UNKNOWN = f"unknown field; known are {', '.join(_CONFIG_HELP)}"
 

@@ -13,6 +13,7 @@ from haru.storage.interface import (
     StoreError,
     Watch,
 )
+from haru.storage.sealing import SealError, Sealing
 from haru.storage.sqlite import SqliteStore
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "Page",
     "Put",
     "Record",
+    "SealError",
+    "Sealing",
     "SqliteStore",
     "Store",
     "StoreError",

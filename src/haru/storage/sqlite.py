@@ -4,6 +4,9 @@ The state is loaded into memory at start and served from there; SQLite is the du
 on the event loop and handed to the writer, which commits all that have gathered while the disk was busy with the
 commit before: one fsync for many writers. Only then are they published and acknowledged.
 
+Values of resources that are to be encrypted are sealed when they are written and opened when the state is loaded; then
+what is overwritten or deleted is wiped, too.
+
 The file is held exclusively: two servers over one file would each decide on half of the truth. It carries a schema
 number; a newer one is refused, an older one is copied aside and then migrated.
 """
@@ -24,6 +27,7 @@ from pathlib import Path
 from haru.storage.history import bucket_of
 from haru.storage.interface import Event, Record, StoreError
 from haru.storage.memory import MemoryStore
+from haru.storage.sealing import SealError, Sealing, no_sealing
 from haru.storage.snapshots import complete, new_private_file
 
 SCHEMA = 1
@@ -62,11 +66,15 @@ class _Batch:
 
 
 class SqliteStore(MemoryStore):
-    """A store in one SQLite file, or in memory only for the path `:memory:`."""
+    """A store in one SQLite file, or in memory only for the path `:memory:` (of which nothing is at rest)."""
 
-    def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: str | Path, *, clock: Callable[[], float] = time.monotonic, sealing: Sealing | None = None
+    ) -> None:
         super().__init__(clock=clock)
         self._path = str(path)
+        self._sealing = sealing or no_sealing()
+        self._wipes = sealing is not None
         self._writer: _Writer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last: asyncio.Future[None] | None = None
@@ -80,11 +88,16 @@ class SqliteStore(MemoryStore):
         connection = open_database(self._path)
         remove_left_copies(self._path)
         try:
+            if self._wipes:
+                connection.execute("PRAGMA secure_delete = ON")
             self._load(connection)
         except sqlite3.Error as error:
             connection.close()
             raise StoreError(f"store {self._path} can not be read: {error}; restore it from a backup") from error
-        self._writer = _Writer(connection, self._finished_soon)
+        except SealError as error:
+            connection.close()
+            raise SealError(f"store {self._path}: {error}") from None
+        self._writer = _Writer(connection, self._sealing, self._finished_soon)
         self._writer.start()
 
     async def stop(self) -> None:
@@ -101,7 +114,9 @@ class SqliteStore(MemoryStore):
         for key, revision, packed, value in connection.execute(
             "SELECT key, revision, packed, value FROM objects ORDER BY key"
         ):
-            self._bucket(bucket_of(key)).put(Record(key, value, revision, packed=bool(packed)))
+            resource = bucket_of(key)
+            data, stale = self._sealing.open(resource, path_of(key), value)
+            self._bucket(resource).put(Record(key, data, revision, packed=bool(packed), stale=stale))
         (revision,) = connection.execute("SELECT value FROM meta WHERE name = 'revision'").fetchone()
         self._revision = self._assigned = self._compacted = max(1, revision)
         for bucket in self._buckets.values():
@@ -174,11 +189,15 @@ class _Writer(threading.Thread):
     """Owns the connection; commits groups of batches in the order in which they were decided."""
 
     def __init__(
-        self, connection: sqlite3.Connection, finished: Callable[[list[_Batch], Exception | None], None]
+        self,
+        connection: sqlite3.Connection,
+        sealing: Sealing,
+        finished: Callable[[list[_Batch], Exception | None], None],
     ) -> None:
         super().__init__(name="haru-store-writer", daemon=True)
         self.jobs: queue.SimpleQueue[_Batch | _Copy | None] = queue.SimpleQueue()
         self._connection = connection
+        self._sealing = sealing
         self._finished = finished
         self._failures = 0
 
@@ -235,7 +254,7 @@ class _Writer(threading.Thread):
         try:
             if group[0].failures < self._failures:
                 raise _Superseded("a change before it failed")
-            write_group(self._connection, [event for batch in group for event in batch.events])
+            write_group(self._connection, [event for batch in group for event in batch.events], self._sealing)
         except _Superseded as failure:
             error = failure
         except Exception as failure:
@@ -261,7 +280,12 @@ def _tell(copy: _Copy, error: Exception | None) -> None:
         copy.done.get_loop().call_soon_threadsafe(settle)
 
 
-def write_group(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+def path_of(key: str) -> str:
+    """Where kube-apiserver would keep a key in etcd; authenticated with what is encrypted."""
+    return f"/registry/{key}"
+
+
+def write_group(connection: sqlite3.Connection, events: Sequence[Event], sealing: Sealing) -> None:
     """One SQLite transaction: the last version of every key, and the counter.
 
     Rows go in few statements: each statement is a point at which this thread gives up the interpreter and has to
@@ -280,7 +304,8 @@ def write_group(connection: sqlite3.Connection, events: Sequence[Event]) -> None
         values: list[object] = []
         for record in rows:
             data, packed = record.stored
-            values += (record.key, record.revision, packed, data)
+            kept = sealing.seal(bucket_of(record.key), path_of(record.key), data)
+            values += (record.key, record.revision, packed, kept)
         marks = ",".join(["(?,?,?,?)"] * len(rows))
         connection.execute(f"INSERT OR REPLACE INTO objects (key, revision, packed, value) VALUES {marks}", values)
     for start in range(0, len(gone), ROWS_A_STATEMENT):

@@ -57,7 +57,10 @@ def _utc_now() -> datetime:
 
 
 class Fleet:
-    """Simulated kubelets for these (profile, node name) pairs; `run` until cancelled."""
+    """Simulated kubelets for these (profile, node name) pairs; `run` until cancelled.
+
+    `client` watches for all; `clients` gives each node the one that it writes with, under the node's own identity.
+    """
 
     def __init__(
         self,
@@ -68,8 +71,9 @@ class Fleet:
         recorder: EventRecorder | None = None,
         workers: int = 16,
         renew_seconds: float = 10.0,
+        clients: Callable[[str], ApiClient] | None = None,
     ) -> None:
-        self._client = client
+        self._as_node = clients or (lambda name: client)
         self._clock = clock
         self._recorder = recorder or EventRecorder(client, COMPONENT)
         self._events = PodEvents(self._recorder)
@@ -81,7 +85,8 @@ class Fleet:
         self._awaited = set(self._wanted)
         self._stored_nodes = Informer(client, NODES)
         self._stored_nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
-        self._keeper = NodeKeeper(client, self._nodes, self._stored_nodes.get, clock, renew_seconds=renew_seconds)
+        read = self._stored_nodes.get
+        self._keeper = NodeKeeper(self._as_node, self._nodes, read, clock, renew_seconds=renew_seconds)
         self._rising: WorkQueue[str] = WorkQueue(f"{COMPONENT} nodes", max_delay=7.0)
         self.revision = 0
         """The newest revision of a node that was brought up."""
@@ -159,7 +164,7 @@ class Fleet:
             self._next_number += 1
             stored = await self._keeper.create(profile, name, address)
             if stored is None:
-                stored = await self._client.get(NODES, name)
+                stored = await self._as_node(name).get(NODES, name)
             self._stored_nodes.observe(stored)
         node = self._nodes.get(name)
         if stored is None or node is None:
@@ -265,16 +270,16 @@ class Fleet:
                 check_claim(pod, use, claim)
             except NotPrepared:
                 # The watch may be behind the scheduler's write: the server has the last word.
-                claim = await self._read_claim(use.name, namespace_of(pod))
+                claim = await self._read_claim(use.name, namespace_of(pod), node)
                 check_claim(pod, use, claim)
             if claim is not None:
                 claims.append(claim)
         for claim in claims:
             self.prepared.prepare(node.name, claim, uid_of(pod))
 
-    async def _read_claim(self, name: str, namespace: str) -> Obj | None:
+    async def _read_claim(self, name: str, namespace: str, node: VirtualNode) -> Obj | None:
         try:
-            return await self._client.get(CLAIMS, name, namespace)
+            return await self._as_node(node.name).get(CLAIMS, name, namespace)
         except StatusError as error:
             if error.code == 404:
                 return None
@@ -363,7 +368,7 @@ class Fleet:
         if pod["metadata"].get("deletionGracePeriodSeconds") == 0:
             return  # only finalizers keep it
         try:
-            answer = await self._client.delete(
+            answer = await self._as_node(_node_of(pod)).delete(
                 PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod), grace_period_seconds=0
             )
         except StatusError as error:
@@ -376,7 +381,7 @@ class Fleet:
         """Patch the status of this very pod; None if it is gone."""
         patch = {"metadata": {"uid": uid_of(pod)}, "status": status}
         try:
-            written = await self._client.patch(
+            written = await self._as_node(_node_of(pod)).patch(
                 PODS, name_of(pod), patch, namespace_of(pod), type="strategic", subresource="status"
             )
         except StatusError as error:

@@ -77,11 +77,11 @@ class VirtualNode:
 
 
 class NodeKeeper:
-    """Brings nodes up and keeps them fresh."""
+    """Brings nodes up and keeps them fresh, each with its own client."""
 
     def __init__(
         self,
-        client: ApiClient,
+        clients: Callable[[str], ApiClient],
         nodes: Mapping[str, VirtualNode],
         read: Callable[[str], Obj | None],
         clock: Callable[[], datetime],
@@ -90,7 +90,7 @@ class NodeKeeper:
         report_seconds: float = 300.0,
         concurrency: int = 16,
     ) -> None:
-        self._client = client
+        self._as_node = clients
         self._nodes = nodes
         self._read = read
         self._clock = clock
@@ -104,7 +104,8 @@ class NodeKeeper:
         """Create a node; None if there is one of this name."""
         now = format_time(self._clock())
         try:
-            return await self._client.create(NODES, node_object(profile, name, internal_ip=internal_ip, now=now))
+            node = node_object(profile, name, internal_ip=internal_ip, now=now)
+            return await self._as_node(name).create(NODES, node)
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
@@ -117,7 +118,7 @@ class NodeKeeper:
         missing = {k: v for k, v in node_labels(profile, name).items() if labels_of(stored).get(k) != v}
         if missing:
             patch = {"metadata": {"uid": node.uid, "labels": missing}}
-            stored = await self._client.patch(NODES, name, patch)
+            stored = await self._as_node(name).patch(NODES, name, patch)
         status = stored.get("status") or {}
         wanted = node_status(profile, name, internal_ip=node.internal_ip, now=format_time(self._clock()))
         same = all(status.get(field) == wanted[field] for field in ("capacity", "allocatable"))
@@ -126,7 +127,8 @@ class NodeKeeper:
             if status.get("addresses"):
                 del wanted["addresses"]
             patch = {"metadata": {"uid": node.uid}, "status": wanted}
-            stored = await self._client.patch(NODES, name, patch, type="strategic", subresource="status")
+            client = self._as_node(name)
+            stored = await client.patch(NODES, name, patch, type="strategic", subresource="status")
         node.adopt(stored)
         await self._begin_lease(node)
         return stored
@@ -140,7 +142,7 @@ class NodeKeeper:
             if error.reason != "AlreadyExists":
                 raise
             patch = {"metadata": {"ownerReferences": [_owner(node)]}, "spec": {"renewTime": now}}
-            await self._client.patch(LEASES, node.name, patch, LEASE_NAMESPACE)
+            await self._as_node(node.name).patch(LEASES, node.name, patch, LEASE_NAMESPACE)
 
     # -- freshness ----------------------------------------------------------------------------------------------------
 
@@ -188,12 +190,13 @@ class NodeKeeper:
         stored = self._read(node.name) or {}
         conditions = [_observed(stored, condition) for condition in node_conditions(format_time(self._clock()))]
         patch = {"metadata": {"uid": node.uid}, "status": {"conditions": conditions}}
-        await self._client.patch(NODES, node.name, patch, type="strategic", subresource="status")
+        await self._as_node(node.name).patch(NODES, node.name, patch, type="strategic", subresource="status")
 
     async def _renew(self, node: VirtualNode) -> None:
         now = format_micro_time(self._clock())
         try:
-            await self._client.patch(LEASES, node.name, {"spec": {"renewTime": now}}, LEASE_NAMESPACE)
+            patch = {"spec": {"renewTime": now}}
+            await self._as_node(node.name).patch(LEASES, node.name, patch, LEASE_NAMESPACE)
         except StatusError as error:
             if error.code != 404:
                 raise
@@ -206,14 +209,15 @@ class NodeKeeper:
             "metadata": {"name": node.name, "namespace": LEASE_NAMESPACE, "ownerReferences": [_owner(node)]},
             "spec": {"holderIdentity": node.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now},
         }
+        client = self._as_node(node.name)
         try:
-            await self._client.create(LEASES, lease)
+            await client.create(LEASES, lease)
         except StatusError as error:
             if error.code != 404:
                 raise
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
-            await self._client.create(NAMESPACES, namespace)
-            await self._client.create(LEASES, lease)
+            await client.create(NAMESPACES, namespace)
+            await client.create(LEASES, lease)
 
 
 def _owner(node: VirtualNode) -> Obj:

@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from haru.apiserver.admission import devices, escalation, namespaces, nodes, parameters, pods, priority, workloads
+from haru.apiserver.admission import (
+    devices,
+    escalation,
+    namespaces,
+    node_restriction,
+    nodes,
+    parameters,
+    pods,
+    priority,
+    workloads,
+)
 from haru.apiserver.call import Call
 
 Obj = dict[str, Any]
@@ -64,6 +74,7 @@ async def admit_create(call: Call, obj: Obj) -> None:
     """Change or refuse an object before the kind's strategy sees it."""
     if call.resource.kind.namespaced:
         await namespaces.require_live_namespace(call, obj)
+    await node_restriction.check_create(call, obj)
     for plugin in _MUTATE_NEW.get(_of(call), ()):
         await plugin(call, obj)
 
@@ -76,12 +87,14 @@ async def validate_create(call: Call, obj: Obj) -> None:
 
 async def admit_update(call: Call, new: Obj, old: Obj) -> None:
     """Change or refuse an update of the main resource."""
+    await node_restriction.check_update(call, new, old)
     for plugin in _UPDATE.get(_of(call), ()):
         await plugin(call, new, old)
 
 
 async def admit_status(call: Call, new: Obj, old: Obj) -> None:
     """Refuse a status write."""
+    await node_restriction.check_update(call, new, old)
     for plugin in _STATUS.get(_of(call), ()):
         await plugin(call, new, old)
 
@@ -89,3 +102,4 @@ async def admit_status(call: Call, new: Obj, old: Obj) -> None:
 async def admit_delete(call: Call) -> None:
     """Refuse a deletion."""
     namespaces.refuse_immortal(call)
+    await node_restriction.check_delete(call)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from haru.apiserver import bodies
+from haru.apiserver.admission import node_restriction
 from haru.apiserver.call import Call, is_dry_run, read_write_options
 from haru.apiserver.core import Obj
 from haru.apiserver.deleting import Options, delete_one
@@ -40,6 +41,7 @@ async def evict(call: Call) -> Response:
     if call.chain is not None:
         await call.chain.about_subresource(call, eviction)
         call.chain = None  # what follows is the eviction's own doing
+    await node_restriction.check_pod(call, "evict pods")
     preconditions = asked.get("preconditions") or {}
     pod = await call.core.read("", "pods", call.namespace, call.name)
     if pod is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from haru.apiserver import bodies
+from haru.apiserver.admission import node_restriction
 from haru.apiserver.call import Call, read_write_options
 from haru.apiserver.core import Obj
 from haru.apiserver.http import Response, json_response
@@ -37,6 +38,7 @@ async def issue_token(call: Call) -> Response:
     seconds = DEFAULT_SECONDS if seconds is None else seconds
     _check_seconds(seconds)
     audiences = spec.get("audiences") or audiences_of(call.core)
+    await node_restriction.check_token(call, spec.get("boundObjectRef"))
     bound = await _bound(call, spec.get("boundObjectRef"))
     token, expires = issue(call.core, account, audiences, seconds, bound)
     metadata = request.setdefault("metadata", {})

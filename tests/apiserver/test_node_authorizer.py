@@ -1,0 +1,380 @@
+"""Nodes: each reaches what its own pods refer to, its own objects, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from api_caller import ADMIN, KEY, PODS, Caller, Clock, config_map, make_config, pod
+
+from haru.apiserver.config import UserInfo
+from haru.apiserver.server import ApiServer
+from haru.storage import SqliteStore
+
+Obj = dict[str, Any]
+SPACE = "/api/v1/namespaces/default"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+def node(name: str, **metadata: Any) -> Obj:
+    return {"metadata": {"name": name, **metadata}, "spec": {}}
+
+
+def slice_of(owner: str) -> Obj:
+    pool = {"name": owner, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "metadata": {"name": f"{owner}-slice"},
+        "spec": {"driver": "gpu.example.com", "nodeName": owner, "pool": pool, "devices": [{"name": "gpu-0"}]},
+    }
+
+
+def claim(name: str) -> Obj:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+
+
+def rich_pod(name: str, of: str) -> Obj:
+    """A pod that refers to an object of its own in every way there is; their names begin with `of`."""
+    made = pod(name, serviceAccountName=f"{of}-account", imagePullSecrets=[{"name": f"{of}-pull"}])
+    spec = made["spec"]
+    container = spec["containers"][0]
+    container["env"] = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": f"{of}-env", "key": "k"}}}]
+    container["envFrom"] = [{"configMapRef": {"name": f"{of}-env"}}, {"secretRef": {"name": f"{of}-from"}}]
+    spec["volumes"] = [
+        {"name": "a", "secret": {"secretName": f"{of}-volume"}},
+        {"name": "b", "configMap": {"name": f"{of}-volume"}},
+        {"name": "c", "persistentVolumeClaim": {"claimName": f"{of}-claim"}},
+        {"name": "d", "projected": {"sources": [{"secret": {"name": f"{of}-projected"}}]}},
+        {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": _volume_claim()["spec"]}}},
+    ]
+    spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": f"{of}-gpu"}]
+    return made
+
+
+def _volume_claim() -> Obj:
+    return {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+
+
+async def prepare(api: Caller) -> None:
+    """Nodes a and b, each with a pod of its own."""
+    for of in ("a", "b"):
+        await api.create("/api/v1/nodes", node(of))
+        await api.create(f"{SPACE}/serviceaccounts", {"metadata": {"name": f"{of}-account"}})
+        await api.create(CLAIMS, claim(f"{of}-gpu"))
+        await api.create(SLICES, slice_of(of))
+        await api.create(LEASES, {"metadata": {"name": of}, "spec": {"holderIdentity": of}})
+        volume = {
+            "metadata": {"name": f"{of}-volume"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "claimRef": {"namespace": "default", "name": f"{of}-claim"},
+                "csi": {
+                    "driver": "d",
+                    "volumeHandle": "h",
+                    "nodePublishSecretRef": {"name": f"{of}-csi", "namespace": "default"},
+                },
+            },
+        }
+        await api.create("/api/v1/persistentvolumes", volume)
+        await api.create(PODS, rich_pod(f"{of}-pod", of))
+        await bind(api, f"{of}-pod", of)
+
+
+async def bind(api: Caller, name: str, to: str) -> None:
+    answer = await api("POST", f"{PODS}/{name}/binding", {"target": {"kind": "Node", "name": to}})
+    assert answer.status == 201, answer.body
+
+
+@pytest.fixture
+async def nodes() -> AsyncIterator[Caller]:
+    """The caller of an administrator; `as_("node-a")` is node a."""
+    store = SqliteStore(":memory:")
+    await store.start()
+    users = {ADMIN: UserInfo("admin", ("system:masters",))}
+    users |= {f"node-{name}": UserInfo(f"system:node:{name}", ("system:nodes",)) for name in ("a", "b", "new")}
+    users |= {"no-node": UserInfo("system:node:a", ()), "nobody": UserInfo("kubelet", ("system:nodes",))}
+    clock = Clock()
+    app = ApiServer(make_config(store, clock, tokens=users))
+    await app.start()
+    caller = Caller(app, clock)
+    await prepare(caller)
+    yield caller
+    await app.stop()
+    await store.stop()
+
+
+async def code(caller: Caller, method: str, path: str, body: Any = None, **headers: str) -> int:
+    return (await caller(method, path, body, **headers)).status
+
+
+# --- reading
+
+
+@pytest.mark.parametrize(
+    ("path", "own", "other"),
+    [
+        *[(f"{SPACE}/secrets/{{}}-{name}", 404, 403) for name in ("pull", "env", "from", "volume", "projected", "csi")],
+        *[(f"{SPACE}/configmaps/{{}}-{name}", 404, 403) for name in ("env", "volume")],
+        (f"{SPACE}/persistentvolumeclaims/{{}}-claim", 404, 403),
+        (f"{SPACE}/persistentvolumeclaims/{{}}-pod-e", 404, 403),
+        ("/api/v1/persistentvolumes/{}-volume", 200, 403),
+        (f"{CLAIMS}/{{}}-gpu", 200, 403),
+        (f"{SLICES}/{{}}-slice", 200, 403),
+        (f"{SPACE}/serviceaccounts/{{}}-account", 200, 403),
+        (f"{PODS}/{{}}-pod", 200, 403),
+        ("/api/v1/nodes/{}", 200, 403),
+        (f"{LEASES}/{{}}", 200, 403),
+        (f"{PODS}?fieldSelector=spec.nodeName%3D{{}}", 200, 403),
+        (f"{SLICES}?fieldSelector=spec.nodeName%3D{{}}", 200, 403),
+        ("/api/v1/nodes?fieldSelector=metadata.name%3D{}", 200, 403),
+        (f"{SPACE}/secrets?fieldSelector=metadata.name%3D{{}}-env", 200, 403),
+    ],
+)
+async def test_what_is_its_own_and_what_is_anothers(nodes: Caller, path: str, own: int, other: int) -> None:
+    """404: it may look, there is nothing."""
+    for name, foreign in (("a", "b"), ("b", "a")):
+        kubelet = nodes.as_(f"node-{name}")
+        assert (await code(kubelet, "GET", path.format(name)), await code(kubelet, "GET", path.format(foreign))) == (
+            own,
+            other,
+        )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", f"{SPACE}/secrets", False),
+        ("GET", "/api/v1/secrets", False),
+        ("GET", PODS, False),
+        ("GET", "/api/v1/nodes", False),
+        ("GET", CLAIMS, False),
+        ("GET", SLICES, False),
+        ("GET", "/api/v1/namespaces", False),
+        ("GET", "/apis/apps/v1/deployments", False),
+        ("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles", False),
+        ("DELETE", f"{SPACE}/secrets/a-env", False),
+        ("DELETE", "/api/v1/nodes/a", False),
+        ("DELETE", f"{CLAIMS}/a-gpu", False),
+        ("GET", f"{SPACE}/leases", False),
+        ("GET", "/api/v1/services", True),
+        ("GET", "/apis/node.k8s.io/v1/runtimeclasses", True),
+        ("GET", "/apis", True),
+    ],
+)
+async def test_what_all_nodes_may(nodes: Caller, method: str, path: str, allowed: bool) -> None:
+    answer = await nodes.as_("node-a")(method, path)
+    assert answer.status in ((200,) if allowed else (403, 404) if "leases" in path else (403,)), answer.body
+
+
+async def test_the_refusal_says_why(nodes: Caller) -> None:
+    answer = await nodes.as_("node-a")("GET", f"{SPACE}/secrets/b-env")
+    assert answer.json["message"].endswith(
+        'cannot get resource "secrets" in API group "" in the namespace "default": '
+        "no relationship found between node 'a' and this object"
+    )
+
+
+async def test_a_group_or_a_name_alone_is_no_node(nodes: Caller) -> None:
+    for token in ("no-node", "nobody"):
+        assert await code(nodes.as_(token), "GET", "/api/v1/nodes/a") == 403
+        assert await code(nodes.as_(token), "GET", f"{SPACE}/secrets/a-env") == 403
+
+
+async def test_the_graph_follows_the_pods(nodes: Caller) -> None:
+    kubelet, path = nodes.as_("node-a"), f"{SPACE}/secrets/late"
+    assert await code(kubelet, "GET", path) == 403
+    late = pod("late", volumes=[{"name": "s", "secret": {"secretName": "late"}}])
+    await nodes.create(PODS, late)
+    assert await code(kubelet, "GET", path) == 403
+    await bind(nodes, "late", "a")
+    assert await code(kubelet, "GET", path) == 404
+    second = {**late, "metadata": {"name": "second"}}
+    await nodes.create(PODS, second)
+    await bind(nodes, "second", "a")
+    await nodes("DELETE", f"{PODS}/late?gracePeriodSeconds=0")
+    assert await code(kubelet, "GET", path) == 404, "another pod of the node uses it"
+    await nodes.app.core.store.compact(nodes.app.core.store.revision)
+    await nodes("DELETE", f"{PODS}/second?gracePeriodSeconds=0")
+    assert await code(kubelet, "GET", path) == 403
+
+
+async def test_a_claim_of_a_template_is_reached_by_the_status(nodes: Caller) -> None:
+    await nodes.create(CLAIMS, claim("made"))
+    entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
+    await nodes.create(PODS, pod("templated", resourceClaims=[entry]))
+    await bind(nodes, "templated", "a")
+    kubelet = nodes.as_("node-a")
+    assert await code(kubelet, "GET", f"{CLAIMS}/made") == 403
+    statuses = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "made"}]}}
+    patch = await nodes("PATCH", f"{PODS}/templated/status", statuses, type="application/strategic-merge-patch+json")
+    assert patch.status == 200, patch.body
+    assert await code(kubelet, "GET", f"{CLAIMS}/made") == 200
+
+
+async def test_a_mirror_pod_opens_nothing(nodes: Caller) -> None:
+    mirror = pod("mirror", volumes=[{"name": "s", "secret": {"secretName": "wanted"}}])
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    await nodes.create(PODS, mirror)
+    await bind(nodes, "mirror", "a")
+    assert await code(nodes.as_("node-a"), "GET", f"{SPACE}/secrets/wanted") == 403
+
+
+# --- reviews
+
+
+@pytest.mark.parametrize(
+    ("attributes", "allowed"),
+    [
+        ({"verb": "get", "resource": "secrets", "namespace": "default", "name": "a-env"}, True),
+        ({"verb": "get", "resource": "secrets", "namespace": "default", "name": "b-env"}, False),
+        ({"verb": "list", "resource": "pods"}, False),
+        ({"verb": "list", "resource": "pods", "fieldSelector": {"rawSelector": "spec.nodeName=a"}}, True),
+        (
+            {
+                "verb": "list",
+                "resource": "pods",
+                "fieldSelector": {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["a"]}]},
+            },
+            True,
+        ),
+        ({"verb": "delete", "resource": "nodes", "name": "a"}, False),
+    ],
+)
+async def test_reviews_know_of_nodes(nodes: Caller, attributes: Obj, allowed: bool) -> None:
+    spec = {"user": "system:node:a", "groups": ["system:nodes"], "resourceAttributes": attributes}
+    status = (await nodes("POST", REVIEWS, {"spec": spec})).json["status"]
+    assert status["allowed"] == allowed
+    own = await nodes.as_("node-a")(
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes}}
+    )
+    assert own.json["status"] == status
+
+
+async def test_the_rules_of_nodes_can_not_be_told(nodes: Caller) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    status = (await nodes.as_("node-a")("POST", path, {"spec": {"namespace": "default"}})).json["status"]
+    assert status["incomplete"] and "node authorizer" in status["evaluationError"]
+
+
+# --- what may be written: NodeRestriction
+
+MERGE = "application/merge-patch+json"
+
+
+def mirror_pod(uid: str, **spec: Any) -> Obj:
+    made = pod("static", nodeName="a", **spec)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": uid, "controller": True}
+    made["metadata"] |= {"annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": [owner]}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "refusal"),
+    [
+        ("POST", "/api/v1/nodes", node("new"), ""),
+        ("POST", "/api/v1/nodes", node("else"), 'node "new" is not allowed to modify node "else"'),
+        ("POST", "/api/v1/nodes", node("new", labels={"kubernetes.io/os": "linux", "example.com/x": "y"}), ""),
+        (
+            "POST",
+            "/api/v1/nodes",
+            node("new", labels={"node-restriction.kubernetes.io/trusted": "yes", "k8s.io/x": "y"}),
+            "not allowed to set the following labels: k8s.io/x, node-restriction.kubernetes.io/trusted",
+        ),
+        ("POST", LEASES, {"metadata": {"name": "new"}}, ""),
+        ("POST", LEASES, {"metadata": {"name": "b-lease"}}, "with the same name as the requesting node"),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", {"metadata": {"name": "new"}}, "can only"),
+        ("POST", SLICES, slice_of("new"), ""),
+        ("POST", SLICES, {**slice_of("c"), "metadata": {"name": "x"}}, "same NodeName as the requesting node"),
+        ("POST", PODS, pod("p", nodeName="new"), "can only create mirror pods"),
+    ],
+)
+async def test_what_nodes_create(nodes: Caller, method: str, path: str, body: Obj, refusal: str) -> None:
+    answer = await nodes.as_("node-new")(method, path, body)
+    assert answer.status == (403 if refusal else 201), answer.body
+    assert refusal in answer.json.get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "patch", "refusal"),
+    [
+        ("/api/v1/nodes/a/status", {"status": {"capacity": {"cpu": "8"}}}, ""),
+        ("/api/v1/nodes/a", {"metadata": {"labels": {"topology.kubernetes.io/zone": "z"}}}, ""),
+        ("/api/v1/nodes/b", {"metadata": {"labels": {"x": "y"}}}, 'node "a" is not allowed to modify node "b"'),
+        ("/api/v1/nodes/b/status", {"status": {"capacity": {"cpu": "8"}}}, 'not allowed to modify node "b"'),
+        ("/api/v1/nodes/a", {"spec": {"taints": None}}, 'node "a" is not allowed to modify taints'),
+        (
+            "/api/v1/nodes/a",
+            {"metadata": {"labels": {"node-role.kubernetes.io/master": ""}}},
+            "is not allowed to modify labels: node-role.kubernetes.io/master",
+        ),
+        (f"{PODS}/a-pod/status", {"status": {"phase": "Running"}}, ""),
+        (f"{PODS}/b-pod/status", {"status": {"phase": "Running"}}, "for pods with spec.nodeName set to itself"),
+        (
+            f"{PODS}/a-pod/status",
+            {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "b-gpu"}]}},
+            "cannot update resource claim statues",
+        ),
+        (f"{LEASES}/a", {"spec": {"holderIdentity": "a"}}, ""),
+        (f"{LEASES}/b", {"spec": {"holderIdentity": "a"}}, "with the same name as the requesting node"),
+        (f"{SLICES}/b-slice", {"metadata": {"labels": {"x": "y"}}}, "no relationship found"),
+        (f"{SLICES}/a-slice", {"metadata": {"labels": {"x": "y"}}}, ""),
+        (f"{PODS}/a-pod", {"metadata": {"labels": {"x": "y"}}}, "cannot patch resource"),
+        (f"{CLAIMS}/a-gpu", {"metadata": {"labels": {"x": "y"}}}, "can only get individual resources"),
+    ],
+)
+async def test_what_nodes_change(nodes: Caller, path: str, patch: Obj, refusal: str) -> None:
+    answer = await nodes.as_("node-a")("PATCH", path, patch, type=MERGE)
+    assert answer.status == (403 if refusal else 200), answer.body
+    assert refusal in answer.json.get("message", "")
+
+
+async def test_nodes_delete_and_evict_their_own_pods(nodes: Caller) -> None:
+    kubelet = nodes.as_("node-a")
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "b-pod"}}
+    assert await code(kubelet, "POST", f"{PODS}/b-pod/eviction", eviction) == 403
+    assert await code(kubelet, "DELETE", f"{PODS}/b-pod") == 403
+    eviction["metadata"] = {"name": "a-pod"}
+    assert await code(kubelet, "POST", f"{PODS}/a-pod/eviction", eviction) == 201
+    assert await code(kubelet, "DELETE", f"{PODS}/a-pod?gracePeriodSeconds=0") == 200
+
+
+async def test_mirror_pods_refer_to_nothing(nodes: Caller) -> None:
+    uid = (await nodes.get("/api/v1/nodes/a"))["metadata"]["uid"]
+    kubelet = nodes.as_("node-a")
+    refused = await kubelet("POST", PODS, mirror_pod(uid, volumes=[{"name": "s", "secret": {"secretName": "x"}}]))
+    assert (refused.status, "can not create pods that reference secrets" in refused.json["message"]) == (403, True)
+    other = await kubelet("POST", PODS, mirror_pod("another"))
+    assert (other.status, "UID mismatch" in other.json["message"]) == (403, True)
+    assert await code(kubelet, "POST", PODS, mirror_pod(uid)) == 201
+
+
+@pytest.mark.parametrize(
+    ("reference", "refusal"),
+    [
+        ({"kind": "Pod", "apiVersion": "v1", "name": "a-pod", "uid": True}, ""),
+        ({"kind": "Pod", "apiVersion": "v1", "name": "a-pod"}, "pod binding without a uid"),
+        ({"kind": "Pod", "apiVersion": "v1", "name": "b-pod", "uid": True}, "scheduled on a different node"),
+        (None, "not bound to a pod"),
+    ],
+)
+async def test_tokens_are_for_pods_of_the_node(nodes: Caller, reference: Obj | None, refusal: str) -> None:
+    assert KEY
+    if reference and reference.get("uid"):
+        stored = await nodes.get(f"{PODS}/{reference['name']}")
+        reference = {**reference, "uid": stored["metadata"]["uid"]}
+    body = {"spec": {"boundObjectRef": reference} if reference else {}}
+    kubelet = nodes.as_("node-a")
+    answer = await kubelet("POST", f"{SPACE}/serviceaccounts/a-account/token", body)
+    assert answer.status == (403 if refusal else 201), answer.body
+    assert refusal in answer.json.get("message", "")
+    assert await code(kubelet, "POST", f"{SPACE}/serviceaccounts/b-account/token", body) == 403
+
+
+async def test_others_are_not_restricted(nodes: Caller) -> None:
+    await nodes.create("/api/v1/nodes", node("c", labels={"node-restriction.kubernetes.io/trusted": "yes"}))
+    await nodes.create(f"{SPACE}/configmaps", config_map("c"))
