@@ -350,7 +350,24 @@ async def test_a_short_name_that_becomes_free_is_served(api: Caller) -> None:
         ),
         (
             definition(conversion={"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}),
-            'spec.conversion.strategy: Unsupported value: "Webhook": supported values: "None"',
+            "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
+        ),
+        (
+            definition(conversion={"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}}),
+            "conversion.conversionReviewVersions: Forbidden: should not be set when strategy is not set to Webhook",
+        ),
+        (
+            definition(
+                conversion={
+                    "strategy": "Webhook",
+                    "webhook": {"clientConfig": {"url": "http://h"}, "conversionReviewVersions": ["v3"]},
+                }
+            ),
+            "spec.conversion.webhookClientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL scheme",
+        ),
+        (
+            definition(conversion={"strategy": "Magic"}),
+            'Unsupported value: "Magic": supported values: "None", "Webhook"',
         ),
         (definition(group="ml.k8s.io"), "protected groups must have approval annotation"),
     ],

@@ -1,4 +1,4 @@
-"""A real HTTPS server that answers AdmissionReviews, with a certificate of its own, and what is written about it."""
+"""A real HTTPS server that answers reviews, with a certificate of its own, and what is written about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from haru.apiserver import certificates
 
 Obj = dict[str, Any]
 Answering = Callable[[Obj], Obj]
-"""From a request of an AdmissionReview to its response; the uid is added."""
+"""From the request of a review to its response; the uid is added."""
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{GROUP}/mutatingwebhookconfigurations"
@@ -113,7 +113,7 @@ class WebhookServer:
     def _review(self, path: str, review: Obj) -> Obj:
         request = review["request"]
         response = {"uid": request["uid"], **self.answers[path](request)}
-        return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
+        return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
 
 
 def allow(request: Obj) -> Obj:

@@ -14,9 +14,11 @@ from typing import Any
 
 from haru.apiserver.bootstrap import own_call
 from haru.apiserver.core import Core
+from haru.apiserver.custom_conversion import Converter
 from haru.apiserver.deleting import Options, delete_one
 from haru.apiserver.objects import decode
 from haru.apiserver.resources import Resource, resource_of
+from haru.apiserver.webhook_calls import Caller
 from haru.apiserver.writing import change
 from haru.kube.custom.definitions import (
     CLEANUP,
@@ -49,6 +51,7 @@ class Definitions:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._caller = Caller(core)
         self._watch: Watch | None = None
         self._definitions: dict[str, Obj] = {}
         self._resources: dict[str, tuple[Obj, list[Resource]]] = {}
@@ -68,6 +71,7 @@ class Definitions:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._caller.stop()
 
     async def refresh(self) -> None:
         """Take in what has changed; every request does so before it is routed."""
@@ -122,9 +126,20 @@ class Definitions:
             if before != said:
                 stored = storage_kind_of(definition)
                 made = [resource_of(kind, stored) for kind in custom_kinds(definition)]
+                self._convert(definition, made)
             self._resources[uid] = said, made
             resources += made
         self._core.served.set_custom(resources)
+
+    def _convert(self, definition: Obj, resources: list[Resource]) -> None:
+        """Tell the kinds of a definition who converts their objects."""
+        if (definition["spec"].get("conversion") or {}).get("strategy") != "Webhook":
+            return
+        converter = Converter(definition, self._caller)
+        for resource in resources:
+            for kind in (resource.kind, resource.stored):
+                assert kind.custom is not None
+                kind.custom.converter = converter
 
     # --- status
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from haru.apiserver import admission, bodies
 from haru.apiserver.call import Call, is_dry_run
+from haru.apiserver.custom_conversion import converted
 from haru.apiserver.http import Request, Response, json_response, success_status
 from haru.apiserver.listing import find, selection_of
 from haru.apiserver.objects import decode, encode
 from haru.apiserver.rendering import render_object
 from haru.apiserver.strategies import strategy_for
-from haru.kube.conversion import convert
 from haru.kube.decoding import strict_decode
 from haru.kube.errors import FieldError, StatusError, bad_request_error, conflict_error, invalid, invalid_error
 from haru.kube.kinds import delete_options
@@ -108,7 +108,7 @@ async def delete_one(call: Call, options: Options) -> Deletion:
         obj = decode(record)
         _check_preconditions(call, options, obj)
         if call.chain is not None:
-            await call.chain.about_deletion(call, convert(obj, kind), options.raw)
+            await call.chain.about_deletion(call, await converted(obj, kind), options.raw)
         marked = _marked(call, obj, options)
         removable = _is_removable(kind.group, kind.plural, marked)
         if call.dry_run:
@@ -224,9 +224,8 @@ async def handle_delete(call: Call) -> Response:
         details["uid"] = deletion.obj["metadata"]["uid"]
         return json_response(success_status(details))
     status = 202 if not deletion.removed and options.orphan_dependents is False else 200
-    return render_object(
-        call.core, call.request, call.resource, None, convert(deletion.obj, call.resource.kind), status
-    )
+    shown = await converted(deletion.obj, call.resource.kind)
+    return render_object(call.core, call.request, call.resource, None, shown, status)
 
 
 async def handle_delete_collection(call: Call) -> Response:
@@ -245,7 +244,7 @@ async def handle_delete_collection(call: Call) -> Response:
             if error.code == 404:
                 continue
             raise
-        items.append(convert(deletion.obj, call.resource.kind))
+        items.append(await converted(deletion.obj, call.resource.kind))
     kind = call.resource.kind
     listed = {
         "kind": kind.list_kind,

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from haru.apiserver.call import Call
+from haru.apiserver.custom_conversion import in_version
 from haru.apiserver.http import Request, Response
 from haru.apiserver.negotiation import PARTIAL, PLAIN
 from haru.apiserver.objects import Selection, partial_bytes
@@ -218,6 +219,7 @@ class ExpiredPage(StatusError):
 async def handle_list(call: Call) -> Response:
     """GET of a collection."""
     found = await find(call, selection_of(call))
+    records = await in_version(found.records, call.resource)
     metadata: Obj = {"resourceVersion": str(found.revision)}
     if found.next:
         metadata["continue"] = found.next
@@ -228,13 +230,13 @@ async def handle_list(call: Call) -> Response:
     representation = representation_of(call.request)
     if representation is PLAIN:
         head = f'{{"kind":"{kind.list_kind}","apiVersion":"{kind.api_version}","metadata":'.encode()
-        items = b",".join([object_bytes(record, resource) for record in found.records])
+        items = b",".join([object_bytes(record, resource) for record in records])
         return Response(200, b'%b%b,"items":[%b]}' % (head, orjson.dumps(metadata), items))
     if representation == PARTIAL:
         list_head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":'
-        items = b",".join([partial_bytes(record) for record in found.records])
+        items = b",".join([partial_bytes(record) for record in records])
         return Response(200, b'%b%b,"items":[%b]}' % (list_head, orjson.dumps(metadata), items))
-    objs = [versioned(record, resource) for record in found.records]
+    objs = [versioned(record, resource) for record in records]
     if representation.shape == "table":
         return render_plain(representation, table_of(call.core, call.request, resource, objs, metadata))
     listed: Obj = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": objs}

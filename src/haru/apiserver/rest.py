@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from haru.apiserver import bodies
 from haru.apiserver.call import Call, read_write_options
 from haru.apiserver.core import Obj
+from haru.apiserver.custom_conversion import converted, in_version
 from haru.apiserver.deleting import handle_delete, handle_delete_collection
 from haru.apiserver.http import Response
 from haru.apiserver.listing import handle_list
@@ -14,7 +15,6 @@ from haru.apiserver.patching import patch
 from haru.apiserver.rendering import render_object
 from haru.apiserver.watching import handle_watch
 from haru.apiserver.writing import Outcome, Prepare, change, check_identity, create
-from haru.kube.conversion import convert
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -24,14 +24,15 @@ async def handle_get(call: Call) -> Response:
     record = await call.core.record(call.resource, call.namespace, call.name)
     if record is None:
         raise call.not_found()
-    return render_object(call.core, call.request, call.resource, record)
+    (shown,) = await in_version([record], call.resource)
+    return render_object(call.core, call.request, call.resource, shown)
 
 
 async def handle_create(call: Call) -> Response:
     """POST to a collection."""
     read_write_options(call)
     obj = await bodies.read_object(call.request, call.resource.kind)
-    return respond(call, await create(call, obj))
+    return await respond(call, await create(call, obj))
 
 
 async def handle_update(call: Call) -> Response:
@@ -49,7 +50,7 @@ async def update_with(call: Call, prepare: Prepare | None = None) -> Response:
     async def make(live: Obj) -> Obj:
         return obj
 
-    return respond(call, await change(call, make, prepare=prepare, retry=False))
+    return await respond(call, await change(call, make, prepare=prepare, retry=False))
 
 
 async def handle_patch(call: Call) -> Response:
@@ -60,7 +61,7 @@ async def handle_patch(call: Call) -> Response:
 async def patch_with(call: Call, prepare: Prepare | None = None) -> Response:
     """PATCH of an object or of a part of it that has rules of its own."""
     read_write_options(call)
-    return respond(call, await patch(call, prepare))
+    return await respond(call, await patch(call, prepare))
 
 
 async def delete(call: Call) -> Response:
@@ -75,13 +76,15 @@ async def delete_collection(call: Call) -> Response:
     return await handle_delete_collection(call)
 
 
-def respond(call: Call, outcome: Outcome) -> Response:
+async def respond(call: Call, outcome: Outcome) -> Response:
     """The written object as the client wants it."""
     status = 201 if outcome.created else 200
-    obj = outcome.obj
-    if obj is not None and obj["apiVersion"] != call.resource.kind.api_version:
-        obj = convert(obj, call.resource.kind)
-    return render_object(call.core, call.request, call.resource, outcome.record, obj, status)
+    obj, record = outcome.obj, outcome.record
+    if obj is not None:
+        obj = await converted(obj, call.resource.kind)
+    if record is not None:
+        (record,) = await in_version([record], call.resource)
+    return render_object(call.core, call.request, call.resource, record, obj, status)
 
 
 HANDLERS: dict[str, Handler] = {

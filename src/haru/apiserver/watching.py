@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from haru.apiserver.call import Call
+from haru.apiserver.custom_conversion import events_in_version, in_version
 from haru.apiserver.http import Request, Response
 from haru.apiserver.listing import revision_of, selection_of, wait_for_revision
 from haru.apiserver.negotiation import PARTIAL, PLAIN
@@ -56,7 +57,7 @@ def check_options(request: Request) -> bool:
 class WatchStream:
     """One watch request."""
 
-    def __init__(self, call: Call, selection: Selection, watch: Watch, initial: Iterable[Record]) -> None:
+    def __init__(self, call: Call, selection: Selection, watch: Watch, initial: Sequence[Record]) -> None:
         self._call = call
         self._resource = call.resource
         self._selection = selection
@@ -148,7 +149,8 @@ class WatchStream:
             next_bookmark = loop.time() + BOOKMARK_SECONDS
             while not self._watch.closed:
                 now = loop.time()
-                lines = [line for event in self._watch.pending() if (line := self._event_line(event))]
+                events = await events_in_version(self._watch.pending(), self._resource)
+                lines = [line for event in events if (line := self._event_line(event))]
                 if now >= next_bookmark or now >= deadline:
                     next_bookmark = now + BOOKMARK_SECONDS
                     if self._bookmarks:
@@ -158,9 +160,9 @@ class WatchStream:
                 if now >= deadline:
                     return
                 await self._watch.wait(max(0.0, min(deadline, next_bookmark) - loop.time()))
-        except Compacted as error:
-            status = expired_error(str(error)).to_status()
-            await _send_lines(request, [b'{"type":"ERROR","object":%b}\n' % orjson.dumps(status)])
+        except (Compacted, StatusError) as error:
+            told = error if isinstance(error, StatusError) else expired_error(str(error))
+            await _send_lines(request, [b'{"type":"ERROR","object":%b}\n' % orjson.dumps(told.to_status())])
         finally:
             self._watch.close()
             self._call.core.watches.discard(self._watch)
@@ -169,7 +171,7 @@ class WatchStream:
     async def _send_initial(self, request: Request) -> None:
         lines: list[bytes] = []
         size = 0
-        for record in self._initial:
+        for record in await in_version(self._initial, self._resource):
             lines.append(self._line("ADDED", record, record.revision))
             size += len(lines[-1])
             if size > CHUNK_BYTES:
@@ -213,7 +215,7 @@ async def handle_watch(call: Call) -> Response:
     selection = selection_of(call)
     revision = revision_of(request)
     prefix = call.resource.prefix(call.namespace)
-    initial: Iterable[Record] = ()
+    initial: Sequence[Record] = ()
     if revision:
         await wait_for_revision(call, revision)
     if wants_initial or (not revision and "sendInitialEvents" not in request.query):

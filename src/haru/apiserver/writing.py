@@ -19,10 +19,10 @@ import orjson
 
 from haru.apiserver import admission
 from haru.apiserver.call import Call
+from haru.apiserver.custom_conversion import converted
 from haru.apiserver.custom_rules import rule_errors
 from haru.apiserver.objects import Note, decode, encode
 from haru.apiserver.strategies import strategy_for
-from haru.kube.conversion import convert
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import (
     already_exists_error,
@@ -88,7 +88,7 @@ async def create(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
             )
         if attempt == 0:
             obj = await _admit_new(call, obj, generated)
-        taken = await _insert(call, convert(obj, call.resource.stored))
+        taken = await _insert(call, await converted(obj, call.resource.stored))
         if isinstance(taken, Outcome):
             return taken
     error = already_exists_error(kind.group, kind.plural, obj["metadata"]["name"])
@@ -200,7 +200,7 @@ async def change(
         record = await core.store.get(key)
         if record is None:
             raise call.not_found()
-        live = convert(decode(record), resource.kind)
+        live = await converted(decode(record), resource.kind)
         wanted = await make(live)
         check_preconditions(call, wanted, live)
         pinned = bool(wanted["metadata"].get("resourceVersion"))
@@ -213,7 +213,7 @@ async def change(
             await call.chain.judge_update(call, new, live)
         if _unchanged(new, live) and not record.stale:
             return Outcome(record, None)
-        outcome = await _replace(call, record, convert(new, resource.stored))
+        outcome = await _replace(call, record, await converted(new, resource.stored))
         if outcome is not None:
             return outcome
         if pinned and not retry:

@@ -9,11 +9,11 @@ from typing import Any
 from haru.apiserver import bodies
 from haru.apiserver.call import Call, read_write_options
 from haru.apiserver.core import Obj
+from haru.apiserver.custom_conversion import converted
 from haru.apiserver.http import Response, json_response
+from haru.apiserver.objects import decode
 from haru.apiserver.patching import APPLY_PATCH, check_patch, configuration, decoded, patcher
-from haru.apiserver.rendering import versioned
 from haru.apiserver.writing import Outcome, change, keep_server_metadata, prepare_change
-from haru.kube.conversion import convert
 from haru.kube.errors import invalid, invalid_error
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import value_at
@@ -87,7 +87,8 @@ async def read(call: Call) -> Response:
     record = await call.core.record(call.resource, call.namespace, call.name)
     if record is None:
         raise call.not_found()
-    return json_response(scale_of(versioned(record, call.resource), call.resource.kind))
+    shown = await converted(decode(record), call.resource.kind)
+    return json_response(scale_of(shown, call.resource.kind))
 
 
 async def update(call: Call) -> Response:
@@ -144,7 +145,7 @@ async def _apply(call: Call, applied: Obj) -> Response:
             merged = _with_replicas(merged, kind, _replicas(call, scale))
         return merged
 
-    return _answer(call, await change(replace(call, chain=None), make, applied=True))
+    return await _answer(call, await change(replace(call, chain=None), make, applied=True))
 
 
 async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
@@ -166,10 +167,10 @@ async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
         return await prepare_change(inner, restored, live)
 
     outcome = await change(replace(call, chain=None), make, prepare=prepare, retry=call.verb == "patch")
-    return _answer(call, outcome)
+    return await _answer(call, outcome)
 
 
-def _answer(call: Call, outcome: Outcome) -> Response:
-    obj = outcome.obj if outcome.record is None else versioned(outcome.record, call.resource)
+async def _answer(call: Call, outcome: Outcome) -> Response:
+    obj = outcome.obj if outcome.record is None else decode(outcome.record)
     assert obj is not None
-    return json_response(scale_of(convert(obj, call.resource.kind), call.resource.kind))
+    return json_response(scale_of(await converted(obj, call.resource.kind), call.resource.kind))

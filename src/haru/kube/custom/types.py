@@ -45,6 +45,8 @@ class CustomType:
         self.message = self._message(label)
         self.rules: Any = None
         """The compiled rules of the schema, once somebody asked: CEL is a room above this one."""
+        self.converter: Any = None
+        """Who converts objects into other versions; None: they differ in their apiVersion only."""
         self.printer = _printer(version.get("additionalPrinterColumns") or ())
 
     def _message(self, label: str) -> MessageType:

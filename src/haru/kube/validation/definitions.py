@@ -14,6 +14,7 @@ from haru.kube.custom.definitions import is_established, is_shared, schema_path
 from haru.kube.custom.schema_checks import check_schema
 from haru.kube.errors import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 from haru.kube.validation.common import immutable
+from haru.kube.validation.registrations import REVIEW_VERSIONS, client_config_errors
 
 Obj = dict[str, Any]
 
@@ -140,15 +141,39 @@ def _names(given: Obj) -> Iterator[FieldError]:
 
 
 def _conversion(conversion: Obj) -> Iterator[FieldError]:
-    """Versions differ in their schemas only: nobody is called to convert objects yet, so nobody may be named."""
-    strategy = conversion.get("strategy") or ""
+    """Who converts objects between versions: nobody but their apiVersion, or a webhook."""
+    strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook")
+    path, versions = "spec.conversion.webhookClientConfig", (webhook or {}).get("conversionReviewVersions") or []
     if not strategy:
         yield required("spec.conversion.strategy")
-    elif strategy != "None":
-        yield not_supported("spec.conversion.strategy", strategy, ("None",))
-    if conversion.get("webhook") is not None:
-        why = "should not be set when strategy is not set to Webhook"
-        yield forbidden("spec.conversion.webhook", why)
+    elif strategy not in ("None", "Webhook"):
+        yield not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))
+    if strategy == "Webhook":
+        if not (webhook or {}).get("clientConfig"):
+            yield required(path, "required when strategy is set to Webhook")
+        else:
+            yield from client_config_errors(path, (webhook or {})["clientConfig"])
+        yield from _review_versions(versions)
+        return
+    why = "should not be set when strategy is not set to Webhook"
+    if (webhook or {}).get("clientConfig"):
+        yield forbidden(path, why)
+    if versions:
+        yield forbidden("spec.conversion.conversionReviewVersions", why)
+
+
+def _review_versions(versions: Sequence[str]) -> Iterator[FieldError]:
+    path = "spec.conversion.conversionReviewVersions"
+    if not versions:
+        yield required(path)
+        return
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            yield invalid(f"{path}[{index}]", version, "duplicate version")
+        for problem in names.is_dns1035_label(version):
+            yield invalid(f"{path}[{index}]", version, problem)
+    if not any(version in REVIEW_VERSIONS for version in versions):
+        yield invalid(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}")
 
 
 def _subresources(subresources: Obj, path: str) -> Iterator[FieldError]:

@@ -32,8 +32,8 @@ def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespac
         name=attributes.name,
     )
     return Given(
-        seen.version_of(attributes.obj, attributes),
-        seen.version_of(attributes.old, attributes),
+        seen.obj,
+        seen.old,
         attributes.request(seen),
         namespace,
         params,

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from haru.apiserver.call import Call
 from haru.apiserver.config import user_object
+from haru.apiserver.custom_conversion import converted
 from haru.apiserver.resources import Resource
-from haru.kube.conversion import convert
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.kinds import Kind, subresources_of
 
@@ -72,6 +72,11 @@ class Attributes:
         return kind_named(self.call.resource.kind, self.call.subresource)
 
     @cached_property
+    def is_whole(self) -> bool:
+        """Whether objects of the resource's own kind are sent, not bodies of a subresource."""
+        return self.kind.name == self.call.resource.kind.kind
+
+    @cached_property
     def is_namespace(self) -> bool:
         """Whether the request is about a Namespace itself."""
         kind = self.call.resource.kind
@@ -111,25 +116,25 @@ class Attributes:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Seen:
     """In which form whoever asked for it sees a request: as it came, or as the equivalent resource of a rule."""
 
     resource: Named
     kind: Named
     target: Resource
-
-    def version_of(self, obj: Obj | None, own: Attributes) -> Obj | None:
-        """An object of the request in that form."""
-        if obj is None or self.target is own.resource or own.kind.name != own.resource.kind.kind:
-            return obj
-        return convert(obj, self.target.kind)
+    obj: Obj | None
+    old: Obj | None
 
 
-def seen_as(target: Resource, subresource: str) -> Seen:
+async def seen_as(target: Resource, attributes: Attributes) -> Seen:
     """A request in the form of a resource."""
-    kind = target.kind
-    return Seen(Named(kind.group, kind.version, kind.plural), kind_named(kind, subresource), target)
+    kind, obj, old = target.kind, attributes.obj, attributes.old
+    if target is not attributes.resource and attributes.is_whole:
+        obj = None if obj is None else await converted(obj, kind)
+        old = None if old is None else await converted(old, kind)
+    named = Named(kind.group, kind.version, kind.plural)
+    return Seen(named, kind_named(kind, attributes.subresource), target, obj, old)
 
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}

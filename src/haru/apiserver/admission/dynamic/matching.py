@@ -119,7 +119,7 @@ class Criteria:
             return None
         if not await _in_namespace(self._namespaces, attributes):
             return None
-        return seen_as(found, attributes.subresource)
+        return await seen_as(found, attributes)
 
     def _find(self, rules: Sequence[Rule], attributes: Attributes, equivalents: Equivalents) -> Resource | None:
         own = attributes.resource

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from haru.apiserver.core import Core
+from haru.apiserver.custom_conversion import in_version
 from haru.apiserver.objects import shared
 from haru.apiserver.resources import Resource
 from haru.kube.conversion import convert
@@ -52,4 +53,4 @@ async def collect(core: Core, resource: Resource, reference: Obj, namespace: str
         records = [each for each in page.records if selector.matches(shared(each)["metadata"].get("labels") or {})]
     if not records and reference.get("parameterNotFoundAction") == "Deny":
         raise ParamError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [convert(shared(record), resource.kind) for record in records]
+    return [convert(shared(record), resource.kind) for record in await in_version(records, resource)]

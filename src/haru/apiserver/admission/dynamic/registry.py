@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from haru.apiserver.admission.dynamic.calling import Caller
 from haru.apiserver.admission.dynamic.chain import Chain
 from haru.apiserver.admission.dynamic.matching import GROUP, Equivalents
 from haru.apiserver.admission.dynamic.policies import Binding, Policies, Policy
@@ -21,6 +20,7 @@ from haru.apiserver.call import Call
 from haru.apiserver.core import Core
 from haru.apiserver.http import Response
 from haru.apiserver.objects import decode
+from haru.apiserver.webhook_calls import Caller
 from haru.apiserver.writing import change
 from haru.kube.errors import StatusError
 from haru.storage import Compacted, Record, Watch

@@ -53,8 +53,8 @@ def review_of(attributes: Attributes, seen: Seen, version: str, uid: str) -> Obj
     request: Obj = {
         "uid": uid,
         **attributes.request(seen),
-        "object": seen.version_of(attributes.obj, attributes),
-        "oldObject": seen.version_of(attributes.old, attributes),
+        "object": seen.obj,
+        "oldObject": seen.old,
     }
     return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
 

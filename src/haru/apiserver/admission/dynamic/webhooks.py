@@ -17,7 +17,6 @@ import orjson
 
 from haru.apiserver.admission.dynamic.asking import Conditions, ConditionsFailed, given_of
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
-from haru.apiserver.admission.dynamic.calling import Caller, WebhookError
 from haru.apiserver.admission.dynamic.matching import Criteria, Equivalents
 from haru.apiserver.admission.dynamic.reviews import (
     Answer,
@@ -29,7 +28,8 @@ from haru.apiserver.admission.dynamic.reviews import (
     review_of,
     review_version,
 )
-from haru.kube.conversion import convert
+from haru.apiserver.custom_conversion import converted
+from haru.apiserver.webhook_calls import Caller, WebhookError
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, internal_error
@@ -164,7 +164,7 @@ class Webhooks:
             if seen is None:
                 continue
             answer = await self._ask(hook, seen, attributes, mutating=True)
-            mutated = answer is not None and self._apply(hook, seen, attributes, answer.patch)
+            mutated = answer is not None and await self._apply(hook, seen, attributes, answer.patch)
             number = f"round_{int(only is not None)}_index_{place}"
             value = {"configuration": hook.configuration, "webhook": hook.name, "mutated": mutated}
             annotate(attributes, f"mutation.webhook.admission.k8s.io/{number}", orjson.dumps(value).decode())
@@ -176,7 +176,7 @@ class Webhooks:
                 willing.add(place)
         return changed
 
-    def _apply(self, hook: Webhook, seen: Seen, attributes: Attributes, patch: list[Any]) -> bool:
+    async def _apply(self, hook: Webhook, seen: Seen, attributes: Attributes, patch: list[Any]) -> bool:
         """Patch the object in the form that the webhook has seen; whether that changed it."""
         call, before = attributes.call, attributes.obj
         if not patch:
@@ -184,22 +184,21 @@ class Webhooks:
         if before is None:
             why = f'admission webhook "{hook.name}" attempted to modify the object'
             raise internal_error(f"{why}, which is not supported for this operation")
-        shown = seen.version_of(before, attributes)
-        assert shown is not None
+        assert seen.obj is not None
         try:
-            patched = apply_json_patch(shown, patch)
+            patched = apply_json_patch(seen.obj, patch)
         except StatusError as error:
             causes = error.details.get("causes") or [{"message": error.message}]
             raise internal_error(str(causes[0]["message"])) from None
-        if seen.version_of(before, attributes) is before and attributes.kind.name != call.resource.kind.kind:
-            attributes.obj = patched  # the body of a subresource
+        if not attributes.is_whole:
+            attributes.obj = patched
             return patched != before
         try:
             decoded, _ = strict_decode(patched, seen.target.kind)
             defaulted = apply_defaults(decoded, seen.target.kind, call.core.gates, call.now)
         except StatusError as error:
             raise internal_error(error.message) from None
-        attributes.obj = convert(defaulted, call.resource.kind)
+        attributes.obj = await converted(defaulted, call.resource.kind)
         return attributes.obj != before
 
 
