@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.core import Core
 from haru.apiserver.http import Request
 from haru.apiserver.resources import Resource
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, not_found_error
+from haru.storage import Put
 
 if TYPE_CHECKING:
     from haru.apiserver.admission.dynamic.chain import Chain
@@ -34,6 +35,8 @@ class Call:
     manager: str = ""
     chain: Chain | None = None
     """The webhooks and policies that are asked; None where there are none, and for what the server does itself."""
+    together: list[Put] = field(default_factory=list)
+    """Other keys that are written with the object: both or neither."""
 
     def not_found(self) -> StatusError:
         """404 for the object that the call names."""

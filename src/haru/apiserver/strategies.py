@@ -15,6 +15,7 @@ from typing import Any
 
 from haru.apiserver.call import Call
 from haru.kube.errors import internal_error, invalid
+from haru.storage import Put
 
 Obj = dict[str, Any]
 Complete = Callable[[Call, Obj], Awaitable[None]]
@@ -29,6 +30,8 @@ class Strategy:
     complete_update: CompleteUpdate | None = None
     returns_deleted: bool = False
     """Whether a deletion answers with the object itself even when it is gone."""
+    allocates: bool = False
+    """Whether something is given out with a new object that no other one may have."""
 
 
 async def _update_pod(call: Call, new: Obj, old: Obj) -> None:
@@ -43,6 +46,7 @@ async def _update_pod(call: Call, new: Obj, old: Obj) -> None:
         new["status"] = status
 
 
+GIVEN_OUT = "ranges/services"
 SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
 
 
@@ -53,7 +57,7 @@ async def _create_service(call: Call, service: Obj) -> None:
         return
     if not spec.get("clusterIP") and spec.get("clusterIPs"):
         spec["clusterIP"] = spec["clusterIPs"][0]
-    services = await call.core.peek_all("", "services")
+    services = await _services_in_turn(call)
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address(services)
     else:
@@ -63,6 +67,17 @@ async def _create_service(call: Call, service: Obj) -> None:
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     if kind in ("NodePort", "LoadBalancer"):
         _assign_node_ports(spec, services)
+
+
+async def _services_in_turn(call: Call) -> list[Obj]:
+    """All Services, to give out what they do not have yet.
+
+    Whoever does writes one key with the Service, at the version from before the look: of two who looked at the same
+    time, at this server or another, one starts again.
+    """
+    record = await call.core.store.get(GIVEN_OUT)
+    call.together.append(Put(GIVEN_OUT, b"{}", record.revision if record is not None else 0))
+    return await call.core.peek_all("", "services")
 
 
 def _free_address(services: list[Obj]) -> str:
@@ -116,7 +131,7 @@ async def _update_service(call: Call, new: Obj, old: Obj) -> None:
         for port in ports:
             port.setdefault("nodePort", known.get((port.get("port"), port.get("protocol"))))
         spec["ports"] = ports
-        _assign_node_ports(spec, await call.core.peek_all("", "services"))
+        _assign_node_ports(spec, await _services_in_turn(call))
     new["spec"] = spec
 
 
@@ -158,7 +173,7 @@ def write_string_data(secret: Obj) -> None:
 
 _STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("", "pods"): Strategy(complete_update=_update_pod, returns_deleted=True),
-    ("", "services"): Strategy(_create_service, _update_service, returns_deleted=True),
+    ("", "services"): Strategy(_create_service, _update_service, returns_deleted=True, allocates=True),
     ("", "secrets"): Strategy(_create_secret, _update_secret),
     ("certificates.k8s.io", "certificatesigningrequests"): Strategy(_create_signing_request, _update_signing_request),
 }

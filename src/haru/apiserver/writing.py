@@ -9,6 +9,7 @@ Source: k8s.io/apiserver `registry/generic`, as behaviour.
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,19 @@ class Outcome:
 
 async def create(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
     """Store a new object, which the call may change; `applied`: managedFields are already as they should be."""
+    kind = call.resource.kind
+    if not strategy_for(kind.group, kind.plural).allocates:
+        return await _create(call, obj, applied)
+    for _ in range(CHANGE_ATTEMPTS):
+        call.together.clear()
+        try:
+            return await _create(call, copy.deepcopy(obj), applied)
+        except CompareFailed:
+            continue  # somebody else was given something meanwhile, perhaps the same: chosen anew
+    raise conflict_error(kind.group, kind.plural, (obj.get("metadata") or {}).get("name", ""))
+
+
+async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     kind = call.resource.kind
     if kind.custom is not None and kind.custom.terminating:
         raise method_not_allowed_error("create not allowed while custom resource definition is terminating")
@@ -175,8 +189,10 @@ async def _insert(call: Call, obj: Obj) -> Outcome | None:
         return None if await call.core.store.get(key) else Outcome(None, obj, True)
     value, place = encode(obj)
     try:
-        (event,) = await call.core.store.transact(Put(key, value, 0, place))
-    except CompareFailed:
+        event, *_ = await call.core.store.transact(Put(key, value, 0, place), *call.together)
+    except CompareFailed as error:
+        if error.key != key:
+            raise
         return None
     if event.new is not None and event.new.note is None:
         event.new.note = Note(metadata.get("labels") or {})
@@ -197,6 +213,7 @@ async def change(
     resource, core = call.resource, call.core
     key = resource.key(call.namespace, call.name)
     for _ in range(CHANGE_ATTEMPTS):
+        call.together.clear()
         record = await core.store.get(key)
         if record is None:
             raise call.not_found()
@@ -358,7 +375,7 @@ async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
         return Outcome(None, obj)
     value, place = encode(obj)
     try:
-        (event,) = await call.core.store.transact(Put(record.key, value, record.revision, place))
+        event, *_ = await call.core.store.transact(Put(record.key, value, record.revision, place), *call.together)
     except CompareFailed:
         return None
     if event.new is not None and event.new.note is None:

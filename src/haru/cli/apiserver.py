@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from haru.cli.component import parse_gates, port_number
 from haru.cli.main import UsageError
+from haru.cli.security import add_security_arguments, security_of
 
 if TYPE_CHECKING:
     from haru.embedded.replica import ReplicaOptions
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the private key on P-256 of ServiceAccount tokens, the same for all replicas",
     )
+    add_security_arguments(parser)
     parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
     parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", default="", help="switch API versions")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
@@ -100,6 +102,7 @@ def _seconds(text: str) -> float:
 def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
     from haru.embedded.options import default_data_dir, parse_runtime_config
     from haru.embedded.replica import DEFAULT_ISSUER, ReplicaOptions
+    from haru.embedded.security import SecurityOptions
 
     if flags.client_ca_file is None and flags.token_auth_file is None:
         raise UsageError("nobody could come in: name --client-ca-file, or --token-auth-file")
@@ -124,4 +127,5 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
         parse_runtime_config(flags.runtime_config),
         flags.max_requests_inflight,
         flags.max_mutating_requests_inflight,
+        security_of(flags, SecurityOptions()),
     )

@@ -22,6 +22,7 @@ from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.embedded.options import OptionError, check_versions
 from haru.embedded.process import first, loop_factory, seconds_since_start
+from haru.embedded.security import SecurityOptions
 from haru.kube.gates import FeatureGates
 from haru.storage.etcd import EtcdStore, read_credentials
 
@@ -54,6 +55,8 @@ class ReplicaOptions:
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
     max_reads: int = 400
     max_writes: int = 200
+    security: SecurityOptions = field(default_factory=SecurityOptions)
+    """Encryption at rest, and the audit log."""
 
 
 def run_replica(options: ReplicaOptions) -> int:
@@ -94,6 +97,7 @@ class Replica:
             prefix=options.etcd_prefix,
             credentials=read_credentials(options.etcd_ca, options.etcd_cert, options.etcd_key),
             compaction_seconds=options.compaction_interval,
+            sealing=options.security.sealing(),
         )
         self._server = ApiServer(
             ServerConfig(
@@ -107,6 +111,7 @@ class Replica:
                 f"{options.advertise or _own_address(options.host)}:{options.port}",
                 max_reads_in_flight=options.max_reads,
                 max_writes_in_flight=options.max_writes,
+                audit=options.security.audit(),
             )
         )
         self._listener: HttpServer | None = None
