@@ -14,7 +14,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.apiserver.authentication import ABORT, PEER
+from haru.apiserver.protocol import protocol_class
 from haru.apiserver.published import publish
 
 if TYPE_CHECKING:
@@ -143,24 +143,3 @@ def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> uvicorn.
         ssl_cert_reqs=ssl.CERT_OPTIONAL if client_ca else ssl.CERT_NONE,
     )
     return uvicorn.Server(config)
-
-
-def protocol_class() -> Any:
-    """uvicorn's HTTP protocol, which also tells whose certificate the client showed, and lets it be cut off."""
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-    class WithPeer(HttpToolsProtocol):
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            if self.transport is None:
-                return
-            extensions: dict[str, Any] = {**(self.scope.get("extensions") or {}), ABORT: self.transport.abort}
-            subject = (self.transport.get_extra_info("peercert") or {}).get("subject")
-            if subject:
-                extensions[PEER] = {
-                    "names": [value for part in subject for key, value in part if key == "commonName"],
-                    "organizations": [value for part in subject for key, value in part if key == "organizationName"],
-                }
-            self.scope["extensions"] = extensions
-
-    return WithPeer

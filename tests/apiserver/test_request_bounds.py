@@ -1,0 +1,175 @@
+"""No request may cost without bound: size, depth, and time, of heads as of bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_caller import MAPS, Caller, Clock, make_config
+
+from haru.apiserver import protocol, server
+from haru.apiserver.http import BODY_LIMIT
+from haru.apiserver.serving import HttpServer
+from haru.storage import SqliteStore
+
+Obj = dict[str, Any]
+
+
+@pytest.fixture
+async def port(api: Caller) -> AsyncIterator[int]:
+    """A plain listener of the server."""
+    listener = HttpServer(api.app)
+    await listener.start()
+    yield listener.port
+    await listener.stop()
+
+
+async def answer_to(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
+    """What comes back for bytes that are sent in parts, until the server closes the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        async with asyncio.timeout(30):
+            return await reader.read()
+    except (ConnectionResetError, BrokenPipeError):
+        return b""
+    finally:
+        writer.close()
+
+
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+
+
+async def test_a_head_of_usual_size_is_read_however_it_comes(port: int) -> None:
+    large = b"X-Large: " + b"y" * 500_000 + b"\r\n"
+    assert (await answer_to(port, HEAD + large + b"\r\n")).startswith(b"HTTP/1.1 200")
+    assert (await answer_to(port, HEAD[:10], HEAD[10:], b"\r\n", pause=0.01)).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("kind", ["one header", "many headers", "the path"])
+async def test_a_head_without_end_is_refused(port: int, kind: str) -> None:
+    parts = {
+        "one header": [HEAD, b"X: ", *[b"y" * 100_000] * 30],
+        "many headers": [HEAD, *[b"X-Y: z\r\n" * 10_000] * 40],
+        "the path": [b"GET /", *[b"y" * 100_000] * 30],
+    }[kind]
+    answer = await answer_to(port, *parts)
+    # The rest of what was sent may reset the connection before the answer is read.
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
+
+
+async def test_a_head_that_does_not_come_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
+    assert await answer_to(port) == b""
+    assert await answer_to(port, HEAD) == b""
+
+
+async def test_a_second_request_on_a_connection_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(30):
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert await reader.readexactly(2) == b"ok"
+        monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.05)
+        writer.write(b"GET /healthz HTTP/1.1\r\n")
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.05)
+    sent: list[Obj] = []
+
+    async def receive() -> Obj:
+        await asyncio.sleep(60)
+        return {}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = api._scope("POST", MAPS, {"content-type": "application/json"})
+    await asyncio.wait_for(api.app(scope, receive, send), 30)
+    assert sent[0]["status"] == 504
+    assert json.loads(sent[1]["body"])["reason"] == "Timeout"
+
+
+@pytest.mark.parametrize("chunks", [1, 4])
+async def test_a_body_is_given_up_at_its_limit(api: Caller, chunks: int) -> None:
+    """Also one that does not say how long it is: no more is read than has to be."""
+    read = 0
+    sent: list[Obj] = []
+
+    async def receive() -> Obj:
+        nonlocal read
+        read += 1
+        return {"type": "http.request", "body": b" " * (BODY_LIMIT // chunks + 1), "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await api.app(api._scope("POST", MAPS, {"content-type": "application/json"}), receive, send)
+    assert sent[0]["status"] == 413 and read <= chunks + 1
+
+
+def _laughs(count: int) -> bytes:
+    """Lists that each hold the one before twice: small to send, large when unfolded."""
+    lines = [b"k0: &k0 [x]"]
+    lines += [b"k%d: &k%d [*k%d, *k%d]" % (number, number, number - 1, number - 1) for number in range(1, count)]
+    return b"\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("type", "body"),
+    [
+        ("application/json", b'{"a":' * 5000 + b"1" + b"}" * 5000),
+        ("application/yaml", b"{a: " * 5000 + b"1" + b"}" * 5000),
+        ("application/yaml", _laughs(40)),
+        ("application/json", b"[" * 100_000),
+    ],
+    ids=["json", "yaml", "aliases", "cut short"],
+)
+async def test_depth_and_growth_are_bounded(api: Caller, type: str, body: bytes) -> None:
+    started = time.process_time()
+    answer = await api("POST", MAPS, body, type=type)
+    assert answer.status == 400, answer.body[:300]
+    assert time.process_time() - started < 20
+
+
+async def test_what_is_in_flight_is_bounded(tmp_path: Path) -> None:
+    """Writers that wait for their bodies take their places; those that are too many are told to come back."""
+    store = SqliteStore(":memory:")
+    await store.start()
+    clock = Clock()
+    app = server.ApiServer(make_config(store, clock, max_writes_in_flight=2))
+    await app.start()
+    api, hold = Caller(app, clock), asyncio.Event()
+
+    async def receive() -> Obj:
+        await hold.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    async def post() -> None:
+        await app(api._scope("POST", MAPS, {"content-type": "application/json"}), receive, send)
+
+    waiting = [asyncio.create_task(post()) for _ in range(2)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    answer = await api("POST", MAPS, {"metadata": {"name": "a"}})
+    assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+    assert (await api("GET", MAPS)).status == 200
+    hold.set()
+    await asyncio.gather(*waiting)
+    assert (await api("POST", MAPS, {"metadata": {"name": "a"}})).status == 201
+    await app.stop()
+    await store.stop()
