@@ -6,42 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from admission_objects import BINDINGS, POLICIES, binding, constraints, policy
 from api_caller import MAPS, USER, Caller, config_map
 
+from haru.apiserver.objects import encode
+from haru.apiserver.server import ApiServer
+from haru.storage import Put
+
 Obj = dict[str, Any]
-
-GROUP = "/apis/admissionregistration.k8s.io/v1"
-POLICIES = f"{GROUP}/validatingadmissionpolicies"
-BINDINGS = f"{GROUP}/validatingadmissionpolicybindings"
-
-
-def constraints(*operations: str, resources: str = "configmaps", **changes: Any) -> Obj:
-    rule = {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "operations": list(operations) or ["CREATE", "UPDATE"],
-        "resources": resources.split(","),
-    }
-    return {"resourceRules": [{**rule, **changes.pop("rule", {})}], **changes}
-
-
-def policy(*validations: Obj | str, name: str = "p.example.com", **changes: Any) -> Obj:
-    made = [v if isinstance(v, dict) else {"expression": v} for v in validations]
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {"matchConstraints": constraints(), **({"validations": made} if made else {}), **changes},
-    }
-
-
-def binding(name: str = "b.example.com", of: str = "p.example.com", **changes: Any) -> Obj:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": of, "validationActions": ["Deny"], **changes},
-    }
 
 
 async def install(api: Caller, made: Obj, *bindings: Obj) -> None:
@@ -127,6 +99,7 @@ SEEN = [
     "namespaceObject.metadata.creationTimestamp < timestamp('2100-01-01T00:00:00Z')",
     "authorizer.group('').resource('secrets').namespace('default').check('get').allowed()",
     "!authorizer.serviceAccount('default', 'default').group('').resource('secrets').check('get').allowed()",
+    "!authorizer.serviceAccount('a', 'b').group('').resource('pods').fieldSelector('x=y').check('list').allowed()",
     "authorizer.requestResource.check('create').allowed() && authorizer.path('/healthz').check('get').allowed()",
     "quantity(object.data.size).isLessThan(quantity('2Gi')) && object.data.?none.orValue('d') == 'd'",
     "variables.first == 'm' && variables.both.size() == 2 && variables.both.all(x, x.startsWith('m'))",
@@ -291,8 +264,7 @@ async def test_bindings_that_can_not_be_evaluated(api: Caller) -> None:
     )
 
 
-async def test_parameters_of_another_namespace_need_no_secret_rights(api: Caller) -> None:
-    """Who binds a policy must be able to read what it is bound to."""
+async def test_who_binds_parameters_must_be_able_to_read_them(api: Caller) -> None:
     jane = api.as_(USER)
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -436,6 +408,27 @@ async def test_type_checking_tells_of_misspelled_fields(api: Caller) -> None:
     change = [{"op": "remove", "path": "/spec/validations/2"}, {"op": "remove", "path": "/spec/validations/1"}]
     assert (await api("PATCH", f"{POLICIES}/p.example.com", change, type="application/json-patch+json")).status == 200
     assert (await api.get(f"{POLICIES}/p.example.com"))["status"] == {"observedGeneration": 2, "typeChecking": {}}
+
+
+async def test_what_was_stored_before_anybody_judged_it_stops_nobody(api: Caller) -> None:
+    """A server that is newer than its store starts, and serves."""
+    old = policy("true", name="old")
+    old["spec"] = {"validations": [{}], "matchConstraints": {"namespaceSelector": {"matchExpressions": [{}]}}}
+    hooks = {"apiVersion": old["apiVersion"], "kind": "ValidatingWebhookConfiguration", "webhooks": [{"name": "x"}, {}]}
+    made = (
+        ("validatingadmissionpolicies", old),
+        ("validatingadmissionpolicybindings", {**binding("old", "old"), "spec": {"policyName": "old"}}),
+        ("validatingwebhookconfigurations", {**hooks, "metadata": {"name": "old"}}),
+    )
+    for plural, obj in made:
+        value, place = encode(obj)
+        await api.app.core.store.transact(Put(f"{plural}.admissionregistration.k8s.io/old", value, 0, place))
+    await api.create(MAPS, config_map("m"))
+    assert (await api.get(f"{POLICIES}/old"))["metadata"]["name"] == "old"
+    restarted = ApiServer(api.app.config)
+    await restarted.start()
+    await Caller(restarted, api.clock).create(MAPS, config_map("n"))
+    await restarted.stop()
 
 
 async def test_generated_names_are_not_known_yet(api: Caller) -> None:

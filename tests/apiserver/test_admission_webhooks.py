@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_caller import MAPS, PODS, Caller, config_map, pod
+from admission_objects import BINDINGS, POLICIES, binding, policy
+from api_caller import MAPS, PODS, Caller, Clock, config_map, make_config, pod
 from webhook_server import (
     MUTATING,
     SERVICE,
@@ -27,6 +28,10 @@ from webhook_server import (
 )
 
 from haru.apiserver import certificates
+from haru.apiserver.audit import AuditOptions
+from haru.apiserver.audit.policy import parse_policy
+from haru.apiserver.server import ApiServer
+from haru.storage import SqliteStore
 
 Obj = dict[str, Any]
 MERGE = "application/merge-patch+json"
@@ -403,24 +408,37 @@ async def test_custom_resources(api: Caller, hooks: WebhookServer) -> None:
     assert (await api("POST", TRAININGS, training("u"))).status == 422
 
 
-async def test_what_admission_notes_for_the_audit_log(api: Caller, hooks: WebhookServer) -> None:
+async def test_what_admission_notes_is_in_the_audit_log(hooks: WebhookServer, tmp_path: Path) -> None:
+    store, clock, path = SqliteStore(":memory:"), Clock(), tmp_path / "audit.log"
+    await store.start()
+    rules = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
+    app = ApiServer(make_config(store, clock, audit=AuditOptions(parse_policy(rules), str(path))))
+    await app.start()
+    api = Caller(app, clock)
     hooks.answers["/m"] = patch(label("a", "b"), auditAnnotations={"why": "so"})
     await mutating(api, hook(hooks.client("/m")), name="conf")
-    noted: list[dict[str, str]] = []
-    handle = api.app._registry.handle
-
-    async def spy(call: Any, handler: Any) -> Any:
-        response = await handle(call, handler)
-        noted.append(dict(call.request.annotations))
-        return response
-
-    api.app._registry.handle = spy  # type: ignore[method-assign]
-    await api.create(MAPS, config_map("m", {"x": "y"}))
-    assert noted == [
+    checked = policy("false", auditAnnotations=[{"key": "size", "valueExpression": "string(size(object.data))"}])
+    await api.create(POLICIES, checked)
+    await api.create(BINDINGS, binding(validationActions=["Audit"]))
+    await api.create(MAPS, config_map("m", {"x": "y"}, k="1"))
+    await app.stop()
+    await store.stop()
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    (noted,) = (e["annotations"] for e in events if e["requestURI"] == MAPS and e["stage"] == "ResponseComplete")
+    failure = json.loads(noted.pop("validation.policy.admission.k8s.io/validation_failure"))
+    assert failure == [
         {
-            "hook.example.com/why": "so",
-            "mutation.webhook.admission.k8s.io/round_0_index_0": (
-                '{"configuration":"conf","webhook":"hook.example.com","mutated":true}'
-            ),
+            "message": "failed expression: false",
+            "policy": "p.example.com",
+            "binding": "b.example.com",
+            "expressionIndex": 0,
+            "validationActions": ["Audit"],
         }
     ]
+    assert {key: value for key, value in noted.items() if not key.startswith("authorization")} == {
+        "hook.example.com/why": "so",
+        "mutation.webhook.admission.k8s.io/round_0_index_0": (
+            '{"configuration":"conf","webhook":"hook.example.com","mutated":true}'
+        ),
+        "p.example.com/size": "1",
+    }

@@ -10,7 +10,7 @@ from typing import Any
 
 from haru.apiserver import bodies
 from haru.apiserver.call import Call, read_write_options
-from haru.apiserver.config import UserInfo
+from haru.apiserver.config import UserInfo, user_object
 from haru.apiserver.core import Obj
 from haru.apiserver.http import Response, json_response
 from haru.apiserver.node_authorization import Attributes, node_of
@@ -19,18 +19,6 @@ from haru.apiserver.subresources.binding import bind
 from haru.apiserver.tokens import audiences_of, verify
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid, required
 from haru.kube.selectors import parse_field_selector
-
-
-def user_object(user: UserInfo) -> Obj:
-    """UserInfo as reviews show it."""
-    shown: Obj = {"username": user.name}
-    if user.uid:
-        shown["uid"] = user.uid
-    if user.groups:
-        shown["groups"] = list(user.groups)
-    if user.extra:
-        shown["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return shown
 
 
 async def _read(call: Call) -> Obj:

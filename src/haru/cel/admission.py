@@ -162,7 +162,7 @@ class Composition:
         self._params = params
         self.variables: dict[str, Expression] = {}
         for variable in variables:
-            self.add(str(variable["name"]), str(variable["expression"]))
+            self.add(variable.get("name") or "", variable.get("expression") or "")
 
     @property
     def plain(self) -> Environment:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.authorization import Authorizer
 from haru.apiserver.config import UserInfo
+from haru.apiserver.node_authorization import Attributes as Asked
 from haru.cel.admission import (
     CONDITION,
     CONDITIONS_BUDGET,
     Evaluation,
+    Expression,
     Given,
     OutOfBudget,
+    Result,
     compile_expression,
     plain_environment,
 )
 from haru.cel.libraries.authorization import Decide, Decision, Question
+from haru.kube.errors import StatusError
+from haru.kube.selectors import parse_field_selector
 
 Obj = dict[str, Any]
+
+LONG = 50_000
+"""The cost of an evaluation that others had to wait for."""
 
 
 def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespace: Obj | None = None) -> Given:
@@ -52,28 +62,48 @@ def decider(attributes: Attributes) -> Decide:
         if found is None:
             who = user if question.service_account is None else _service_account(*question.service_account)
             if authorizer is None:
-                allowed = True
-            elif question.path:
-                allowed = authorizer.allowed_path(who, question.verb, question.path)
+                found = Decision(True)
             else:
-                allowed = authorizer.allowed(
-                    who,
-                    question.verb,
-                    question.group,
-                    question.resource,
-                    question.subresource,
-                    question.namespace,
-                    question.name,
-                )
-            found = known[question] = Decision(allowed)
+                found = _judged(authorizer, who, question)
+            known[question] = found
         return found
 
     return decide
 
 
+def _judged(authorizer: Authorizer, who: UserInfo, question: Question) -> Decision:
+    """What the authorizer says to one question."""
+    if question.path:
+        return Decision(authorizer.allowed_path(who, question.verb, question.path))
+    try:
+        node = parse_field_selector(question.field_selector).exact("spec.nodeName") or ""
+    except StatusError:
+        node = ""  # what can not be read demands nothing
+    asked = Asked(
+        question.verb,
+        question.group,
+        question.resource,
+        question.subresource,
+        question.namespace,
+        question.name,
+        node,
+    )
+    found = authorizer.decide(who, asked)
+    return Decision(found.allowed, found.reason)
+
+
 def _service_account(namespace: str, name: str) -> UserInfo:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups)
+
+
+async def run_in_turn(evaluation: Evaluation, expression: Expression) -> Result:
+    """Evaluate, and let others have their turn after what took long. Raises OutOfBudget."""
+    before = evaluation.budget
+    found = evaluation.run(expression)
+    if before - evaluation.budget > LONG:
+        await asyncio.sleep(0)
+    return found
 
 
 class ConditionsFailed(Exception):
@@ -85,7 +115,7 @@ class Conditions:
 
     def __init__(self, conditions: Iterable[Obj], *, params: bool, fails: bool) -> None:
         within = plain_environment(params=params, authorizer=True)
-        self._expressions = [compile_expression(str(each["expression"]), within, CONDITION) for each in conditions]
+        self._expressions = [compile_expression(each.get("expression") or "", within, CONDITION) for each in conditions]
         self._fails = fails
 
     def hold(self, given: Given) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver.admission.dynamic.asking import Conditions, ConditionsFailed, given_of
+from haru.apiserver.admission.dynamic.asking import Conditions, ConditionsFailed, given_of, run_in_turn
 from haru.apiserver.admission.dynamic.attributes import Attributes
 from haru.apiserver.admission.dynamic.matching import Equivalents, policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
@@ -85,7 +85,8 @@ class Policy:
         for raw in self.spec.get("validations") or ():
             text = raw.get("messageExpression")
             message = compile_expression(text, self.composition.plain, MESSAGE) if text else None
-            found.append((raw, compile_expression(raw["expression"], self.composition.trusted, CONDITION), message))
+            judging = compile_expression(raw.get("expression") or "", self.composition.trusted, CONDITION)
+            found.append((raw, judging, message))
         return found
 
     @cached_property
@@ -93,7 +94,7 @@ class Policy:
         """The audit annotations: key and expression."""
         within = self.composition.trusted
         return [
-            (raw["key"], compile_expression(raw["valueExpression"].strip(), within, ANNOTATION))
+            (raw.get("key") or "", compile_expression((raw.get("valueExpression") or "").strip(), within, ANNOTATION))
             for raw in self.spec.get("auditAnnotations") or ()
         ]
 
@@ -162,7 +163,7 @@ class Policies:
             namespace = await namespace_of(attributes) if params else None
             for param in params:
                 given = given_of(attributes, seen, params=param, namespace=namespace)
-                _judge(policy, binding, attributes, given, findings)
+                await _judge(policy, binding, attributes, given, findings)
 
 
 async def params_of(policy: Policy, binding: Binding, attributes: Attributes) -> list[Obj | None]:
@@ -205,12 +206,12 @@ def _refusal(attributes: Attributes, policy: str, binding: str, denial: Denial) 
 # --- one binding, one parameter
 
 
-def _judge(policy: Policy, binding: Binding, attributes: Attributes, given: Given, findings: _Findings) -> None:
+async def _judge(policy: Policy, binding: Binding, attributes: Attributes, given: Given, findings: _Findings) -> None:
     try:
         if not policy.conditions.hold(_without_namespace(given)):
             return
-        denials = _denials(policy, given)
-        notes, errors = _notes(policy, given) if policy.annotations else ({}, [])
+        denials = await _denials(policy, given)
+        notes, errors = await _notes(policy, given) if policy.annotations else ({}, [])
     except ConditionsFailed as error:
         denials, notes, errors = [Denial(str(error))], {}, []
     except OutOfBudget as error:
@@ -229,29 +230,29 @@ def _without_namespace(given: Given) -> Given:
     return given._replace(namespace=None)
 
 
-def _denials(policy: Policy, given: Given) -> list[Denial]:
+async def _denials(policy: Policy, given: Given) -> list[Denial]:
     """Which validations refuse the request, and with which words."""
     judging = Evaluation(given, policy.composition.variables)
-    results = [judging.run(expression) for _, expression, _ in policy.validations]
+    results = [await run_in_turn(judging, expression) for _, expression, _ in policy.validations]
     wording = Evaluation(given._replace(decide=None), policy.composition.variables, judging.budget)
     found: list[Denial] = []
-    for number, ((raw, _, message), result) in enumerate(zip(policy.validations, results, strict=True)):
-        text = _worded(wording, message)
+    for number, ((raw, judged, message), result) in enumerate(zip(policy.validations, results, strict=True)):
+        text = await _worded(wording, message)
         if result.error:
             if policy.fails:
                 found.append(Denial(result.error, number=number))
         elif result.value is not True:
-            plain = str(raw.get("message") or "").strip() or f"failed expression: {raw['expression'].strip()}"
+            plain = str(raw.get("message") or "").strip() or f"failed expression: {judged.text.strip()}"
             found.append(Denial(text or plain, raw.get("reason") or "Invalid", number))
     return found
 
 
-def _worded(wording: Evaluation, message: Expression | None) -> str:
+async def _worded(wording: Evaluation, message: Expression | None) -> str:
     """What a message expression says, if it is fit to be said."""
     if message is None:
         return ""
     try:
-        found = wording.run(message)
+        found = await run_in_turn(wording, message)
     except OutOfBudget as error:
         raise _MessageTooDear(f"failed messageExpression: {error}") from None
     text = found.value.strip() if isinstance(found.value, str) else ""
@@ -288,13 +289,13 @@ def _act(policy: Policy, binding: Binding, attributes: Attributes, denial: Denia
             )
 
 
-def _notes(policy: Policy, given: Given) -> tuple[dict[str, str], list[str]]:
+async def _notes(policy: Policy, given: Given) -> tuple[dict[str, str], list[str]]:
     """The audit annotations, and errors in them that refuse the request."""
     evaluation = Evaluation(given._replace(decide=None), policy.composition.variables)
     notes: dict[str, str] = {}
     errors: list[str] = []
     for key, expression in policy.annotations:
-        found = evaluation.run(expression)
+        found = await run_in_turn(evaluation, expression)
         if found.error:
             errors += [found.error] if policy.fails else []
         elif isinstance(found.value, str):

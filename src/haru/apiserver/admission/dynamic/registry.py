@@ -7,8 +7,10 @@ write was acknowledged, on every replica. What type checking finds in a policy i
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from haru.apiserver.admission.dynamic.chain import Chain
 from haru.apiserver.admission.dynamic.matching import GROUP, Equivalents
@@ -34,6 +36,19 @@ BINDINGS = "validatingadmissionpolicybindings"
 _PLURALS = (MUTATING, VALIDATING, POLICIES, BINDINGS)
 Handler = Callable[[Call], Awaitable[Response]]
 _READS = frozenset(("get", "list", "watch"))
+
+
+_LOG = logging.getLogger("haru.apiserver")
+T = TypeVar("T")
+
+
+def _made(raw: Obj, make: Callable[[], T]) -> list[T]:
+    """What is made of a stored configuration; nothing of one that was stored before anybody judged them."""
+    try:
+        return [make()]
+    except (KeyError, TypeError, ValueError) as error:
+        _LOG.error("%s %s is not used, it is malformed: %r", raw.get("kind"), raw["metadata"]["name"], error)
+        return []
 
 
 class Registry:
@@ -108,13 +123,13 @@ class Registry:
         mutating, validating = self._hooks(MUTATING), self._hooks(VALIDATING)
         bindings: dict[str, list[Binding]] = {}
         for raw in self._objects(BINDINGS):
-            binding = Binding(raw)
-            bindings.setdefault(binding.policy, []).append(binding)
-        policies = [
-            Policy(raw, bindings[raw["metadata"]["name"]])
-            for raw in self._objects(POLICIES)
-            if raw["metadata"]["name"] in bindings
-        ]
+            for binding in _made(raw, partial(Binding, raw)):
+                bindings.setdefault(binding.policy, []).append(binding)
+        policies: list[Policy] = []
+        for raw in self._objects(POLICIES):
+            bound = bindings.get(raw["metadata"]["name"])
+            if bound:
+                policies += _made(raw, partial(Policy, raw, bound))
         active = bool(mutating or validating or policies)
         chain = Chain(self._webhooks, self._policies, mutating, validating, policies)
         self._chain = chain if active else None
@@ -126,12 +141,12 @@ class Registry:
 
     def _hooks(self, plural: str) -> list[Webhook]:
         """The webhooks in the order in which they are asked."""
-        configurations = self._objects(plural)
-        return [
-            Webhook(str(each["metadata"]["name"]), number, hook)
-            for each in configurations
-            for number, hook in enumerate(each.get("webhooks") or ())
-        ]
+        found: list[Webhook] = []
+        for raw in self._objects(plural):
+            name = str(raw["metadata"]["name"])
+            for number, hook in enumerate(raw.get("webhooks") or ()):
+                found += _made(raw, partial(Webhook, name, number, hook))
+        return found
 
     async def _check(self, policy: Obj) -> None:
         """Write the status of a policy that has changed since it was checked last."""

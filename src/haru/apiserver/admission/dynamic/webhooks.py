@@ -54,6 +54,7 @@ class Webhook:
         self.name = str(hook["name"])
         self.ignores_failures = hook.get("failurePolicy") == "Ignore"
         self.asks_again = hook.get("reinvocationPolicy") == "IfNeeded"
+        self.client: Obj = hook["clientConfig"]
         self.criteria = Criteria(hook, hook.get("rules") or ())
 
     @cached_property
@@ -125,7 +126,7 @@ class Webhooks:
         body = orjson.dumps(review_of(attributes, seen, version, uid))
         seconds = hook.raw.get("timeoutSeconds") or DEFAULT_SECONDS
         try:
-            data = await self._caller.post(hook.raw["clientConfig"], body, seconds)
+            data = await self._caller.post(hook.client, body, seconds)
         except WebhookError as error:
             raise CallFailed(f"failed to call webhook: {error}") from None
         return read_answer(data, version, uid, mutating=mutating)
