@@ -7,6 +7,7 @@ Source: kube-apiserver's kubernetes-service controller and endpoint reconciler (
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import logging
@@ -31,6 +32,7 @@ NAME = "kubernetes"
 MARKS = "masterleases"
 LIFE = timedelta(seconds=100)
 """Of a mark, which is renewed twice a minute."""
+WITHDRAWAL_SECONDS = 3.0
 _LOG = logging.getLogger("haru.apiserver")
 ADDRESS = "10.96.0.1"
 
@@ -99,11 +101,13 @@ async def withdraw(core: Core) -> None:
         return
     own, core.listening = _own(core), None
     try:
-        await core.store.transact(Delete(_mark(own)))
-        others = [server for server in await _alive(core) if server != own]
-        for obj in objects(others) if others else ():
-            await _correct(core, obj)
-    except (CompareFailed, StoreError, StatusError) as error:
+        async with asyncio.timeout(WITHDRAWAL_SECONDS):
+            await core.store.transact(Delete(_mark(own)))
+            others = [server for server in await _alive(core) if server != own]
+            for obj in objects(others) if others else ():
+                await _correct(core, obj)
+    except (CompareFailed, StoreError, StatusError, TimeoutError) as error:
+        # Its mark grows old then, and the others take it out.
         _LOG.info("this server could not be taken out of the endpoints: %s", error)
 
 

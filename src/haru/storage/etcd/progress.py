@@ -40,12 +40,12 @@ class Progress:
             if not future.done():
                 future.set_result(None)
 
-    async def wait(self, revision: int) -> None:
-        """Return when the view has come as far as `revision`; `StoreError` when it does not come."""
+    async def wait(self, revision: int, seconds: float = LATE_SECONDS) -> None:
+        """Return when the view has come as far as `revision`; `StoreError` when it does not in so many seconds."""
         if self._here() >= revision:
             return
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + LATE_SECONDS
+        deadline = loop.time() + seconds
         future: asyncio.Future[None] = loop.create_future()
         heapq.heappush(self._waiting, (revision, next(self._numbers), future))
         pause = _FIRST_NUDGE

@@ -34,6 +34,8 @@ from haru.storage.sealing import Sealing, no_sealing
 REPLAYED_REVISIONS = 10_000
 """How far into the past the view starts, at most: as much as has to be gone through at every start."""
 PAGE = 1_000
+START_SECONDS = 120.0
+"""How long going through the past may take at a start."""
 TICK = "haru-progress"
 """The key that is written to have the watch move on, where asking for progress can not be relied on."""
 _RETRY_SECONDS = (0.05, 2.0)
@@ -76,7 +78,7 @@ class EtcdStore(MemoryStore):
             self._tells_progress = tells_progress(version)
             await self._load()
             self._run("watch", self._follow())
-            await self.progress()
+            await self._progress.wait(await self._newest_revision(), START_SECONDS)
         except BaseException:
             await self.stop()
             raise
