@@ -442,3 +442,29 @@ async def test_what_admission_notes_is_in_the_audit_log(hooks: WebhookServer, tm
         ),
         "p.example.com/size": "1",
     }
+
+
+async def test_what_came_of_it_is_counted(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/deny"] = lambda request: {"allowed": request["name"] == "m", "status": {"code": 409}}
+    await validating(
+        api,
+        hook(hooks.client("/deny"), name="deny.example.com"),
+        hook({"url": "https://127.0.0.1:1/x"}, name="gone.example.com", failurePolicy="Ignore"),
+    )
+    await api.create(POLICIES, policy("object.metadata.name != 'm'"))
+    await api.create(BINDINGS, binding(validationActions=["Warn", "Audit"]))
+    assert (await api("POST", MAPS, config_map("m"))).status == 201
+    assert (await api("POST", MAPS, config_map("n"))).status == 409
+    told = (await api("GET", "/metrics")).body.decode().splitlines()
+    name = "apiserver_admission_webhook"
+    about = 'name="deny.example.com",operation="CREATE"'
+    check = 'error_type="invalid_error",policy="p.example.com",policy_binding="b.example.com"'
+    for line in (
+        f'{name}_request_total{{code="200",{about},rejected="false",type="validating"}} 1',
+        f'{name}_request_total{{code="409",{about},rejected="true",type="validating"}} 1',
+        f'{name}_rejection_count{{error_type="no_error",{about},rejection_code="409",type="validating"}} 1',
+        f'{name}_fail_open_count{{name="gone.example.com",type="validating"}} 2',
+        f'apiserver_validating_admission_policy_check_total{{enforcement_action="warn",{check}}} 1',
+        f'apiserver_validating_admission_policy_check_total{{enforcement_action="audit",{check}}} 1',
+    ):
+        assert line in told, line

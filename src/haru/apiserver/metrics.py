@@ -69,13 +69,13 @@ class Metrics:
             "# HELP apiserver_storage_objects Stored objects by resource.",
             "# TYPE apiserver_storage_objects gauge",
         ]
-        for counters in self.more:
-            lines += counters()
         for bucket in sorted({resource.bucket for resource in self._core.served.all()}):
             page = await self._core.store.range(f"{bucket}/", limit=1)
             count = len(page.records) + page.remaining
             if count:
                 lines.append(f'apiserver_storage_objects{{resource="{bucket}"}} {count}')
+        for counters in self.more:
+            lines += counters()
         return "\n".join(lines) + "\n"
 
 

@@ -62,6 +62,7 @@ class ApiServer:
         self._authenticator = Authenticator(self.core)
         self._definitions = Definitions(self.core)
         self._registry = Registry(self.core)
+        self.metrics.more.append(self._registry.counts.lines)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._janitor: asyncio.Task[None] | None = None

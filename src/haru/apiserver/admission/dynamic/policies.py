@@ -15,6 +15,7 @@ import orjson
 
 from haru.apiserver.admission.dynamic.asking import Conditions, ConditionsFailed, given_of, run_in_turn
 from haru.apiserver.admission.dynamic.attributes import Attributes
+from haru.apiserver.admission.dynamic.counting import Counts, error_type
 from haru.apiserver.admission.dynamic.matching import Equivalents, policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
 from haru.cel.admission import (
@@ -112,6 +113,7 @@ class Denial:
 class _Findings:
     """What all policies found of one request."""
 
+    counts: Counts
     denied: list[tuple[str, str, Denial]] = field(default_factory=list)
     """Policy, binding (empty where the policy itself is at fault), finding."""
     audited: list[Obj] = field(default_factory=list)
@@ -121,12 +123,13 @@ class _Findings:
 class Policies:
     """Asks policies about requests."""
 
-    def __init__(self, equivalents: Equivalents) -> None:
+    def __init__(self, equivalents: Equivalents, counts: Counts) -> None:
         self._equivalents = equivalents
+        self._counts = counts
 
     async def validate(self, policies: Sequence[Policy], attributes: Attributes) -> None:
         """Ask all of them; the first refusal is the answer. Raises StatusError."""
-        findings = _Findings()
+        findings = _Findings(self._counts)
         for policy in policies:
             await self._policy(policy, attributes, findings)
         for key, values in findings.notes.items():
@@ -270,6 +273,7 @@ class _MessageTooDear(OutOfBudget):
 def _act(policy: Policy, binding: Binding, attributes: Attributes, denial: Denial, findings: _Findings) -> None:
     """Do with a refusal what the binding says: refuse, warn or only note it."""
     for action in binding.actions:
+        findings.counts.checked(policy.name, binding.name, action.lower(), error_type(denial.message))
         if action == "Deny":
             findings.denied.append((policy.name, binding.name, denial))
         elif action == "Warn":

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from haru.apiserver.admission.dynamic.chain import Chain
+from haru.apiserver.admission.dynamic.counting import Counts
 from haru.apiserver.admission.dynamic.matching import GROUP, Equivalents
 from haru.apiserver.admission.dynamic.policies import Binding, Policies, Policy
 from haru.apiserver.admission.dynamic.type_checking import expression_warnings
@@ -61,8 +62,9 @@ class Registry:
         self._lock = asyncio.Lock()
         self.caller = Caller(core)
         equivalents = Equivalents(core)
-        self._webhooks = Webhooks(equivalents, self.caller)
-        self._policies = Policies(equivalents)
+        self.counts = Counts()
+        self._webhooks = Webhooks(equivalents, self.caller, self.counts)
+        self._policies = Policies(equivalents, self.counts)
         self._chain: Chain | None = None
 
     async def start(self) -> None:

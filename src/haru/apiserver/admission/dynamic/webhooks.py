@@ -17,6 +17,7 @@ import orjson
 
 from haru.apiserver.admission.dynamic.asking import Conditions, ConditionsFailed, given_of
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.counting import Counts
 from haru.apiserver.admission.dynamic.matching import Criteria, Equivalents
 from haru.apiserver.admission.dynamic.reviews import (
     Answer,
@@ -71,9 +72,10 @@ class Webhook:
 class Webhooks:
     """Asks webhooks about requests."""
 
-    def __init__(self, equivalents: Equivalents, caller: Caller) -> None:
+    def __init__(self, equivalents: Equivalents, caller: Caller, counts: Counts) -> None:
         self._equivalents = equivalents
         self._caller = caller
+        self._counts = counts
 
     async def _seen(self, hook: Webhook, attributes: Attributes) -> Seen | None:
         """In which form a webhook is to be asked; None if it is not."""
@@ -101,24 +103,31 @@ class Webhooks:
 
     async def _ask(self, hook: Webhook, seen: Seen, attributes: Attributes, *, mutating: bool) -> Answer | None:
         """A webhook's permission; None where it failed and may. Raises StatusError for a refusal."""
-        call = attributes.call
+        call, kind, operation = attributes.call, "admit" if mutating else "validating", attributes.operation
         if call.dry_run and not hook.has_no_side_effects:
             raise no_dry_run(hook.name)
         try:
             answer = await self._call(hook, seen, attributes, mutating)
         except CallFailed as error:
+            self._counts.called(hook.name, kind, operation, 503, rejected=not hook.ignores_failures)
             if not hook.ignores_failures:
                 _LOG.warning("failed calling webhook %s, failing closed: %s", hook.name, error)
+                self._counts.rejected(hook.name, kind, operation, "calling_webhook_error", 503)
                 raise failing_closed(hook.name, error) from None
             _LOG.warning("failed calling webhook %s, failing open: %s", hook.name, error)
-            kind = "mutation" if mutating else "validating"
-            annotate(attributes, f"failed-open.{kind}.webhook.admission.k8s.io/round_0_index_{hook.number}", hook.name)
+            self._counts.failed_open(hook.name, kind)
+            where = "mutation" if mutating else "validating"
+            annotate(attributes, f"failed-open.{where}.webhook.admission.k8s.io/round_0_index_{hook.number}", hook.name)
             return None
         call.request.warnings.extend(answer.warnings)
         for key, value in answer.annotations.items():
             annotate(attributes, f"{hook.name}/{key}", value)
         if not answer.allowed:
-            raise refusal(hook.name, answer.result)
+            refused = refusal(hook.name, answer.result)
+            self._counts.called(hook.name, kind, operation, refused.code, rejected=True)
+            self._counts.rejected(hook.name, kind, operation, "no_error", refused.code)
+            raise refused
+        self._counts.called(hook.name, kind, operation, 200, rejected=False)
         return answer
 
     async def _call(self, hook: Webhook, seen: Seen, attributes: Attributes, mutating: bool) -> Answer:
