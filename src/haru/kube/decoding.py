@@ -90,6 +90,14 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
 
 def duplicate_fields(text: str | bytes) -> list[str]:
     """`duplicate field "spec.foo"` for every name that occurs twice in one object of a JSON text."""
+    try:
+        _ONCE.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass"))
+    except _RepeatedError:
+        return _duplicates(text)
+    return []
+
+
+def _duplicates(text: str | bytes) -> list[str]:
     found: list[str] = []
 
     def collect(value: Any, path: str) -> None:
@@ -107,6 +115,19 @@ def duplicate_fields(text: str | bytes) -> list[str]:
 
     collect(json.loads(text, object_pairs_hook=_Pairs), "")
     return list(dict.fromkeys(found))
+
+
+class _RepeatedError(Exception):
+    """Some name occurs twice in an object."""
+
+
+def _once(items: list[tuple[str, Any]]) -> None:
+    """Raises _RepeatedError; what the objects hold is of no interest."""
+    if len(dict(items)) < len(items):
+        raise _RepeatedError
+
+
+_ONCE = json.JSONDecoder(object_pairs_hook=_once)
 
 
 class _Pairs:

@@ -74,6 +74,7 @@ class Shape:
         return declared.required or (name in _NEVER_ABSENT and declared.container == "one")
 
 
+_CONTAINERS: Final = (dict, list)
 LEAF: Final = Shape("leaf")
 ANY: Final = Shape("any")
 _ANY_MAP: Final = Shape("map", element=ANY)
@@ -236,8 +237,10 @@ def _compare_present(element: str, old: Any, new: Any, shape: Shape, changed: Se
 def _add_all(builder: SetBuilder, element: str, value: Any, shape: Shape) -> None:
     """The element and everything below it that the value sets."""
     builder.add(element)
+    if type(value) not in _CONTAINERS:
+        return
     shape = _deduced(shape, value)
-    if value is None or not _is_merged(shape, value):
+    if not _is_merged(shape, value):
         return
     inner = SetBuilder()
     if shape.style in ("keyed", "set"):
