@@ -124,7 +124,7 @@ class Auditor:
             "auditID": request.audit_id,
             "requestURI": _uri(request),
             "verb": asked.verb,
-            "user": user_object(user),
+            "user": user_object(user) if user.name else {},
         }
         addresses = _addresses(request)
         if addresses:
