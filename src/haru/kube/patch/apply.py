@@ -17,6 +17,7 @@ from haru.kube.cloning import clone
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.patch import managers
 from haru.kube.patch.fieldset import FieldSet, path_text
+from haru.kube.patch.fresh import entries_of
 from haru.kube.patch.managers import Holding, Holdings, Owner
 from haru.kube.patch.typed import compare, field_set, merge, prune, shape_of
 from haru.kube.schema import MessageType
@@ -96,12 +97,15 @@ def track_update(
             return _with_managed_fields(new, [])
         given = present
     ignored = reset_fields(message_type, subresource) if reset is None else reset
+    owner = Owner(manager, "Update", api_version, subresource)
+    if old is None and not holdings:
+        entries = entries_of(_without_managed_fields(new), owner, now, shape_of(message_type), ignored)
+        return _with_managed_fields(new, entries or given or [])
     difference = compare(_without_managed_fields(old or {}), _without_managed_fields(new), shape_of(message_type))
     changed = difference.changed.without_subtrees(ignored) - managers.SERVER_OWNED
     removed = difference.removed.without_subtrees(ignored) - managers.SERVER_OWNED
     if not changed and not removed:
         return _with_managed_fields(new, given or [])
-    owner = Owner(manager, "Update", api_version, subresource)
     _take(holdings, owner, changed, removed)
     mine = holdings.get(owner)
     if mine is not None:

@@ -105,7 +105,7 @@ def write(holdings: Holdings) -> list[Obj]:
             tidy.append(Holding(holding.owner, holding.time, fields))
     tidy = _cap(tidy)
     tidy.sort(key=_order)
-    return [_entry(holding) for holding in tidy]
+    return [entry(one.owner, one.time, one.fields.to_fields_v1()) for one in tidy]
 
 
 def _order(holding: Holding) -> tuple[str, ...]:
@@ -113,21 +113,21 @@ def _order(holding: Holding) -> tuple[str, ...]:
     return owner.operation, holding.time, owner.manager, owner.api_version, owner.subresource
 
 
-def _entry(holding: Holding) -> Obj:
-    owner = holding.owner
-    entry: Obj = {
+def entry(owner: Owner, time: str, fields: Obj) -> Obj:
+    """One entry of a managedFields list; `fields` is FieldsV1."""
+    made: Obj = {
         "manager": owner.manager,
         "operation": owner.operation,
         "apiVersion": owner.api_version,
-        "time": holding.time,
+        "time": time,
         "fieldsType": "FieldsV1",
-        "fieldsV1": holding.fields.to_fields_v1(),
+        "fieldsV1": fields,
     }
-    if not holding.time:
-        del entry["time"]
+    if not time:
+        del made["time"]
     if owner.subresource:
-        entry["subresource"] = owner.subresource
-    return entry
+        made["subresource"] = owner.subresource
+    return made
 
 
 def _cap(holdings: list[Holding]) -> list[Holding]:

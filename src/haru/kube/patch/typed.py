@@ -252,6 +252,37 @@ def _add_all(builder: SetBuilder, element: str, value: Any, shape: Shape) -> Non
     builder.below(element, inner.build())
 
 
+def new_fields(value: Any, shape: Shape) -> dict[str, Any]:
+    """All that a value which was not there before sets, as FieldsV1: what `compare` with nothing finds changed."""
+    if shape.style in ("keyed", "set"):
+        items = _items(shape, value or [], "", strict=False)
+        return {element: _set_by(item, shape.element or ANY) for element, item in items.items()}
+    found: dict[str, Any] = {}
+    for key, item in (value or {}).items():
+        inner = shape.field(key)
+        if not shape.never_absent(key) or not _is_merged(inner, item):
+            found["f:" + key] = _set_by(item, inner)
+        elif below := new_fields(item, inner):
+            found["f:" + key] = below
+    return found
+
+
+def _set_by(value: Any, shape: Shape) -> dict[str, Any]:
+    """An element that a value sets, with everything below it."""
+    if type(value) not in _CONTAINERS:
+        return {}
+    shape = _deduced(shape, value)
+    if not value or not _is_merged(shape, value):
+        return {}
+    if shape.style in ("keyed", "set"):
+        inner = shape.element or ANY
+        below = {element: _set_by(item, inner) for element, item in _items(shape, value, "", strict=False).items()}
+    else:
+        below = {"f:" + key: _set_by(item, shape.field(key)) for key, item in value.items()}
+    below["."] = {}
+    return below
+
+
 def merge(live: Any, applied: Any, shape: Shape) -> Any:
     """The live value with the applied one laid over it, as server-side apply does."""
     shape = _deduced(shape, live, applied)
