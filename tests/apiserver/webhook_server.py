@@ -6,11 +6,14 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pytest
+from api_caller import Caller
 
 from haru.apiserver import certificates
 
@@ -164,3 +167,19 @@ def configuration(kind: str, name: str, *hooks: Obj) -> Obj:
         "metadata": {"name": name},
         "webhooks": list(hooks),
     }
+
+
+@pytest.fixture
+async def hooks(tmp_path: Path) -> AsyncIterator[WebhookServer]:
+    server = WebhookServer(tmp_path)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def validating(api: Caller, *made: Obj, name: str = "v") -> None:
+    await api.create(VALIDATING, configuration("Validating", name, *made))
+
+
+async def mutating(api: Caller, *made: Obj, name: str = "m") -> None:
+    await api.create(MUTATING, configuration("Mutating", name, *made))

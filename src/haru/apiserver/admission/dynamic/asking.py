@@ -118,6 +118,10 @@ class Conditions:
         self._expressions = [compile_expression(each.get("expression") or "", within, CONDITION) for each in conditions]
         self._fails = fails
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._expressions)
+
     def hold(self, given: Given) -> bool:
         """Whether all conditions are met. One that is not met outweighs errors in others.
 

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, options_of
+from haru.apiserver.admission.dynamic.judging import Policies, ValidatingPolicy
 from haru.apiserver.admission.dynamic.matching import is_exempt
-from haru.apiserver.admission.dynamic.policies import Policies, Policy
 from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
 from haru.apiserver.call import Call
 from haru.kube.defaulting import apply_defaults
@@ -33,7 +33,7 @@ class Chain:
         judging: Policies,
         mutating: Sequence[Webhook],
         validating: Sequence[Webhook],
-        policies: Sequence[Policy],
+        policies: Sequence[ValidatingPolicy],
     ) -> None:
         self._asking = asking
         self._judging = judging

@@ -1,44 +1,25 @@
-"""Validating admission policies: each binding that matches a request judges it, once for each parameter.
+"""Admission policies: what they are about, and with which parameters they are evaluated.
 
-`Policy` holds what policies that change objects would need too: matching, bindings, conditions, variables, parameters.
+Here is what policies that judge and policies that change objects have in common: matching, bindings, conditions,
+variables and parameters.
 Source: KEP 3488, as behaviour; the words are those of 1.36.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import orjson
-
-from haru.apiserver.admission.dynamic.asking import Conditions, ConditionsFailed, given_of, run_in_turn
-from haru.apiserver.admission.dynamic.attributes import Attributes
-from haru.apiserver.admission.dynamic.counting import Counts, error_type
+from haru.apiserver.admission.dynamic.asking import Conditions, given_of
+from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
 from haru.apiserver.admission.dynamic.matching import Equivalents, policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
-from haru.cel.admission import (
-    ANNOTATION,
-    CONDITION,
-    MESSAGE,
-    Composition,
-    Evaluation,
-    Expression,
-    Given,
-    OutOfBudget,
-    compile_expression,
-)
-from haru.cel.values import type_name
+from haru.cel.admission import Composition, Given
 from haru.kube.errors import StatusError, not_found_error
 
 Obj = dict[str, Any]
-
-MESSAGE_BYTES = 5 * 1024
-ANNOTATION_BYTES = 10 * 1024
-FAILURES_LIMIT = 50
-_FAILURES = "validation.policy.admission.k8s.io/validation_failure"
-_CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 
 
 class Binding:
@@ -79,97 +60,70 @@ class Policy:
         """The match conditions."""
         return Conditions(self.spec.get("matchConditions") or (), params=self.has_params, fails=self.fails)
 
-    @cached_property
-    def validations(self) -> list[tuple[Obj, Expression, Expression | None]]:
-        """Each validation with its expression and the one that words its refusal."""
-        found = []
-        for raw in self.spec.get("validations") or ():
-            text = raw.get("messageExpression")
-            message = compile_expression(text, self.composition.plain, MESSAGE) if text else None
-            judging = compile_expression(raw.get("expression") or "", self.composition.trusted, CONDITION)
-            found.append((raw, judging, message))
-        return found
 
-    @cached_property
-    def annotations(self) -> list[tuple[str, Expression]]:
-        """The audit annotations: key and expression."""
-        within = self.composition.trusted
-        return [
-            (raw.get("key") or "", compile_expression((raw.get("valueExpression") or "").strip(), within, ANNOTATION))
-            for raw in self.spec.get("auditAnnotations") or ()
-        ]
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One evaluation that a request asks for: a policy by one of its bindings, with one parameter or none."""
+
+    policy: Policy
+    binding: Binding
+    seen: Seen
+    param: Obj | None
+    namespace: Obj | None
+
+    def given(self, attributes: Attributes) -> Given:
+        """The values that expressions see."""
+        return given_of(attributes, self.seen, params=self.param, namespace=self.namespace)
 
 
 @dataclass(frozen=True, slots=True)
-class Denial:
-    """One finding: which validation, why, and under which reason."""
+class Misconfigured:
+    """A policy that concerns a request and can not be evaluated; `binding` is empty where it is itself at fault.
 
-    message: str
-    reason: str = ""
-    number: int = 0
+    The policy's `failurePolicy` decides what follows.
+    """
 
+    policy: Policy
+    binding: str
+    why: str
 
-@dataclass
-class _Findings:
-    """What all policies found of one request."""
-
-    counts: Counts
-    denied: list[tuple[str, str, Denial]] = field(default_factory=list)
-    """Policy, binding (empty where the policy itself is at fault), finding."""
-    audited: list[Obj] = field(default_factory=list)
-    notes: dict[str, list[str]] = field(default_factory=dict)
+    def __str__(self) -> str:
+        return f"failed to configure {'binding' if self.binding else 'policy'}: {self.why}"
 
 
-class Policies:
-    """Asks policies about requests."""
+async def invocations(
+    policy: Policy, attributes: Attributes, equivalents: Equivalents
+) -> list[Invocation | Misconfigured]:
+    """Every evaluation of a policy that a request asks for, in the order of bindings and parameters.
 
-    def __init__(self, equivalents: Equivalents, counts: Counts) -> None:
-        self._equivalents = equivalents
-        self._counts = counts
-
-    async def validate(self, policies: Sequence[Policy], attributes: Attributes) -> None:
-        """Ask all of them; the first refusal is the answer. Raises StatusError."""
-        findings = _Findings(self._counts)
-        for policy in policies:
-            await self._policy(policy, attributes, findings)
-        for key, values in findings.notes.items():
-            attributes.call.request.annotations.setdefault(key, ", ".join(values))
-        if findings.audited:
-            text = orjson.dumps(findings.audited[:FAILURES_LIMIT]).decode()
-            attributes.call.request.annotations.setdefault(_FAILURES, text)
-        if findings.denied:
-            raise _refusal(attributes, *findings.denied[0])
-
-    async def _policy(self, policy: Policy, attributes: Attributes, findings: _Findings) -> None:
+    Raises StatusError where the request's namespace does not exist.
+    """
+    try:
+        seen = await policy.criteria.match(attributes, equivalents)
+    except StatusError as error:
+        return [Misconfigured(policy, "", error.message)]
+    if seen is None:
+        return []
+    if policy.param_kind is not None and param_resource(attributes.call.core, policy.param_kind) is None:
+        return [Misconfigured(policy, "", unknown_kind(policy.param_kind))]
+    found: list[Invocation | Misconfigured] = []
+    for binding in policy.bindings:
         try:
-            seen = await policy.criteria.match(attributes, self._equivalents)
+            if await binding.criteria.match(attributes, equivalents) is None:
+                continue
+            params = await _params(policy, binding, attributes)
+        except ParamError as error:
+            found.append(Misconfigured(policy, binding.name, str(error)))
+            continue
         except StatusError as error:
-            _misconfigured(policy, "", error.message, findings)
-            return
-        if seen is None:
-            return
-        core = attributes.call.core
-        if policy.param_kind is not None and param_resource(core, policy.param_kind) is None:
-            _misconfigured(policy, "", unknown_kind(policy.param_kind), findings)
-            return
-        for binding in policy.bindings:
-            try:
-                if await binding.criteria.match(attributes, self._equivalents) is None:
-                    continue
-                params = await params_of(policy, binding, attributes)
-            except ParamError as error:
-                _misconfigured(policy, binding.name, str(error), findings)
-                continue
-            except StatusError as error:
-                _misconfigured(policy, binding.name, error.message, findings)
-                continue
-            namespace = await namespace_of(attributes) if params else None
-            for param in params:
-                given = given_of(attributes, seen, params=param, namespace=namespace)
-                await _judge(policy, binding, attributes, given, findings)
+            found.append(Misconfigured(policy, binding.name, error.message))
+            continue
+        namespace = await _namespace(attributes) if params else None
+        found += [Invocation(policy, binding, seen, param, namespace) for param in params]
+    return found
 
 
-async def params_of(policy: Policy, binding: Binding, attributes: Attributes) -> list[Obj | None]:
+async def _params(policy: Policy, binding: Binding, attributes: Attributes) -> list[Obj | None]:
     """The parameters that a binding is to be evaluated with; one that is null where there are none to have."""
     if policy.param_kind is None or binding.param_ref is None:
         return [None]
@@ -180,7 +134,7 @@ async def params_of(policy: Policy, binding: Binding, attributes: Attributes) ->
     return list(await collect(core, resource, binding.param_ref, attributes.namespace))
 
 
-async def namespace_of(attributes: Attributes) -> Obj | None:
+async def _namespace(attributes: Attributes) -> Obj | None:
     """The Namespace that the request's object lies in; None for what lies in none."""
     if attributes.is_namespace or not attributes.namespace:
         return None
@@ -188,130 +142,3 @@ async def namespace_of(attributes: Attributes) -> Obj | None:
     if found is None:
         raise not_found_error("", "namespaces", attributes.namespace)
     return found
-
-
-def _misconfigured(policy: Policy, binding: str, why: str, findings: _Findings) -> None:
-    if policy.fails:
-        what = "binding" if binding else "policy"
-        findings.denied.append((policy.name, binding, Denial(f"failed to configure {what}: {why}")))
-
-
-def _refusal(attributes: Attributes, policy: str, binding: str, denial: Denial) -> StatusError:
-    by = f"'{policy}' with binding '{binding}'" if binding else f"'{policy}'"
-    message = f"ValidatingAdmissionPolicy {by} denied request: {denial.message}"
-    error = attributes.forbidden(message)
-    error.reason = denial.reason or "Invalid"
-    error.code = _CODES.get(error.reason, 422)
-    error.details["causes"] = [{"message": message}]
-    return error
-
-
-# --- one binding, one parameter
-
-
-async def _judge(policy: Policy, binding: Binding, attributes: Attributes, given: Given, findings: _Findings) -> None:
-    try:
-        if not policy.conditions.hold(_without_namespace(given)):
-            return
-        denials = await _denials(policy, given)
-        notes, errors = await _notes(policy, given) if policy.annotations else ({}, [])
-    except ConditionsFailed as error:
-        denials, notes, errors = [Denial(str(error))], {}, []
-    except OutOfBudget as error:
-        denials, notes, errors = ([Denial(str(error))] if policy.fails else []), {}, []
-    for denial in denials:
-        _act(policy, binding, attributes, denial, findings)
-    findings.denied += [(policy.name, binding.name, Denial(error)) for error in errors]
-    for key, value in notes.items():
-        known = findings.notes.setdefault(f"{policy.name}/{key}", [])
-        if value not in known:
-            known.append(value)
-
-
-def _without_namespace(given: Given) -> Given:
-    """Match conditions do not see the namespace."""
-    return given._replace(namespace=None)
-
-
-async def _denials(policy: Policy, given: Given) -> list[Denial]:
-    """Which validations refuse the request, and with which words."""
-    judging = Evaluation(given, policy.composition.variables)
-    results = [await run_in_turn(judging, expression) for _, expression, _ in policy.validations]
-    wording = Evaluation(given._replace(decide=None), policy.composition.variables, judging.budget)
-    found: list[Denial] = []
-    for number, ((raw, judged, message), result) in enumerate(zip(policy.validations, results, strict=True)):
-        text = await _worded(wording, message)
-        if result.error:
-            if policy.fails:
-                found.append(Denial(result.error, number=number))
-        elif result.value is not True:
-            plain = str(raw.get("message") or "").strip() or f"failed expression: {judged.text.strip()}"
-            found.append(Denial(text or plain, raw.get("reason") or "Invalid", number))
-    return found
-
-
-async def _worded(wording: Evaluation, message: Expression | None) -> str:
-    """What a message expression says, if it is fit to be said."""
-    if message is None:
-        return ""
-    try:
-        found = await run_in_turn(wording, message)
-    except OutOfBudget as error:
-        raise _MessageTooDear(f"failed messageExpression: {error}") from None
-    text = found.value.strip() if isinstance(found.value, str) else ""
-    return text if len(text.encode()) <= MESSAGE_BYTES and "\n" not in text else ""
-
-
-class _MessageTooDear(OutOfBudget):
-    """The words of a refusal used up what was left of the budget."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.args = (text,)
-
-
-def _act(policy: Policy, binding: Binding, attributes: Attributes, denial: Denial, findings: _Findings) -> None:
-    """Do with a refusal what the binding says: refuse, warn or only note it."""
-    for action in binding.actions:
-        findings.counts.checked(policy.name, binding.name, action.lower(), error_type(denial.message))
-        if action == "Deny":
-            findings.denied.append((policy.name, binding.name, denial))
-        elif action == "Warn":
-            attributes.call.request.warnings.append(
-                f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}': "
-                f"{denial.message}"
-            )
-        elif action == "Audit":
-            findings.audited.append(
-                {
-                    "message": denial.message,
-                    "policy": policy.name,
-                    "binding": binding.name,
-                    "expressionIndex": denial.number,
-                    "validationActions": binding.actions,
-                }
-            )
-
-
-async def _notes(policy: Policy, given: Given) -> tuple[dict[str, str], list[str]]:
-    """The audit annotations, and errors in them that refuse the request."""
-    evaluation = Evaluation(given._replace(decide=None), policy.composition.variables)
-    notes: dict[str, str] = {}
-    errors: list[str] = []
-    for key, expression in policy.annotations:
-        found = await run_in_turn(evaluation, expression)
-        if found.error:
-            errors += [found.error] if policy.fails else []
-        elif isinstance(found.value, str):
-            if found.value.strip():
-                notes[key] = found.value.strip().encode()[:ANNOTATION_BYTES].decode("utf-8", "ignore")
-        elif found.value is not None:
-            errors.append(_unsupported(expression, found.value))
-    return notes, errors
-
-
-def _unsupported(expression: Expression, value: Any) -> str:
-    return (
-        f"valueExpression '{expression.text}' resulted in unsupported return type: {type_name(value)}. "
-        "Return type must be either string or null."
-    )

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from haru.apiserver.admission.dynamic.chain import Chain
 from haru.apiserver.admission.dynamic.counting import Counts
+from haru.apiserver.admission.dynamic.judging import Policies, ValidatingPolicy
 from haru.apiserver.admission.dynamic.matching import GROUP, Equivalents
-from haru.apiserver.admission.dynamic.policies import Binding, Policies, Policy
+from haru.apiserver.admission.dynamic.policies import Binding
 from haru.apiserver.admission.dynamic.type_checking import expression_warnings
 from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
 from haru.apiserver.bootstrap import own_call
@@ -127,11 +128,11 @@ class Registry:
         for raw in self._objects(BINDINGS):
             for binding in _made(raw, partial(Binding, raw)):
                 bindings.setdefault(binding.policy, []).append(binding)
-        policies: list[Policy] = []
+        policies: list[ValidatingPolicy] = []
         for raw in self._objects(POLICIES):
             bound = bindings.get(raw["metadata"]["name"])
             if bound:
-                policies += _made(raw, partial(Policy, raw, bound))
+                policies += _made(raw, partial(ValidatingPolicy, raw, bound))
         active = bool(mutating or validating or policies)
         chain = Chain(self._webhooks, self._policies, mutating, validating, policies)
         self._chain = chain if active else None

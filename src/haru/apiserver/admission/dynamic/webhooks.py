@@ -80,8 +80,8 @@ class Webhooks:
     async def _seen(self, hook: Webhook, attributes: Attributes) -> Seen | None:
         """In which form a webhook is to be asked; None if it is not."""
         seen = await hook.criteria.match(attributes, self._equivalents)
-        if seen is None:
-            return None
+        if seen is None or not hook.conditions:
+            return seen
         try:
             return seen if hook.conditions.hold(given_of(attributes, seen)) else None
         except ConditionsFailed as error:
