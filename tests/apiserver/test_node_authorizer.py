@@ -115,60 +115,61 @@ async def code(caller: Caller, method: str, path: str, body: Any = None, **heade
 # --- reading
 
 
-@pytest.mark.parametrize(
-    ("path", "own", "other"),
-    [
-        *[(f"{SPACE}/secrets/{{}}-{name}", 404, 403) for name in ("pull", "env", "from", "volume", "projected", "csi")],
-        *[(f"{SPACE}/configmaps/{{}}-{name}", 404, 403) for name in ("env", "volume")],
-        (f"{SPACE}/persistentvolumeclaims/{{}}-claim", 404, 403),
-        (f"{SPACE}/persistentvolumeclaims/{{}}-pod-e", 404, 403),
-        ("/api/v1/persistentvolumes/{}-volume", 200, 403),
-        (f"{CLAIMS}/{{}}-gpu", 200, 403),
-        (f"{SLICES}/{{}}-slice", 200, 403),
-        (f"{SPACE}/serviceaccounts/{{}}-account", 200, 403),
-        (f"{PODS}/{{}}-pod", 200, 403),
-        ("/api/v1/nodes/{}", 200, 403),
-        (f"{LEASES}/{{}}", 200, 403),
-        (f"{PODS}?fieldSelector=spec.nodeName%3D{{}}", 200, 403),
-        (f"{SLICES}?fieldSelector=spec.nodeName%3D{{}}", 200, 403),
-        ("/api/v1/nodes?fieldSelector=metadata.name%3D{}", 200, 403),
-        (f"{SPACE}/secrets?fieldSelector=metadata.name%3D{{}}-env", 200, 403),
-    ],
-)
-async def test_what_is_its_own_and_what_is_anothers(nodes: Caller, path: str, own: int, other: int) -> None:
-    """404: it may look, there is nothing."""
+READS = [
+    *[(f"{SPACE}/secrets/{{}}-{name}", 404) for name in ("pull", "env", "from", "volume", "projected", "csi")],
+    *[(f"{SPACE}/configmaps/{{}}-{name}", 404) for name in ("env", "volume")],
+    (f"{SPACE}/persistentvolumeclaims/{{}}-claim", 404),
+    (f"{SPACE}/persistentvolumeclaims/{{}}-pod-e", 404),
+    ("/api/v1/persistentvolumes/{}-volume", 200),
+    (f"{CLAIMS}/{{}}-gpu", 200),
+    (f"{SLICES}/{{}}-slice", 200),
+    (f"{SPACE}/serviceaccounts/{{}}-account", 200),
+    (f"{PODS}/{{}}-pod", 200),
+    ("/api/v1/nodes/{}", 200),
+    (f"{LEASES}/{{}}", 200),
+    (f"{PODS}?fieldSelector=spec.nodeName%3D{{}}", 200),
+    (f"{SLICES}?fieldSelector=spec.nodeName%3D{{}}", 200),
+    ("/api/v1/nodes?fieldSelector=metadata.name%3D{}", 200),
+    (f"{SPACE}/secrets?fieldSelector=metadata.name%3D{{}}-env", 200),
+]
+"""What a node may read if it is its own, and the answer: 404 when it may look, and there is nothing."""
+
+
+async def test_what_is_its_own_and_what_is_anothers(nodes: Caller) -> None:
+    found = {}
     for name, foreign in (("a", "b"), ("b", "a")):
         kubelet = nodes.as_(f"node-{name}")
-        assert (await code(kubelet, "GET", path.format(name)), await code(kubelet, "GET", path.format(foreign))) == (
-            own,
-            other,
-        )
+        for path, _ in READS:
+            own, other = path.format(name), path.format(foreign)
+            found[name, path] = (await code(kubelet, "GET", own), await code(kubelet, "GET", other))
+    assert found == {(name, path): (status, 403) for name in ("a", "b") for path, status in READS}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
-        ("GET", f"{SPACE}/secrets", False),
-        ("GET", "/api/v1/secrets", False),
-        ("GET", PODS, False),
-        ("GET", "/api/v1/nodes", False),
-        ("GET", CLAIMS, False),
-        ("GET", SLICES, False),
-        ("GET", "/api/v1/namespaces", False),
-        ("GET", "/apis/apps/v1/deployments", False),
-        ("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles", False),
-        ("DELETE", f"{SPACE}/secrets/a-env", False),
-        ("DELETE", "/api/v1/nodes/a", False),
-        ("DELETE", f"{CLAIMS}/a-gpu", False),
-        ("GET", f"{SPACE}/leases", False),
-        ("GET", "/api/v1/services", True),
-        ("GET", "/apis/node.k8s.io/v1/runtimeclasses", True),
-        ("GET", "/apis", True),
-    ],
-)
-async def test_what_all_nodes_may(nodes: Caller, method: str, path: str, allowed: bool) -> None:
-    answer = await nodes.as_("node-a")(method, path)
-    assert answer.status in ((200,) if allowed else (403, 404) if "leases" in path else (403,)), answer.body
+ALL_MAY = ["/api/v1/services", "/apis/node.k8s.io/v1/runtimeclasses", "/apis"]
+NONE_MAY = [
+    ("GET", f"{SPACE}/secrets"),
+    ("GET", "/api/v1/secrets"),
+    ("GET", PODS),
+    ("GET", "/api/v1/nodes"),
+    ("GET", CLAIMS),
+    ("GET", SLICES),
+    ("DELETE", SLICES),
+    ("GET", LEASES),
+    ("GET", "/api/v1/namespaces"),
+    ("GET", "/apis/apps/v1/deployments"),
+    ("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
+    ("DELETE", f"{SPACE}/secrets/a-env"),
+    ("DELETE", "/api/v1/nodes/a"),
+    ("DELETE", f"{CLAIMS}/a-gpu"),
+]
+
+
+async def test_what_all_nodes_may(nodes: Caller) -> None:
+    kubelet = nodes.as_("node-a")
+    assert [await code(kubelet, "GET", path) for path in ALL_MAY] == [200] * len(ALL_MAY)
+    assert [(method, path, await code(kubelet, method, path)) for method, path in NONE_MAY] == [
+        (method, path, 403) for method, path in NONE_MAY
+    ]
 
 
 async def test_the_refusal_says_why(nodes: Caller) -> None:
@@ -227,32 +228,31 @@ async def test_a_mirror_pod_opens_nothing(nodes: Caller) -> None:
 # --- reviews
 
 
-@pytest.mark.parametrize(
-    ("attributes", "allowed"),
-    [
-        ({"verb": "get", "resource": "secrets", "namespace": "default", "name": "a-env"}, True),
-        ({"verb": "get", "resource": "secrets", "namespace": "default", "name": "b-env"}, False),
-        ({"verb": "list", "resource": "pods"}, False),
-        ({"verb": "list", "resource": "pods", "fieldSelector": {"rawSelector": "spec.nodeName=a"}}, True),
-        (
-            {
-                "verb": "list",
-                "resource": "pods",
-                "fieldSelector": {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["a"]}]},
-            },
-            True,
-        ),
-        ({"verb": "delete", "resource": "nodes", "name": "a"}, False),
-    ],
-)
-async def test_reviews_know_of_nodes(nodes: Caller, attributes: Obj, allowed: bool) -> None:
-    spec = {"user": "system:node:a", "groups": ["system:nodes"], "resourceAttributes": attributes}
-    status = (await nodes("POST", REVIEWS, {"spec": spec})).json["status"]
-    assert status["allowed"] == allowed
-    own = await nodes.as_("node-a")(
-        "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes}}
-    )
-    assert own.json["status"] == status
+REVIEWED: list[tuple[Obj, bool]] = [
+    ({"verb": "get", "resource": "secrets", "namespace": "default", "name": "a-env"}, True),
+    ({"verb": "get", "resource": "secrets", "namespace": "default", "name": "b-env"}, False),
+    ({"verb": "list", "resource": "pods"}, False),
+    ({"verb": "list", "resource": "pods", "fieldSelector": {"rawSelector": "spec.nodeName=a"}}, True),
+    (
+        {
+            "verb": "list",
+            "resource": "pods",
+            "fieldSelector": {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["a"]}]},
+        },
+        True,
+    ),
+    ({"verb": "delete", "resource": "nodes", "name": "a"}, False),
+]
+
+
+async def test_reviews_know_of_nodes(nodes: Caller) -> None:
+    kubelet, own_access = nodes.as_("node-a"), "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    for attributes, allowed in REVIEWED:
+        spec = {"user": "system:node:a", "groups": ["system:nodes"], "resourceAttributes": attributes}
+        status = (await nodes("POST", REVIEWS, {"spec": spec})).json["status"]
+        assert status["allowed"] == allowed, attributes
+        own = await kubelet("POST", own_access, {"spec": {"resourceAttributes": attributes}})
+        assert own.json["status"] == status
 
 
 async def test_the_rules_of_nodes_can_not_be_told(nodes: Caller) -> None:
@@ -273,64 +273,67 @@ def mirror_pod(uid: str, **spec: Any) -> Obj:
     return made
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "refusal"),
-    [
-        ("POST", "/api/v1/nodes", node("new"), ""),
-        ("POST", "/api/v1/nodes", node("else"), 'node "new" is not allowed to modify node "else"'),
-        ("POST", "/api/v1/nodes", node("new", labels={"kubernetes.io/os": "linux", "example.com/x": "y"}), ""),
-        (
-            "POST",
-            "/api/v1/nodes",
-            node("new", labels={"node-restriction.kubernetes.io/trusted": "yes", "k8s.io/x": "y"}),
-            "not allowed to set the following labels: k8s.io/x, node-restriction.kubernetes.io/trusted",
-        ),
-        ("POST", LEASES, {"metadata": {"name": "new"}}, ""),
-        ("POST", LEASES, {"metadata": {"name": "b-lease"}}, "with the same name as the requesting node"),
-        ("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", {"metadata": {"name": "new"}}, "can only"),
-        ("POST", SLICES, slice_of("new"), ""),
-        ("POST", SLICES, {**slice_of("c"), "metadata": {"name": "x"}}, "same NodeName as the requesting node"),
-        ("POST", PODS, pod("p", nodeName="new"), "can only create mirror pods"),
-    ],
-)
-async def test_what_nodes_create(nodes: Caller, method: str, path: str, body: Obj, refusal: str) -> None:
-    answer = await nodes.as_("node-new")(method, path, body)
-    assert answer.status == (403 if refusal else 201), answer.body
-    assert refusal in answer.json.get("message", "")
+CREATED: list[tuple[str, Obj, str]] = [
+    ("/api/v1/nodes", node("new"), ""),
+    ("/api/v1/nodes", node("else"), 'node "new" is not allowed to modify node "else"'),
+    ("/api/v1/nodes", node("new", labels={"kubernetes.io/os": "linux", "example.com/x": "y"}), ""),
+    (
+        "/api/v1/nodes",
+        node("new", labels={"node-restriction.kubernetes.io/trusted": "yes", "k8s.io/x": "y"}),
+        "not allowed to set the following labels: k8s.io/x, node-restriction.kubernetes.io/trusted",
+    ),
+    (LEASES, {"metadata": {"name": "new"}}, ""),
+    (LEASES, {"metadata": {"name": "b-lease"}}, "with the same name as the requesting node"),
+    ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {"metadata": {"name": "new"}}, "can only"),
+    (SLICES, slice_of("new"), ""),
+    (SLICES, {**slice_of("c"), "metadata": {"name": "x"}}, "same NodeName as the requesting node"),
+    (PODS, pod("p", nodeName="new"), "can only create mirror pods"),
+]
 
 
-@pytest.mark.parametrize(
-    ("path", "patch", "refusal"),
-    [
-        ("/api/v1/nodes/a/status", {"status": {"capacity": {"cpu": "8"}}}, ""),
-        ("/api/v1/nodes/a", {"metadata": {"labels": {"topology.kubernetes.io/zone": "z"}}}, ""),
-        ("/api/v1/nodes/b", {"metadata": {"labels": {"x": "y"}}}, 'node "a" is not allowed to modify node "b"'),
-        ("/api/v1/nodes/b/status", {"status": {"capacity": {"cpu": "8"}}}, 'not allowed to modify node "b"'),
-        ("/api/v1/nodes/a", {"spec": {"taints": None}}, 'node "a" is not allowed to modify taints'),
-        (
-            "/api/v1/nodes/a",
-            {"metadata": {"labels": {"node-role.kubernetes.io/master": ""}}},
-            "is not allowed to modify labels: node-role.kubernetes.io/master",
-        ),
-        (f"{PODS}/a-pod/status", {"status": {"phase": "Running"}}, ""),
-        (f"{PODS}/b-pod/status", {"status": {"phase": "Running"}}, "for pods with spec.nodeName set to itself"),
-        (
-            f"{PODS}/a-pod/status",
-            {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "b-gpu"}]}},
-            "cannot update resource claim statues",
-        ),
-        (f"{LEASES}/a", {"spec": {"holderIdentity": "a"}}, ""),
-        (f"{LEASES}/b", {"spec": {"holderIdentity": "a"}}, "with the same name as the requesting node"),
-        (f"{SLICES}/b-slice", {"metadata": {"labels": {"x": "y"}}}, "no relationship found"),
-        (f"{SLICES}/a-slice", {"metadata": {"labels": {"x": "y"}}}, ""),
-        (f"{PODS}/a-pod", {"metadata": {"labels": {"x": "y"}}}, "cannot patch resource"),
-        (f"{CLAIMS}/a-gpu", {"metadata": {"labels": {"x": "y"}}}, "can only get individual resources"),
-    ],
-)
-async def test_what_nodes_change(nodes: Caller, path: str, patch: Obj, refusal: str) -> None:
-    answer = await nodes.as_("node-a")("PATCH", path, patch, type=MERGE)
-    assert answer.status == (403 if refusal else 200), answer.body
-    assert refusal in answer.json.get("message", "")
+async def test_what_nodes_create(nodes: Caller) -> None:
+    kubelet = nodes.as_("node-new")
+    for path, body, refusal in CREATED:
+        answer = await kubelet("POST", path, body)
+        assert answer.status == (403 if refusal else 201), (body, answer.body)
+        assert refusal in answer.json.get("message", "")
+        if not refusal:
+            assert (await nodes("DELETE", f"{path}/{body['metadata']['name']}")).status == 200
+
+
+CHANGED: list[tuple[str, Obj, str]] = [
+    ("/api/v1/nodes/a/status", {"status": {"capacity": {"cpu": "8"}}}, ""),
+    ("/api/v1/nodes/a", {"metadata": {"labels": {"topology.kubernetes.io/zone": "z"}}}, ""),
+    ("/api/v1/nodes/b", {"metadata": {"labels": {"x": "y"}}}, 'node "a" is not allowed to modify node "b"'),
+    ("/api/v1/nodes/b/status", {"status": {"capacity": {"cpu": "8"}}}, 'not allowed to modify node "b"'),
+    ("/api/v1/nodes/a", {"spec": {"taints": None}}, 'node "a" is not allowed to modify taints'),
+    (
+        "/api/v1/nodes/a",
+        {"metadata": {"labels": {"node-role.kubernetes.io/master": ""}}},
+        "is not allowed to modify labels: node-role.kubernetes.io/master",
+    ),
+    (f"{PODS}/a-pod/status", {"status": {"phase": "Running"}}, ""),
+    (f"{PODS}/b-pod/status", {"status": {"phase": "Running"}}, "for pods with spec.nodeName set to itself"),
+    (
+        f"{PODS}/a-pod/status",
+        {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "b-gpu"}]}},
+        "cannot update resource claim statues",
+    ),
+    (f"{LEASES}/a", {"spec": {"holderIdentity": "a"}}, ""),
+    (f"{LEASES}/b", {"spec": {"holderIdentity": "a"}}, "with the same name as the requesting node"),
+    (f"{SLICES}/b-slice", {"metadata": {"labels": {"x": "y"}}}, "no relationship found"),
+    (f"{SLICES}/a-slice", {"metadata": {"labels": {"x": "y"}}}, ""),
+    (f"{PODS}/a-pod", {"metadata": {"labels": {"x": "y"}}}, "cannot patch resource"),
+    (f"{CLAIMS}/a-gpu", {"metadata": {"labels": {"x": "y"}}}, "can only get individual resources"),
+]
+
+
+async def test_what_nodes_change(nodes: Caller) -> None:
+    kubelet = nodes.as_("node-a")
+    for path, patch, refusal in CHANGED:
+        answer = await kubelet("PATCH", path, patch, type=MERGE)
+        assert answer.status == (403 if refusal else 200), (path, answer.body)
+        assert refusal in answer.json.get("message", "")
 
 
 async def test_nodes_delete_and_evict_their_own_pods(nodes: Caller) -> None:

@@ -241,10 +241,16 @@ async def test_an_older_state_gets_what_its_roles_lack(tmp_path: Path) -> None:
             await client.update(role, {**own, "metadata": kept, "rules": []})
             bound = await client.get(binding, "haru:driver")
             await client.update(binding, {**bound, "subjects": []})
+            # As it was written before there was a node authorizer.
+            old = await client.get(binding, "system:node")
+            everybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}
+            metadata = {**old["metadata"], "annotations": None}
+            await client.update(binding, {**old, "metadata": metadata, "subjects": [everybody]})
         else:
             assert found["rules"] == [wanted[0], extra, *wanted[1:]], "what is missing is added, nothing is taken away"
             assert not own.get("rules"), "unless the administrator says that it is not to be"
             assert (await client.get(binding, "haru:driver"))["subjects"][0]["name"] == "system:haru-driver"
+            assert not (await client.get(binding, "system:node")).get("subjects")
         await app.stop()
         await store.stop()
 

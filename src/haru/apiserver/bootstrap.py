@@ -57,10 +57,12 @@ async def _complete(core: Core, obj: Obj) -> None:
     call.name = obj["metadata"]["name"]
     record = await core.store.get(call.resource.key("", call.name))
     field = _COMPLETED[obj["kind"]]
-    if record is None or not _lacking(shared(record), obj, field):
+    if record is None or not (_lacking(shared(record), obj, field) or _is_too_wide(shared(record))):
         return
 
     async def make(live: Obj) -> Obj:
+        if _is_too_wide(live):
+            return {**live, field: []}
         lacking = _lacking(live, obj, field)
         return {**live, field: [*(live.get(field) or ()), *lacking]} if lacking else live
 
@@ -69,6 +71,17 @@ async def _complete(core: Core, obj: Obj) -> None:
     except StatusError as error:
         if error.code != 404:
             raise
+
+
+def _is_too_wide(live: Obj) -> bool:
+    """The one thing that is taken back: before there was a node authorizer, all nodes were bound to their role."""
+    metadata = live["metadata"]
+    return (
+        (live["kind"], metadata["name"]) == ("ClusterRoleBinding", "system:node")
+        and "kubernetes.io/bootstrapping" in (metadata.get("labels") or {})
+        and AUTOUPDATE not in (metadata.get("annotations") or {})
+        and bool(live.get("subjects"))
+    )
 
 
 def _lacking(live: Obj, wanted: Obj, field: str) -> list[Obj]:
