@@ -233,7 +233,7 @@ async def test_a_start_after_a_compaction(open_store: Open, monkeypatch: pytest.
     await a.compact(a.revision)
     last = await write(a, "k/b")
     b = await open_store()
-    assert await found(b, "k/a") == b"4" and b.revision == last
+    assert await found(b, "k/a") == b"4" and b.revision >= last
     monkeypatch.setattr(etcd_store, "REPLAYED_REVISIONS", 0)
     monkeypatch.setattr(etcd_store, "PAGE", 1)
     c = await open_store()
