@@ -17,6 +17,7 @@ from haru.cel.admission import (
     OutOfBudget,
     compile_expression,
     environment,
+    namespace_value,
     plain_environment,
     variable_type,
 )
@@ -88,7 +89,7 @@ def test_a_namespace_is_shown_in_parts() -> None:
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active", "conditions": [{"type": "T", "lastTransitionTime": "2026-01-02T03:04:05Z"}]},
     }
-    values = given(namespace=namespace)
+    values = given(namespace=namespace_value(namespace))
     for text in (
         "namespaceObject.metadata.creationTimestamp.getFullYear() == 2026 && namespaceObject.metadata.UID == 'u'",
         "namespaceObject.spec.finalizers.size() == 1 && namespaceObject.metadata.labels.a == 'b'",

@@ -202,7 +202,10 @@ class OutOfBudget(Exception):
 
 
 class Given(NamedTuple):
-    """What the variables of an expression stand for; `decide` answers for the authorizer of `resource`, and others."""
+    """What the variables of an expression stand for.
+
+    `namespace` is made by `namespace_value`; `decide` answers for the authorizer, `resource` is the request's.
+    """
 
     object: Any
     old_object: Any
@@ -231,7 +234,7 @@ class Evaluation:
         self._values = (
             given.object,
             given.old_object,
-            namespace_value(given.namespace),
+            given.namespace,
             given.request,
             given.params,
             *asked,
@@ -299,10 +302,8 @@ _METADATA = (
 )
 
 
-def namespace_value(namespace: Obj | None) -> Obj | None:
+def namespace_value(namespace: Obj) -> Obj:
     """`namespaceObject`: the parts of a Namespace that expressions may see."""
-    if namespace is None:
-        return None
     given, status = namespace.get("metadata") or {}, dict(namespace.get("status") or {})
     metadata: Obj = {name: given[name] for name in _METADATA if name in given}
     if "uid" in given:

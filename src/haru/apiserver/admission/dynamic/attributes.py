@@ -55,6 +55,8 @@ class Attributes:
     obj: Obj | None
     old: Obj | None = None
     options: Obj = field(default_factory=dict)
+    shown_namespace: Obj | None = None
+    """The object's Namespace as expressions see it, once one has asked."""
 
     @property
     def resource(self) -> Resource:

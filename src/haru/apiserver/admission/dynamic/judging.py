@@ -151,7 +151,9 @@ async def _denials(policy: ValidatingPolicy, given: Given) -> list[Denial]:
     """Which validations refuse the request, and with which words."""
     judging = Evaluation(given, policy.composition.variables)
     results = [await run_in_turn(judging, expression) for _, expression, _ in policy.validations]
-    wording = Evaluation(given._replace(decide=None), policy.composition.variables, judging.budget)
+    wording: Evaluation | None = None
+    if any(message is not None for _, _, message in policy.validations):
+        wording = Evaluation(given._replace(decide=None), policy.composition.variables, judging.budget)
     found: list[Denial] = []
     for number, ((raw, judged, message), result) in enumerate(zip(policy.validations, results, strict=True)):
         text = await _worded(wording, message)
@@ -164,9 +166,9 @@ async def _denials(policy: ValidatingPolicy, given: Given) -> list[Denial]:
     return found
 
 
-async def _worded(wording: Evaluation, message: Expression | None) -> str:
+async def _worded(wording: Evaluation | None, message: Expression | None) -> str:
     """What a message expression says, if it is fit to be said."""
-    if message is None:
+    if message is None or wording is None:
         return ""
     try:
         found = await run_in_turn(wording, message)

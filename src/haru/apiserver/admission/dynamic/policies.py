@@ -16,7 +16,7 @@ from haru.apiserver.admission.dynamic.asking import Conditions, given_of
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
 from haru.apiserver.admission.dynamic.matching import Equivalents, policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
-from haru.cel.admission import Composition, Given
+from haru.cel.admission import Composition, Given, namespace_value
 from haru.kube.errors import StatusError, not_found_error
 
 Obj = dict[str, Any]
@@ -135,10 +135,12 @@ async def _params(policy: Policy, binding: Binding, attributes: Attributes) -> l
 
 
 async def _namespace(attributes: Attributes) -> Obj | None:
-    """The Namespace that the request's object lies in; None for what lies in none."""
+    """The Namespace that the request's object lies in, as expressions see it; None for what lies in none."""
     if attributes.is_namespace or not attributes.namespace:
         return None
-    found = await attributes.call.core.peek("", "namespaces", "", attributes.namespace)
-    if found is None:
-        raise not_found_error("", "namespaces", attributes.namespace)
-    return found
+    if attributes.shown_namespace is None:
+        found = await attributes.call.core.peek("", "namespaces", "", attributes.namespace)
+        if found is None:
+            raise not_found_error("", "namespaces", attributes.namespace)
+        attributes.shown_namespace = namespace_value(found)
+    return attributes.shown_namespace
