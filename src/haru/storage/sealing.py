@@ -165,6 +165,11 @@ class Sealing:
                 "`- identity: {}` after the providers that are there, until everything has been written anew"
             )
         provider, key = _named(kept)
+        if not self._source:
+            return (
+                f'{path} is encrypted with {provider} and the key "{key}": start the server with the '
+                "--encryption-provider-config that has it"
+            )
         return (
             f'{path} is encrypted with {provider} and the key "{key}", which {self._source} does not have for '
             f"{resource}: add that key there, after the first one if it is to be read with only"
@@ -173,7 +178,7 @@ class Sealing:
 
 def no_sealing() -> Sealing:
     """For a server without a configuration: nothing is sealed, and what is sealed is told of."""
-    return Sealing({}, "this server (it runs without --encryption-provider-config)")
+    return Sealing({}, "")
 
 
 def _named(kept: bytes) -> tuple[str, str]:
