@@ -47,8 +47,9 @@ class Cluster:
         self.health_ports[name] = port
 
     def stop(self) -> None:
-        """Stops every process, each of which must end cleanly."""
+        """Stops every process, each of which must end cleanly; none may have asked for what it may not have."""
         try:
+            assert 'authorization_attempts_total{result="no-opinion"} 0\n' in self.api.call("GET", "/metrics")[1]
             for process in self.components:
                 assert process.stop() == 0, process.log.read_text()
         finally:
