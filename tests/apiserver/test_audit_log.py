@@ -19,6 +19,8 @@ from haru.apiserver.audit.policy import LEVELS, load_policy, parse_policy
 from haru.apiserver.config import UserInfo
 from haru.apiserver.http import Request
 from haru.apiserver.server import ApiServer
+from haru.embedded.options import OptionError
+from haru.embedded.security import SecurityOptions
 from haru.storage import SqliteStore
 
 Obj = dict[str, Any]
@@ -512,3 +514,22 @@ def test_a_full_disk_is_told_and_survived(tmp_path: Path, caplog: pytest.LogCapt
     log.put(entry())
     log.stop()
     assert log.lost == 1 and "No space left on device" in caplog.text
+
+
+# --- flags
+
+
+def test_flags_that_do_not_go_together(tmp_path: Path) -> None:
+    file, log = tmp_path / "policy.yaml", str(tmp_path / "audit.log")
+    file.write_text(json.dumps(policy(rule("Metadata"))))
+    assert SecurityOptions().audit() is None
+    options = SecurityOptions(audit_policy=file, audit_log=log, audit_backups=3).audit()
+    assert options is not None and (options.path, options.megabytes, options.backups) == (log, 100, 3)
+    for wrong, says in (
+        (SecurityOptions(audit_log=log), "--audit-log-path: Forbidden without --audit-policy-file"),
+        (SecurityOptions(audit_policy=file), "--audit-policy-file: Forbidden without --audit-log-path"),
+        (SecurityOptions(audit_policy=file, audit_log=str(tmp_path)), "Is a directory; name a file"),
+        (SecurityOptions(audit_policy=tmp_path / "none", audit_log=log), "No such file or directory"),
+    ):
+        with pytest.raises(OptionError, match=says):
+            wrong.audit()
