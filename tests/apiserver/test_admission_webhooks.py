@@ -326,7 +326,8 @@ async def test_subresources_are_asked_about_by_their_bodies(api: Caller, hooks: 
     rules = rule("pods/binding,pods/eviction,serviceaccounts/token", "CREATE")
     await validating(api, hook(hooks.client("/v"), rules))
     await api.create(PODS, pod("p"))
-    bind = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    target = {"kind": "Node", "name": "n"}
+    bind: Obj = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
     assert (await api("POST", f"{PODS}/p/binding", bind)).status == 201
     evict = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     assert (await api("POST", f"{PODS}/p/eviction", evict)).status == 201
@@ -343,6 +344,9 @@ async def test_subresources_are_asked_about_by_their_bodies(api: Caller, hooks: 
     assert asked[0]["object"]["target"]["name"] == "n"
     hooks.answers["/v"] = deny(message="stay")
     assert (await api("POST", f"{PODS}/p/eviction", evict)).status == 400
+    await api.create(PODS, pod("q"))
+    bind["metadata"]["name"] = "q"
+    assert (await api("POST", "/api/v1/namespaces/default/bindings", bind)).status == 400
 
 
 async def test_generated_names_and_apply(api: Caller, hooks: WebhookServer) -> None:
