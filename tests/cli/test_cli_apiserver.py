@@ -49,11 +49,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("", "the following arguments are required: --etcd-servers"),
         ("--etcd-servers http://127.0.0.1:9", "nobody could come in: name --client-ca-file, or --token-auth-file"),
+        ("SERVERS --token-auth-file tokens", "no ServiceAccount would have a token: name --service-account-signing"),
         ("--etcd-servers localhost:9 TOKENS", 'Invalid value: "localhost:9": write https://HOST:PORT'),
         ("--etcd-servers http://a:1,https://b:1 TOKENS", "either all servers use https or none does"),
-        ("SERVERS --token-auth-file absent", "--token-auth-file: absent: No such file"),
-        ("SERVERS --token-auth-file bad-tokens", 'bad-tokens: line 1: write token,user,uid,"group1,group2"'),
-        ("SERVERS --client-ca-file absent", "--client-ca-file: absent: No such file"),
+        ("SERVERS KEY --token-auth-file absent", "--token-auth-file: absent: No such file"),
+        ("SERVERS KEY --token-auth-file bad-tokens", 'bad-tokens: line 1: write token,user,uid,"group1,group2"'),
+        ("SERVERS KEY --client-ca-file absent", "--client-ca-file: absent: No such file"),
         ("SERVERS TOKENS --etcd-certfile key", "a client certificate and its key belong together"),
         ("SERVERS TOKENS --etcd-cafile absent", "absent can not be read: No such file"),
         ("SERVERS TOKENS --tls-cert-file key", "--tls-cert-file and --tls-private-key-file belong together"),
@@ -72,7 +73,8 @@ def test_what_can_not_be_used_is_told(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: str, text: str
 ) -> None:
     monkeypatch.chdir(files)
-    given = arguments.replace("SERVERS", " ".join(SERVERS)).replace("TOKENS", "--token-auth-file tokens")
+    given = arguments.replace("SERVERS", " ".join(SERVERS)).replace("TOKENS", "KEY --token-auth-file tokens")
+    given = given.replace("KEY", "--service-account-signing-key-file key")
     if "--cert-dir" not in given:
         given += " --cert-dir certs"
     assert text in said(capsys, *given.split())

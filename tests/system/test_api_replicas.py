@@ -278,6 +278,9 @@ def test_a_replica_without_etcd_is_not_ready_but_alive(replicas: Replicas) -> No
 
 def test_who_stops_is_taken_out_of_the_endpoints(replicas: Replicas) -> None:
     assert replicas.processes.pop("b").stop() == 0
-    _, found = replicas.api("a").call("GET", "/api/v1/namespaces/default/endpoints/kubernetes")
-    own = int(replicas.api("a").url.rpartition(":")[2])
-    assert [port["port"] for subset in found["subsets"] for port in subset["ports"]] == [own]
+    try:
+        _, found = replicas.api("a").call("GET", "/api/v1/namespaces/default/endpoints/kubernetes")
+        own = int(replicas.api("a").url.rpartition(":")[2])
+        assert [port["port"] for subset in found["subsets"] for port in subset["ports"]] == [own]
+    finally:
+        replicas.start("b")

@@ -106,6 +106,8 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
 
     if flags.client_ca_file is None and flags.token_auth_file is None:
         raise UsageError("nobody could come in: name --client-ca-file, or --token-auth-file")
+    if flags.service_account_signing_key_file is None:
+        raise UsageError("no ServiceAccount would have a token: name --service-account-signing-key-file")
     return ReplicaOptions(
         tuple(filter(None, (part.strip() for part in flags.etcd_servers.split(",")))),
         flags.etcd_prefix,

@@ -129,7 +129,10 @@ class EtcdStore(MemoryStore):
         self._revision = max(self._revision, revision)
 
     def _name(self, key: bytes) -> str:
-        return key[len(self._prefix) :].decode()
+        try:
+            return key[len(self._prefix) :].decode()
+        except UnicodeDecodeError:
+            raise StoreError(f"etcd holds something else under {key!r}: name another --etcd-prefix") from None
 
     def _key(self, name: str) -> bytes:
         return self._prefix + name.encode()
@@ -154,6 +157,10 @@ class EtcdStore(MemoryStore):
                 if not self.failing:
                     pause = shortest
                     _LOG.warning("the watch on etcd is interrupted: %s", error)
+                self.failing = True
+            except Exception:
+                # A view that no longer follows must not look like one that does.
+                _LOG.exception("the watch on etcd failed")
                 self.failing = True
             await asyncio.sleep(pause)
             pause = min(pause * 2, longest)
@@ -213,8 +220,15 @@ class EtcdStore(MemoryStore):
         await self._progress.catch_up()
 
     async def _newest_revision(self) -> int:
-        answer = await self._range(self._key(TICK), count_only=True)
-        return answer.revision
+        seen = self._revision
+        newest = (await self._range(self._key(TICK), count_only=True)).revision
+        if newest < seen:
+            self.failing = True
+            raise StoreError(
+                f"etcd is at revision {newest} and was at {seen} before: it was restored from a backup; "
+                "restart this server"
+            )
+        return newest
 
     async def _nudge(self) -> None:
         """Have the watch tell how far it has come: changes that are not under the prefix do not move it on."""
