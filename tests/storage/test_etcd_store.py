@@ -502,6 +502,11 @@ async def test_what_is_sealed_is_opened_by_every_server_that_has_the_key(open_st
     assert record is not None and record.value == b"the secret" * 1000 and record.stale
     with pytest.raises(StoreError, match='encrypted with aesgcm and the key "old"'):
         await open_store()
+    # Written anew with the new key, the old one is not needed any more, though the history has what it sealed.
+    await write(b, "secrets/default/s", b"the same secret")
+    c = await open_store(sealing=Sealing({"secrets": [new]}, "c.yaml"))
+    assert await found(c, "secrets/default/s") == b"the same secret"
+    assert await found(c, "configmaps/default/c") == b"no secret"
 
 
 # --- the encoding

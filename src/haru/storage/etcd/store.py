@@ -65,6 +65,7 @@ class EtcdStore(MemoryStore):
         self._compaction_seconds = compaction_seconds
         self._progress = Progress(self._newest_revision, self._nudge, lambda: self._revision)
         self._stream: Stream | None = None
+        self._unreadable: asyncio.Future[None] | None = None
         self._tells_progress = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -76,14 +77,43 @@ class EtcdStore(MemoryStore):
         try:
             version = messages.status_version(await self._connection.call(messages.STATUS, b"", again=True))
             self._tells_progress = tells_progress(version)
-            await self._load()
-            self._run("watch", self._follow())
-            await self._progress.wait(await self._newest_revision(), START_SECONDS)
+            await self._come_up()
         except BaseException:
             await self.stop()
             raise
         if self._compaction_seconds:
             self._run("compaction", self._compactor.run(self._compaction_seconds))
+
+    async def _come_up(self) -> None:
+        """From the past to the present. What can not be read any more of the past (its key is gone) is left out."""
+        try:
+            await self._load(REPLAYED_REVISIONS)
+            await self._reach_the_present()
+        except CallError:
+            raise
+        except StoreError as error:
+            _LOG.warning("the history of before the start is left out: %s", error)
+            await self._load(0)
+            await self._reach_the_present()
+
+    async def _reach_the_present(self) -> None:
+        """Begin to follow; what can not be read on the way ends it, a lost connection does not."""
+        self._unreadable = asyncio.get_running_loop().create_future()
+        following = self._run("watch", self._follow())
+        newest = await self._newest_revision()
+        present = asyncio.ensure_future(self._progress.wait(newest, START_SECONDS))
+        try:
+            await asyncio.wait({present, self._unreadable}, return_when=asyncio.FIRST_COMPLETED)
+            if self._unreadable.done():
+                self._unreadable.result()
+            await present
+        except BaseException:
+            following.cancel()
+            await asyncio.wait([following])
+            raise
+        finally:
+            present.cancel()
+            self._unreadable.cancel()
 
     async def stop(self) -> None:
         """End all watches and give the connections up."""
@@ -95,14 +125,16 @@ class EtcdStore(MemoryStore):
         await self._connection.close()
         await super().stop()
 
-    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work, name=f"haru etcd: {name}"))
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"haru etcd: {name}")
+        self._tasks.append(task)
+        return task
 
-    async def _load(self) -> None:
-        """Take the state of some time ago as the view; the watch brings what has happened since."""
+    async def _load(self, back: int) -> None:
+        """Take the state of so many revisions ago as the view; the watch brings what has happened since."""
         answer = await self._range(self._prefix, _end(self._prefix), count_only=True)
         newest = answer.revision
-        starts = [newest - REPLAYED_REVISIONS, await self._compactor.last(), newest]
+        starts = [newest - back, await self._compactor.last(), newest] if back else [newest]
         for base in sorted({min(max(self._revision, start), newest) for start in starts}):
             try:
                 await self._load_at(base)
@@ -158,6 +190,8 @@ class EtcdStore(MemoryStore):
                     pause = shortest
                     _LOG.warning("the watch on etcd is interrupted: %s", error)
                 self.failing = True
+                if not isinstance(error, CallError) and self._unreadable is not None and not self._unreadable.done():
+                    self._unreadable.set_exception(error)
             except Exception:
                 # A view that no longer follows must not look like one that does.
                 _LOG.exception("the watch on etcd failed")
@@ -167,7 +201,7 @@ class EtcdStore(MemoryStore):
 
     async def _reload(self) -> None:
         try:
-            await self._load()
+            await self._load(REPLAYED_REVISIONS)
         except StoreError as error:
             _LOG.warning("the state can not be read from etcd: %s", error)
             self.failing = True
