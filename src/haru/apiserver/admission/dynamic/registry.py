@@ -27,7 +27,7 @@ from haru.apiserver.objects import decode
 from haru.apiserver.webhook_calls import Caller
 from haru.apiserver.writing import change
 from haru.kube.errors import StatusError
-from haru.storage import Compacted, Record, Watch
+from haru.storage import Compacted, Record, StoreError, Watch
 
 Obj = dict[str, Any]
 
@@ -169,6 +169,6 @@ class Registry:
 
         try:
             await change(call, make)
-        except StatusError as error:
-            if error.code != 404:
-                raise
+        except (StatusError, StoreError) as error:
+            # What the client wrote is stored; the next write of a policy tries again.
+            _LOG.warning("the status of policy %s was not written: %s", call.name, error)
