@@ -349,7 +349,9 @@ class World:
     def ends(self, view: View) -> Iterator[tuple[str, float | None]]:
         """The living pods on nodes, and when each will have ended at the latest; None if nobody knows."""
         for path in view.placed():
-            seconds, started = self.limits.get(path), view.pods[path]["status"].get("startTime")
+            # A pod has started whether or not that has been heard of.
+            pod = self.api.get(("Pod", path)) or view.pods[path]
+            seconds, started = self.limits.get(path), pod["status"].get("startTime")
             began = datetime.fromisoformat(started).timestamp() if started else self.now
             yield path, None if seconds is None else began + seconds
 

@@ -178,6 +178,39 @@ def test_a_written_claim_stands_until_the_watch_has_caught_up(seen: str, held: b
     assert not cluster.snapshot().allocated.devices
 
 
+def at_revision(obj: Obj, revision: int) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+
+
+def test_what_was_written_last_counts_again_when_the_attempt_after_it_fails() -> None:
+    """The watch still shows an allocation that was taken back meanwhile: nobody may rely on it."""
+    old = at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")), 2)
+    cluster = Cluster.of([device_class(), node("a"), resource_slice("a", 2), old])
+    cluster.assume_claim(at_revision(claim("c"), 3), written=True)
+    attempt = at_revision(allocated(claim("c"), allocation("a", "gpu-1"), pod("p")), 3)
+    for _ in range(2):
+        cluster.assume_claim(attempt)
+        assert set(cluster.snapshot().allocated.devices) == {DeviceId("gpu.example.com", "a", "gpu-1")}
+        cluster.forget_claim("default/c", attempt)
+        assert not cluster.snapshot().allocated.devices and not cluster.snapshot().in_flight
+    cluster.assume_claim(attempt)
+    cluster.apply(at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("q")), 4))
+    cluster.forget_claim("default/c", attempt)
+    assert set(cluster.snapshot().allocated.devices) == {DeviceId("gpu.example.com", "a", "gpu-0")}
+
+
+def test_old_news_of_an_allocation_does_not_end_an_attempt() -> None:
+    cluster = Cluster.of([device_class(), node("a"), resource_slice("a", 2), at_revision(claim("c"), 1)])
+    cluster.assume_claim(at_revision(claim("c"), 3), written=True)
+    attempt = at_revision(allocated(claim("c"), allocation("a", "gpu-1"), pod("p")), 3)
+    cluster.assume_claim(attempt)
+    cluster.apply(at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")), 2))
+    assert set(cluster.snapshot().allocated.devices) == {DeviceId("gpu.example.com", "a", "gpu-1")}
+    assert "default/c" in cluster.snapshot().in_flight
+    cluster.apply(at_revision(attempt, 4))
+    assert "default/c" not in cluster.snapshot().in_flight
+
+
 def test_pods_of_a_node_that_went_count_when_it_returns() -> None:
     cluster = Cluster.of([node("a"), pod("p", cpu="2", node="a")])
     cluster.remove(node("a"))

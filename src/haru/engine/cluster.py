@@ -43,10 +43,11 @@ def claim_path(obj: Obj) -> str:
 
 @dataclass(eq=False)
 class _Assumed:
-    """A claim as the scheduler left it: `written` once the API has taken it."""
+    """A claim as the scheduler left it: `written` once the API has taken it; `before` is what it took before that."""
 
     obj: Obj
     written: bool
+    before: Obj | None = None
 
 
 def _revision(obj: Obj) -> int:
@@ -192,14 +193,23 @@ class Cluster:
         if written and live is not None and _revision(live) >= _revision(claim) > 0:
             self._assumed_claims.pop(path, None)
         else:
-            self._assumed_claims[path] = _Assumed(claim, written)
+            known, before = self._assumed_claims.get(path), None
+            if known is not None and not written:
+                before = known.obj if known.written else known.before
+            self._assumed_claims[path] = _Assumed(claim, written, before)
         self._settle_claim(path)
 
     def forget_claim(self, path: str, assumed: Obj | None = None) -> None:
-        """Take an assumption back (only that very one, if given): the claim is again what the watch shows."""
+        """Take an assumption back (only that very one, if given).
+
+        The claim is again what the watch shows, or what the API took before, where the watch has not shown that yet.
+        """
         current = self._assumed_claims.get(path)
         if current is not None and (assumed is None or current.obj is assumed):
             del self._assumed_claims[path]
+            live, before = self._live_claims.get(path), current.before
+            if before is not None and live is not None and not _caught_up(taken := _Assumed(before, True), live):
+                self._assumed_claims[path] = taken
             self._touch()
             self._settle_claim(path)
 
@@ -443,7 +453,8 @@ def _caught_up(assumed: _Assumed, live: Obj) -> bool:
         return True
     if assumed.written and _revision(assumed.obj):
         return _revision(live) >= _revision(assumed.obj)
-    return _allocation(live) is not None
+    # An attempt carries the revision of the claim that it began with: older news of an allocation is not about it.
+    return _allocation(live) is not None and not 0 < _revision(live) <= _revision(assumed.obj)
 
 
 def _allocation(claim: Obj | None) -> Any:

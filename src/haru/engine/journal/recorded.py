@@ -46,9 +46,9 @@ class RecordedCluster(Cluster):
 
     def forget_claim(self, path: str, assumed: Obj | None = None) -> None:
         """Take an assumption back, if it is that very one."""
-        known = path in self._assumed_claims
+        known = self._assumed_claims.get(path)
         super().forget_claim(path, assumed)
-        if known and path not in self._assumed_claims:
+        if self._assumed_claims.get(path) is not known:
             self._record({"forgetClaim": path})
 
     def nominate(self, nominations: Iterable[Nomination]) -> None:
@@ -70,6 +70,8 @@ class RecordedCluster(Cluster):
     def assumed(self) -> Iterator[Obj]:
         """The entries that lead from the objects alone to what is assumed beyond them now."""
         for claim in self._assumed_claims.values():
+            if claim.before is not None:
+                yield {"assumeClaim": [claim.before, True]}
             yield {"assumeClaim": [claim.obj, claim.written]}
         for path, (node, claimed) in self._assumed_pods.items():
             yield {"assume": [list(self._state.pods[path].key), node, plain(claimed)]}
