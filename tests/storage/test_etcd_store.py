@@ -253,7 +253,6 @@ async def test_servers_take_turns_at_compacting(open_store: Open, monkeypatch: p
     # a moves the key first; b learns that, and is a step behind from then on: only one of them compacts at a time.
     done = [revision for revision in turns if revision]
     assert len(done) >= 3 and done == sorted(set(done))
-    assert await a._compactor.last() > 0
     await a.progress()
     with pytest.raises(Compacted):
         await a._range(b"/", revision=done[-1] - 1)

@@ -54,14 +54,6 @@ class Compactor:
         await self._compact(last)
         return last
 
-    async def last(self) -> int:
-        """The revision that was compacted to last, as far as the key tells."""
-        answer = messages.range_answer(
-            await self._connection.call(messages.RANGE, messages.range_request(KEY), again=True)
-        )
-        text = answer.found[0].value if answer.found else b""
-        return int(text) if text.isdigit() else 0
-
 
 async def compact(connection: Connection, revision: int) -> None:
     """Forget what is older than `revision`; that it is forgotten already is no fault."""

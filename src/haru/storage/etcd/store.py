@@ -34,6 +34,7 @@ from haru.storage.sealing import Sealing, no_sealing
 REPLAYED_REVISIONS = 10_000
 """How far into the past the view starts, at most: as much as has to be gone through at every start."""
 PAGE = 1_000
+LOADS = 5
 START_SECONDS = 120.0
 """How long going through the past may take at a start."""
 TICK = "haru-progress"
@@ -132,16 +133,26 @@ class EtcdStore(MemoryStore):
 
     async def _load(self, back: int) -> None:
         """Take the state of so many revisions ago as the view; the watch brings what has happened since."""
-        answer = await self._range(self._prefix, _end(self._prefix), count_only=True)
-        newest = answer.revision
-        starts = [newest - back, await self._compactor.last(), newest] if back else [newest]
-        for base in sorted({min(max(self._revision, start), newest) for start in starts}):
+        for _ in range(LOADS):
+            newest = (await self._range(self._key(TICK), count_only=True)).revision
             try:
-                await self._load_at(base)
+                await self._load_at(await self._oldest(max(self._revision, newest - back), newest))
                 return
             except Compacted:
-                continue  # etcd does not remember that any more
+                continue  # meanwhile
         raise StoreError("etcd compacts its history faster than the state can be read")
+
+    async def _oldest(self, oldest: int, newest: int) -> int:
+        """The first revision from `oldest` on that etcd remembers."""
+        probe = oldest
+        while oldest < newest:
+            try:
+                await self._range(self._key(TICK), revision=probe, count_only=True)
+                newest = probe
+            except Compacted:
+                oldest = probe + 1
+            probe = (oldest + newest) // 2
+        return newest
 
     async def _load_at(self, revision: int) -> None:
         state: dict[str, list[Record]] = {}
