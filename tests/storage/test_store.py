@@ -174,6 +174,29 @@ async def test_a_watch_that_fell_behind_is_told_so(store: Store) -> None:
     assert list(store.watch("k/", store.revision).pending()) == []
 
 
+async def test_many_watches_are_woken_together_after_a_pause(store: Store) -> None:
+    """However fast changes come, each of a hundred readers gets them all, in few pieces."""
+    watches = [store.watch("pods/", store.revision) for _ in range(100)]
+    rounds = [0] * len(watches)
+
+    async def read(number: int) -> list[str]:
+        seen: list[str] = []
+        while len(seen) < 60:
+            await watches[number].wait(30)
+            seen += [event.key for event in watches[number].pending()]
+            rounds[number] += 1
+        return seen
+
+    began = asyncio.get_running_loop().time()
+    readers = [asyncio.create_task(read(number)) for number in range(len(watches))]
+    for number in range(60):
+        await put(store, f"pods/a/{number}")
+    found = await asyncio.gather(*readers)
+    seconds = asyncio.get_running_loop().time() - began
+    assert all(seen == [f"pods/a/{number}" for number in range(60)] for seen in found)
+    assert max(rounds) <= seconds / (len(watches) * 50e-6) + 3
+
+
 async def test_stopping_ends_all_watches(store: Store) -> None:
     watch = store.watch("k/", store.revision)
     waiting = asyncio.create_task(watch.wait(30))

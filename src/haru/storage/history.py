@@ -16,6 +16,11 @@ from haru.storage.interface import Compacted, Event, FutureRevision, Page, Recor
 KEEP_SECONDS = 300.0
 KEEP_AT_LEAST = 1_000
 KEEP_AT_MOST = 20_000
+FEW_WATCHERS = 40
+SECONDS_PER_WATCHER = 50e-6
+LONGEST_PAUSE = 0.05
+"""More watchers than a few are woken together, and not again before a pause that grows with their number: what happens
+meanwhile goes out in one piece."""
 
 
 def bucket_of(key: str) -> str:
@@ -31,7 +36,7 @@ def prefix_end(prefix: str) -> str:
 class Bucket:
     """State and history of one resource."""
 
-    __slots__ = ("compacted", "cut", "keys", "log", "records", "waiting")
+    __slots__ = ("_timer", "_woken", "compacted", "cut", "keys", "log", "records", "waiting", "watchers")
 
     def __init__(self, compacted: int) -> None:
         self.records: dict[str, Record] = {}
@@ -40,6 +45,9 @@ class Bucket:
         self.cut = 0  # events that are no longer in the log: position = cut + index
         self.compacted = compacted
         self.waiting: list[asyncio.Future[None]] = []
+        self.watchers = 0
+        self._woken = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     def put(self, record: Record) -> None:
         """Set the newest version of a key."""
@@ -67,7 +75,29 @@ class Bucket:
             self.trim(at)
 
     def wake(self) -> None:
-        """Tell every waiting watcher that the log has grown."""
+        """Tell every waiting watcher that the log has grown, now or after the pause."""
+        if not self.is_pausing():
+            self._wake_all()
+
+    def is_pausing(self) -> bool:
+        """Whether watchers are to wait for a moment; they are woken then."""
+        if self.watchers <= FEW_WATCHERS:
+            return False
+        if self._timer is not None:
+            return True
+        loop = asyncio.get_running_loop()
+        pause = self._woken + min(LONGEST_PAUSE, self.watchers * SECONDS_PER_WATCHER) - loop.time()
+        if pause <= 0:
+            return False
+        self._timer = loop.call_later(pause, self._wake_all)
+        return True
+
+    def _wake_all(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.watchers > FEW_WATCHERS:
+            self._woken = asyncio.get_running_loop().time()
         waiting, self.waiting = self.waiting, []
         for future in waiting:
             if not future.done():
@@ -149,6 +179,7 @@ class LogWatch:
         self._future: asyncio.Future[None] | None = None
         self._closed = False
         self._on_close = on_close
+        bucket.watchers += 1
 
     @property
     def revision(self) -> int:
@@ -176,7 +207,7 @@ class LogWatch:
     async def wait(self, timeout: float) -> None:
         """Sleep until the log grows."""
         bucket = self._bucket
-        if self._closed or self._position - bucket.cut != len(bucket.log):
+        if self._closed or (self._position - bucket.cut != len(bucket.log) and not bucket.is_pausing()):
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -195,6 +226,7 @@ class LogWatch:
         """End the watch."""
         if not self._closed:
             self._closed = True
+            self._bucket.watchers -= 1
             self._on_close(self)
             if self._future is not None:
                 _settle(self._future)

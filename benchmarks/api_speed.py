@@ -1,0 +1,329 @@
+"""How fast the API server of `haru up` answers, beside a server on the same stack that does nothing.
+
+    python -m benchmarks.api_speed [NAME…] [--document docs/performance-api.md]
+
+The load comes from a process of its own (`benchmarks/http_load.py`), so with two cores the server has one. Bars:
+
+    get        a small object: at least half the request rate of a bare handler
+    list       5,000 pods: at most 25 ms
+    watch      200 watchers x 1,000 events a second and 1,000 x 200, nobody falls behind
+    create     at least 2,000 durable creates a second with 32 clients; the store's share
+    start      with 100,000 objects in at most 3 s; memory
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from benchmarks.calibrate import calibrate
+from benchmarks.cluster import _cpu_seconds
+from benchmarks.results import CALIBRATION_SECONDS
+from benchmarks.tables import markdown, plain, write_section
+from haru.client.kubeconfig import load_kubeconfig
+
+Obj = dict[str, Any]
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+ALONE = ("--profile", "cpu:0", "--controllers", "", "--no-scheduler", "--no-dashboard", "--no-usage-history")
+MAP = json.dumps({"metadata": {"name": "object-{n}", "labels": {"app": "benchmark"}}, "data": {"text": "x" * 500}})
+POD = json.dumps(
+    {
+        "metadata": {"name": "pod-{n}", "labels": {"app": "web", "team": "a"}},
+        "spec": {
+            "schedulerName": "nobody",
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example/web:1",
+                    "env": [{"name": f"NAME_{number}", "value": "value"} for number in range(6)],
+                    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+                }
+            ],
+        },
+    }
+)
+
+
+class Server:
+    """A `haru up` with nothing but its API server, on a data directory that outlives it."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "haru", "up", "--listen", "127.0.0.1:0", "--data-dir", str(data), *ALONE]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("haru up did not become ready")
+        self.ready_seconds = time.perf_counter() - began
+        config = load_kubeconfig(data / "kubeconfig")
+        split = urlsplit(config.server)
+        assert config.ca_pem is not None
+        self.target = {
+            "host": split.hostname,
+            "port": split.port,
+            "ca": config.ca_pem.decode(),
+            "token": config.token,
+        }
+
+    def rate(self, method: str, path: str, requests: int, connections: int, body: str = "", first: int = 0) -> Obj:
+        """Requests as fast as they go; what the load generator says, and the processor time of the server."""
+        return rate(self.target, self.process.pid, method, path, requests, connections, body, first)
+
+    def resident_mib(self) -> float:
+        """Resident memory."""
+        rows = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(row.split()[1]) for row in rows if row.startswith("VmRSS:")) / 1024
+
+    def stop(self) -> None:
+        """Ends it and waits."""
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def rate(
+    target: Obj, process: int, method: str, path: str, requests: int, connections: int, body: str = "", first: int = 0
+) -> Obj:
+    """Requests to any server as fast as they go."""
+    job = {
+        **target, "job": "rate", "method": method, "path": path, "requests": requests, "connections": connections,
+        "body": body, "first": first,
+    }  # fmt: skip
+    before = _cpu_seconds(process)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.http_load"], input=json.dumps(job) + "\n", capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    answer: Obj = json.loads(done.stdout)
+    return answer | {"server": _cpu_seconds(process) - before}
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[Server]:
+    """A server with nothing in it."""
+    with tempfile.TemporaryDirectory(prefix="haru-bench-") as directory:
+        server = Server(Path(directory) / "data")
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
+def bare(server: Server, body: bytes) -> Iterator[tuple[Obj, int]]:
+    """The same stack, with the same certificate and answer, that does nothing."""
+    file = server.data.parent / "body"
+    file.write_bytes(body)
+    pki = server.data / "pki"
+    command = [sys.executable, "-m", "benchmarks.bare_server", str(pki / "server.crt"), str(pki / "server.key")]
+    process = subprocess.Popen([*command, str(file)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield {**server.target, "port": int(process.stdout.readline())}, process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Figure(NamedTuple):
+    """One row: what was measured, and what of the bar."""
+
+    name: str
+    figure: str
+    bar: str
+    met: bool | None
+
+
+def get(server: Server) -> Iterator[Figure]:
+    """GET of a small object, by turns with the bare handler."""
+    server.rate("POST", MAPS, 1, 1, MAP)
+    path, count = f"{MAPS}/object-0", 3_000
+    size = server.rate("GET", path, 1, 1)["bytes"]
+    found: dict[str, list[Obj]] = {"haru": [], "bare": []}
+    with bare(server, b"x" * size) as (target, process):
+        for _ in range(5):
+            found["haru"].append(server.rate("GET", path, count, 8))
+            found["bare"].append(rate(target, process, "GET", path, count, 8))
+    per_second = {name: count / median(one["seconds"] for one in runs) for name, runs in found.items()}
+    used = {name: median(one["server"] for one in runs) / count * 1e6 for name, runs in found.items()}
+    share = median(b["seconds"] / h["seconds"] for h, b in zip(found["haru"], found["bare"], strict=True))
+    told = f"{per_second['haru']:,.0f}/s, a bare handler {per_second['bare']:,.0f}/s: {share:.0%}"
+    yield Figure("GET of a small object, 8 connections", told, "at least 50 %", share >= 0.5)
+    told = f"{used['haru']:.0f} µs, a bare handler {used['bare']:.0f} µs"
+    yield Figure("the same, processor time of the server a request", told, "", None)
+
+
+def lists(server: Server) -> Iterator[Figure]:
+    """LIST of 5,000 pods, and again after a change."""
+    server.rate("POST", PODS, 5_000, 32, POD)
+    scale = CALIBRATION_SECONDS / calibrate()
+    runs = [server.rate("GET", PODS, 1, 1) for _ in range(12)]
+    milliseconds = median(one["slowest"] for one in runs[1:]) * 1e3
+    size = runs[0]["bytes"] / 1e6
+    told = f"{milliseconds:.1f} ms ({milliseconds * scale:.1f} scaled), {size:.1f} MB"
+    yield Figure("LIST of 5,000 pods", told, "at most 25 ms", milliseconds * scale <= 25)
+    first = runs[0]["slowest"] * 1e3
+    yield Figure("the same, the first time", f"{first:.1f} ms ({first * scale:.1f} scaled)", "", None)
+
+
+def watch(server: Server) -> Iterator[Figure]:
+    """Watchers of everything, while objects are made at a steady rate for five seconds."""
+    for number, (watchers, per_second) in enumerate(((200, 1_000), (1_000, 200))):
+        events = 5 * per_second
+        path = f"{MAPS}?watch=true&resourceVersion={_revision(server)}"
+        job = {**server.target, "job": "watch", "path": path, "watchers": watchers, "events": events}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.http_load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(job) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ready\n"
+        before, began = _cpu_seconds(server.process.pid), time.time()
+        asyncio.run(_steady(server, events, per_second, 1_000_000 * (number + 1)))
+        written = time.time()
+        answer = json.loads(process.stdout.readline())
+        process.wait()
+        lag, used = answer["last"] - written, _cpu_seconds(server.process.pid) - before
+        told = (
+            f"{events / (written - began):,.0f} events/s made, the last watcher had all {lag:.2f} s after the last one "
+            f"({watchers * events / (answer['last'] - began):,.0f} deliveries/s, server {used:.1f} s of processor time)"
+        )
+        met = lag < 1 and events / (written - began) > 0.95 * per_second
+        yield Figure(f"{watchers} watchers, {per_second:,} events/s", told, "nobody falls behind", met)
+
+
+def _revision(server: Server) -> str:
+    from haru.client.api import ApiClient
+
+    async def ask() -> str:
+        async with ApiClient.from_kubeconfig(server.data / "kubeconfig", user_agent="haru-benchmark") as client:
+            from benchmarks.cluster import kind
+
+            found = await client.list(kind("", "configmaps"), "default", limit=1)
+            return str(found["metadata"]["resourceVersion"])
+
+    return asyncio.run(ask())
+
+
+async def _steady(server: Server, events: int, per_second: int, first: int) -> None:
+    """Objects made at a rate, by 16 clients; each waits for its next moment."""
+    from benchmarks.http_load import _answer, _context, _head
+
+    target, begun = server.target, time.perf_counter()
+    numbers = iter(range(events))
+
+    async def work() -> None:
+        reader, writer = await asyncio.open_connection(
+            target["host"], target["port"], ssl=_context(target), limit=1 << 24
+        )
+        for number in numbers:
+            await asyncio.sleep(max(0.0, begun + number / per_second - time.perf_counter()))
+            writer.write(_head(target, "POST", MAPS, MAP.replace("{n}", str(first + number)).encode()))
+            await _answer(reader)
+        writer.close()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(16):
+            group.create_task(work())
+
+
+def create(server: Server) -> Iterator[Figure]:
+    """Durable creates by 32 clients, and what the store alone takes for as many."""
+    count = 10_000
+    runs = [server.rate("POST", MAPS, count, 32, MAP, 2_000_000 + number * count) for number in range(3)]
+    seconds = median(one["seconds"] for one in runs)
+    used = median(one["server"] for one in runs)
+    scale = CALIBRATION_SECONDS / calibrate()
+    stored = asyncio.run(_store_alone(server.data.parent / "store.db", count))
+    told = f"{count / seconds:,.0f}/s ({count / seconds / scale:,.0f} scaled); {used / count * 1e6:.0f} µs a create"
+    yield Figure("create, 32 clients, durable", told, "at least 2,000/s", count / seconds / scale >= 2_000)
+    told = f"{stored:.2f} s of {seconds:.2f} s for {count:,} creates: {stored / seconds:.0%}"
+    yield Figure("the store's share, measured alone with 32 writers", told, "", None)
+
+
+async def _store_alone(path: Path, count: int) -> float:
+    from haru.storage import Put, SqliteStore
+
+    store = SqliteStore(path)
+    await store.start()
+    numbers = iter(range(count))
+
+    async def work() -> None:
+        for number in numbers:
+            await store.transact(Put(f"/registry/configmaps/default/object-{number}", MAP.encode(), 0))
+
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(32):
+            group.create_task(work())
+    seconds = time.perf_counter() - began
+    await store.stop()
+    return seconds
+
+
+def start(server: Server) -> Iterator[Figure]:
+    """A server that finds 100,000 objects."""
+    server.rate("POST", MAPS, 100_000, 32, MAP, 10_000_000)
+    held = server.resident_mib()
+    server.stop()
+    scale = CALIBRATION_SECONDS / calibrate()
+    again = Server(server.data)
+    seconds, resident = again.ready_seconds, again.resident_mib()
+    server.process, server.target = again.process, again.target
+    told = f"{seconds:.1f} s ({seconds * scale:.1f} scaled); {resident:,.0f} MiB, {held:,.0f} MiB after writing them"
+    yield Figure("start with 100,000 objects more", told, "at most 3 s", seconds * scale <= 3)
+
+
+PARTS: dict[str, Callable[[Server], Iterator[Figure]]] = {
+    "get": get, "list": lists, "watch": watch, "create": create, "start": start
+}  # fmt: skip
+HEADS = ("what", "measured", "bar", "")
+
+
+def table(found: Sequence[Figure], in_markdown: bool) -> str:
+    """All figures."""
+    said = {True: "met", False: "missed", None: ""}
+    rows = [[one.name, one.figure, one.bar, said[one.met]] for one in found]
+    return (markdown if in_markdown else plain)(HEADS, rows, frozenset(range(len(HEADS))))
+
+
+def measured(names: Sequence[str] = ()) -> Iterator[Figure]:
+    """The parts that are named, or all; each on a server of its own."""
+    for name, part in PARTS.items():
+        if not names or name in names:
+            with alone() as server:
+                yield from part(server)
+
+
+def main() -> int:
+    """Prints the table; 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[[], *PARTS], help="only these parts")
+    parser.add_argument("--document", type=Path, metavar="FILE", help="write the table into this document")
+    options = parser.parse_args()
+    found = []
+    for one in measured(options.names):
+        print(f"{one.name}: {one.figure}", file=sys.stderr, flush=True)
+        found.append(one)
+    print(table(found, False))
+    if options.document is not None:
+        write_section(options.document, "api", table(found, True))
+    return int(any(one.met is False for one in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""The server stack of the API server with nothing in it: what a request costs before Haru does anything.
+
+    python -m benchmarks.bare_server CERTIFICATE KEY BODY
+
+prints its port. Every request is answered with the bytes of the file BODY.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from haru.apiserver.serving import _make_server, listening_socket
+
+
+def main() -> None:
+    """Serves until it is killed."""
+    import uvloop
+
+    certificate, key, file = sys.argv[1:]
+    body = Path(file).read_bytes()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def serve() -> None:
+        listener = listening_socket("127.0.0.1", 0)
+        server = _make_server(app, (certificate, key, None))  # type: ignore[arg-type]
+        print(listener.getsockname()[1], flush=True)
+        await server._serve([listener])
+
+    uvloop.run(serve())
+
+
+if __name__ == "__main__":
+    main()

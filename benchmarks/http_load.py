@@ -1,0 +1,120 @@
+"""Load on an HTTP server, from a process of its own: raw HTTP/1.1 over TLS, as little work of our own as possible.
+
+    python -m benchmarks.http_load < JOB
+
+JOB is JSON: `host`, `port`, `ca` and `token`, and `job`: `rate` (`requests` of `method`, `path` and `body`, on
+`connections` at once; `{n}` is the number of the request) or `watch` (`watchers` of `path`, each until it has seen
+`events` lines). The answer is JSON too: `seconds`, and the slowest request or the time of each watcher's last line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import sys
+import time
+from typing import Any
+
+Job = dict[str, Any]
+
+
+class ServerError(RuntimeError):
+    """An answer that is none of 2xx."""
+
+
+def _context(job: Job) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=job["ca"])
+    context.check_hostname = False
+    return context
+
+
+def _head(job: Job, method: str, path: str, body: bytes) -> bytes:
+    kind = "application/json" if method == "POST" else "application/merge-patch+json"
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: {job['host']}:{job['port']}",
+        f"Authorization: Bearer {job['token']}",
+        "Accept: application/json",
+    ]
+    if body:
+        lines += [f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+async def _answer(reader: asyncio.StreamReader) -> int:
+    """Read one answer; the length of its body."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    status = int(head[9:12])
+    length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+    body = await reader.readexactly(length)
+    if not 200 <= status < 300:
+        raise ServerError(f"{status}: {body[:500]!r}")
+    return length
+
+
+async def _rate(job: Job) -> Job:
+    body, path = job.get("body", ""), job["path"]
+    numbers = iter(range(job.get("first", 0), job.get("first", 0) + job["requests"]))
+    slowest, taken = 0.0, 0
+
+    async def work() -> None:
+        nonlocal slowest, taken
+        reader, writer = await asyncio.open_connection(job["host"], job["port"], ssl=_context(job), limit=1 << 24)
+        for number in numbers:
+            text = str(number)
+            began = time.perf_counter()
+            writer.write(_head(job, job["method"], path.replace("{n}", text), body.replace("{n}", text).encode()))
+            taken += await _answer(reader)
+            slowest = max(slowest, time.perf_counter() - began)
+        writer.close()
+
+    began, used = time.perf_counter(), time.process_time()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(job["connections"]):
+            group.create_task(work())
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "slowest": slowest, "bytes": taken, "cpu": time.process_time() - used}
+
+
+async def _watch(job: Job) -> Job:
+    """Each watcher counts lines until it has seen them all; `ready` is printed when all of them listen."""
+    context, listening, last = _context(job), 0, [0.0] * job["watchers"]
+
+    async def follow(number: int) -> None:
+        nonlocal listening
+        reader, writer = await asyncio.open_connection(job["host"], job["port"], ssl=context, limit=1 << 24)
+        writer.write(_head(job, "GET", job["path"], b""))
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b" 200 " not in head[:16]:
+            raise ServerError(head.decode())
+        listening += 1
+        if listening == job["watchers"]:
+            print("ready", flush=True)
+        seen, tail = 0, b""
+        while seen < job["events"]:
+            chunk = await reader.read(1 << 20)
+            if not chunk:
+                raise ServerError(f"watcher {number} was cut off after {seen} events")
+            seen += (tail + chunk).count(b"}\n")  # the end of a line, which may lie across two reads
+            tail = chunk[-1:]
+        last[number] = time.time()
+        writer.close()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(job["watchers"]):
+            group.create_task(follow(number))
+    return {"last": max(last), "first": min(last)}
+
+
+def main() -> None:
+    """Does the job of stdin."""
+    import uvloop
+
+    job: Job = json.loads(sys.stdin.readline())
+    work = _rate if job["job"] == "rate" else _watch
+    print(json.dumps(uvloop.run(work(job))))
+
+
+if __name__ == "__main__":
+    main()
