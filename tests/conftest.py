@@ -14,10 +14,12 @@ import shutil
 import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from etcd_process import Etcd
+if TYPE_CHECKING:
+    from etcd_process import Etcd
 
 REQUIRE_ALL = os.environ.get("HARU_REQUIRE_ALL") == "1"
 NIGHTLY = os.environ.get("HARU_NIGHTLY") == "1"
@@ -98,6 +100,9 @@ def etcd_binary() -> str:
 @pytest.fixture(scope="session")
 def etcd(etcd_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
     """One etcd for all tests of a worker that do no harm to it; each takes a prefix of its own."""
+    # Only here: tests of this file try it where there is nothing else.
+    from etcd_process import Etcd
+
     member = Etcd(etcd_binary, tmp_path_factory.mktemp("etcd"))
     member.start()
     yield member
