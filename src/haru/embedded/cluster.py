@@ -23,6 +23,7 @@ from haru.drivers.simulated.driver import SimulatedDriver, install_device_classe
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
 from haru.embedded.identity import ADMIN, USERS, Identity, controller_user, ensure_identity, node_user
 from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, check_versions, parse_profiles
+from haru.embedded.usage import measured_by
 from haru.engine.devices import Features
 from haru.engine.profile import PROFILES
 from haru.kube.gates import FeatureGates, parse_overrides
@@ -220,7 +221,8 @@ class EmbeddedCluster:
             raise OptionError(f"--decision-log: {directory}: {error.strerror}") from None
 
     async def _start_dashboard(self, host: str, port: int) -> None:
-        self._dashboard = DashboardServer(self.client("dashboard"), host, port)
+        measured = measured_by(self._directory / "usage.db") if self._options.usage_history else None
+        self._dashboard = DashboardServer(self.client("dashboard"), host, port, measured)
         try:
             await self._dashboard.start()
         except OSError as error:
