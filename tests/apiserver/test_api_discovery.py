@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from api_caller import PODS, Caller, pod
 
+from haru.protobuf import fields
+
 AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
@@ -48,12 +50,24 @@ async def test_aggregated_discovery_has_an_etag(api: Caller, root: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/apis/nope", "/apis/apps/v9", "/api/v2", "/nope", "/openapi/v2", "/apis/apps/v1/nope", "/readyz/nope"]
+    "path", ["/apis/nope", "/apis/apps/v9", "/api/v2", "/nope", "/openapi/v4", "/apis/apps/v1/nope", "/readyz/nope"]
 )
 async def test_unknown_paths(api: Caller, path: str) -> None:
     answer = await api("GET", path)
     assert (answer.status, answer.json["reason"]) == (404, "NotFound")
     assert answer.json["message"] == "the server could not find the requested resource"
+
+
+async def test_openapi_v2_in_both_forms(api: Caller) -> None:
+    answer = await api("GET", "/openapi/v2")
+    assert (answer.headers["content-type"], answer.json["swagger"]) == ("application/json", "2.0")
+    patch = answer.json["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert {"fieldValidation", "dryRun"} <= {parameter["name"] for parameter in patch["parameters"]}
+    assert (await api("GET", "/openapi/v2", if_none_match=answer.headers["etag"])).status == 304
+    asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    binary = await api("GET", "/openapi/v2", accept=asked)
+    assert binary.headers["content-type"] == asked.replace("@", ".")
+    assert dict(fields(binary.body))[1] == b"2.0"
 
 
 async def test_version(api: Caller) -> None:

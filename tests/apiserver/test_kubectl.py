@@ -66,6 +66,8 @@ async def test_explain(kubectl: Kubectl) -> None:
     text = await kubectl.ok("explain", "pod.spec.containers.resources.claims")
     assert "-required-" in text and "request" in text
     assert "ResourceClaim" in await kubectl.ok("explain", "resourceclaims", "--api-version=resource.k8s.io/v1")
+    older = await kubectl.ok("explain", "pod.spec.containers.resources.claims", "--output=plaintext-openapiv2")
+    assert "-required-" in older and "request" in older
 
 
 async def test_apply_on_the_client(kubectl: Kubectl) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from etcd_process import Etcd, ServingFiles
+from haru import protobuf
 from haru.apiserver import certificates
 from haru.storage import Compacted, CompareFailed, Delete, Put, Record, StoreError
-from haru.storage.etcd import EtcdStore, compaction, connection, messages, read_credentials, values, wire
+from haru.storage.etcd import EtcdStore, compaction, connection, messages, read_credentials, values
 from haru.storage.etcd import store as etcd_store
 from haru.storage.etcd.store import tells_progress
 from haru.storage.sealing import AesGcm, Plain, Sealing
@@ -526,11 +527,11 @@ def test_messages_are_those_of_etcd() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 127, 128, 300, 1 << 31, (1 << 63) - 1, -1, -(1 << 63)])
 def test_integers_come_back(number: int) -> None:
-    assert list(wire.fields(wire.integer(5, number, always=True))) == [(5, number)]
+    assert list(protobuf.fields(protobuf.integer(5, number, always=True))) == [(5, number)]
 
 
 @pytest.mark.parametrize("data", [b"\x08", b"\x0a\x05ab", b"\x0b", b"\x08" + b"\xff" * 11, b"\x09ab"])
 def test_bytes_that_are_no_message(data: bytes) -> None:
-    with pytest.raises(wire.WireError):
-        list(wire.fields(data))
-    assert list(wire.fields(b"\x09" + b"x" * 8 + b"\x0d" + b"y" * 4 + b"\x08\x01")) == [(1, 1)]
+    with pytest.raises(protobuf.WireError):
+        list(protobuf.fields(data))
+    assert list(protobuf.fields(b"\x09" + b"x" * 8 + b"\x0d" + b"y" * 4 + b"\x08\x01")) == [(1, 1)]

@@ -23,9 +23,7 @@ from haru.kube.errors import StatusError, method_not_allowed_error
 KUBERNETES_VERSION = "v1.36.0"
 _HEALTH = ("healthz", "livez", "readyz")
 _CHECKS = ("ping", "storage", "rbac")
-_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-# Fields 1 (swagger) and 2 (info: title, version) of a Document, and no definitions.
-_NO_DEFINITIONS = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.0"
+_OPENAPI_V2 = tuple(f"application/com.github.proto-openapi.spec.v2{dot}v1.0+protobuf" for dot in "@.")
 
 
 class Endpoints:
@@ -144,17 +142,11 @@ class Endpoints:
     # --- OpenAPI
 
     async def _openapi(self, request: Request, rest: list[str]) -> Response:
-        """Version 3 describes everything. Version 2 says nothing, in the one encoding that kubectl asks for.
-
-        kubectl turns to it for kinds that version 3 lacks; without an answer it would not come to say that there is no
-        such kind.
-        """
+        """Version 3 a document for each group version, version 2 one for all, in JSON or as Go clients ask for it."""
         from haru.kube import openapi
 
-        if rest == ["v2"] and _OPENAPI_V2.encode() in request.headers.get(b"accept", b""):
-            # Asked for with an "@", which is no media type: it is answered with a ".".
-            return Response(200, _NO_DEFINITIONS, _OPENAPI_V2.replace("@", "."))
-
+        if rest == ["v2"]:
+            return await self._openapi_v2(request)
         served = self._core.served
         if rest == ["v3"]:
             index = openapi.openapi_v3_index(
@@ -172,6 +164,28 @@ class Endpoints:
                 return with_etag(request, found[0], found[1], "application/json")
         raise no_such_path()
 
+    async def _openapi_v2(self, request: Request) -> Response:
+        accepted = request.headers.get(b"accept", b"").decode("latin-1")
+        wants_protobuf = any(name in accepted for name in _OPENAPI_V2)
+        name = "openapi v2 protobuf" if wants_protobuf else "openapi v2"
+        found = self._documents.get(name)
+        if found is None:
+            found = self._documents[name] = await asyncio.to_thread(self._openapi_v2_document, wants_protobuf)
+        # Asked for with an "@", which is no media type: it is answered with a ".".
+        return with_etag(request, *found, _OPENAPI_V2[-1] if wants_protobuf else "application/json")
+
+    def _openapi_v2_document(self, protobuf: bool) -> tuple[bytes, str]:
+        from haru.kube import openapi
+        from haru.kube.openapi_v2 import openapi_v2_document
+        from haru.kube.openapi_wire import encode_document
+
+        served = self._core.served
+        whole = openapi_v2_document(
+            openapi.openapi_v3_document(group, version, served.kinds) for group, version in served.group_versions
+        )
+        body = encode_document(whole) if protobuf else orjson.dumps(whole)
+        return body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'
+
     def _openapi_document(self, group: str, version: str) -> tuple[bytes, str]:
         from haru.kube import openapi
 
@@ -182,7 +196,7 @@ class Endpoints:
         roots = ["/api", "/apis"]
         for group, version in self._core.served.group_versions:
             roots.append(f"/apis/{group}/{version}" if group else f"/api/{version}")
-        return sorted([*roots, "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"])
+        return sorted([*roots, "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"])
 
 
 def with_etag(request: Request, body: bytes, etag: str, content_type: str) -> Response:

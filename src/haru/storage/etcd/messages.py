@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from haru.storage.etcd.wire import chunk, fields, integer, integers
+from haru.protobuf import chunk, fields, integer, integers
 
 RANGE = "/etcdserverpb.KV/Range"
 TXN = "/etcdserverpb.KV/Txn"

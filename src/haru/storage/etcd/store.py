@@ -20,12 +20,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from haru.protobuf import WireError
 from haru.storage.etcd import messages
 from haru.storage.etcd.compaction import INTERVAL_SECONDS, Compactor, compact
 from haru.storage.etcd.connection import CallError, Connection, Credentials, Stream
 from haru.storage.etcd.progress import Progress
 from haru.storage.etcd.values import to_bytes, to_record
-from haru.storage.etcd.wire import WireError
 from haru.storage.history import bucket_of
 from haru.storage.interface import Compacted, CompareFailed, Delete, Event, Page, Put, Record, StoreError
 from haru.storage.memory import MemoryStore, check_named_once

@@ -1,4 +1,4 @@
-"""As much of protobuf's encoding as etcd's API takes: varints and fields that carry their length.
+"""As much of protobuf's encoding as is needed: varints, and fields that carry their length.
 
 Messages are built from their fields and read as lists of fields; what a reader does not know it leaves out. Source: the
 encoding of protocol buffers, as published.
