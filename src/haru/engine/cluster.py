@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
+from haru.engine.assumed_claims import AssumedClaims, allocation_of
 from haru.engine.consumers import Consumers, consumer_keys
 from haru.engine.decision import Obj, PodKey
 from haru.engine.devices import AllocatedState, Inventory
@@ -42,20 +42,6 @@ def claim_path(obj: Obj) -> str:
 
 
 @dataclass(eq=False)
-class _Assumed:
-    """A claim as the scheduler left it: `written` once the API has taken it; `before` is what it took before that."""
-
-    obj: Obj
-    written: bool
-    before: Obj | None = None
-
-
-def _revision(obj: Obj) -> int:
-    text = obj["metadata"].get("resourceVersion") or "0"
-    return int(text) if text.isdigit() else 0
-
-
-@dataclass(eq=False)
 class _State:
     nodes: CowMap[NodeInfo] = field(default_factory=CowMap)
     pods: CowMap[PodInfo] = field(default_factory=CowMap)
@@ -82,7 +68,7 @@ class Cluster:
         self._inventory = Inventory()
         self._allocated = AllocatedState.from_claims(())
         self._live_claims: dict[str, Obj] = {}
-        self._assumed_claims: dict[str, _Assumed] = {}
+        self._assumed_claims = AssumedClaims()
         self._assumed_pods: dict[str, tuple[str, tuple[Obj, ...]]] = {}
         self._node_names: tuple[str, ...] | None = ()
         self._version = 0
@@ -189,14 +175,7 @@ class Cluster:
         """Count a claim as allocated: `written=False` while the write is under way, `written=True` with its answer."""
         self._touch()
         path = claim_path(claim)
-        live = self._live_claims.get(path)
-        if written and live is not None and _revision(live) >= _revision(claim) > 0:
-            self._assumed_claims.pop(path, None)
-        else:
-            known, before = self._assumed_claims.get(path), None
-            if known is not None and not written:
-                before = known.obj if known.written else known.before
-            self._assumed_claims[path] = _Assumed(claim, written, before)
+        self._assumed_claims.put(path, claim, self._live_claims.get(path), written=written)
         self._settle_claim(path)
 
     def forget_claim(self, path: str, assumed: Obj | None = None) -> None:
@@ -204,12 +183,7 @@ class Cluster:
 
         The claim is again what the watch shows, or what the API took before, where the watch has not shown that yet.
         """
-        current = self._assumed_claims.get(path)
-        if current is not None and (assumed is None or current.obj is assumed):
-            del self._assumed_claims[path]
-            live, before = self._live_claims.get(path), current.before
-            if before is not None and live is not None and not _caught_up(taken := _Assumed(before, True), live):
-                self._assumed_claims[path] = taken
+        if self._assumed_claims.take_back(path, assumed, self._live_claims.get(path)):
             self._touch()
             self._settle_claim(path)
 
@@ -357,15 +331,13 @@ class Cluster:
     def _apply_claim(self, obj: Obj) -> None:
         path = claim_path(obj)
         self._live_claims[path] = obj
-        assumed = self._assumed_claims.get(path)
-        if assumed is not None and _caught_up(assumed, obj):
-            del self._assumed_claims[path]
+        self._assumed_claims.shown(path, obj)
         self._settle_claim(path)
 
     def _remove_claim(self, obj: Obj) -> None:
         path = claim_path(obj)
         self._live_claims.pop(path, None)
-        self._assumed_claims.pop(path, None)
+        self._assumed_claims.drop(path)
         self._settle_claim(path)
 
     def _settle_claim(self, path: str) -> None:
@@ -383,7 +355,7 @@ class Cluster:
         _index(self._state.special, path, special_owners(before), special_owners(effective))
         _index(self._state.used_claims, path, consumer_keys(before), consumer_keys(effective))
         self._weigh_orphan(path)
-        old, new = _allocation(before), _allocation(effective)
+        old, new = allocation_of(before), allocation_of(effective)
         if old is not new:
             if old is not None:
                 self._allocated = self._allocated.without(path)
@@ -446,16 +418,3 @@ def _index(known: CowMap[frozenset[str]], path: str, before: frozenset[str], aft
             del known[key]
     for key in after - before:
         known[key] = (known.get(key) or frozenset()) | {path}
-
-
-def _caught_up(assumed: _Assumed, live: Obj) -> bool:
-    if live["metadata"].get("uid") != assumed.obj["metadata"].get("uid"):
-        return True
-    if assumed.written and _revision(assumed.obj):
-        return _revision(live) >= _revision(assumed.obj)
-    # An attempt carries the revision of the claim that it began with: older news of an allocation is not about it.
-    return _allocation(live) is not None and not 0 < _revision(live) <= _revision(assumed.obj)
-
-
-def _allocation(claim: Obj | None) -> Any:
-    return ((claim or {}).get("status") or {}).get("allocation")

@@ -21,7 +21,7 @@ from haru.client.events import EventRecorder
 from haru.engine.cluster import Cluster, Snapshot
 from haru.engine.decision import Decision, GroupKey, MemberDecision, PodKey
 from haru.engine.groups import Options, decide
-from haru.engine.groups.promises import held_against, is_half_placed
+from haru.engine.groups.promises import held_against, keeps_nomination
 from haru.engine.journal.replay import share_ids
 from haru.engine.pods import PodInfo
 from haru.kube.kinds import Kind
@@ -183,7 +183,7 @@ class Scheduler:
             for path, message in self._admission.blocked.items():
                 info = snapshot.pods.get(path)
                 if seen.get(path) == message and info is not None and not info.gated:
-                    kept = _keeps_nomination(snapshot, info)
+                    kept = keeps_nomination(snapshot, info)
                     self._reporter.rejected(
                         info.obj, "NotReadyForScheduling", message, event=False, keep_nomination=kept
                     )
@@ -388,7 +388,7 @@ class Scheduler:
     # -- reporting ----------------------------------------------------------------------------------------------------
 
     def _rejected(self, pod: Obj, reason: str, message: str) -> None:
-        kept = _keeps_nomination(self.cluster.snapshot(), PodInfo.of(pod))
+        kept = keeps_nomination(self.cluster.snapshot(), PodInfo.of(pod))
         self._reporter.rejected(pod, reason, message, keep_nomination=kept)
 
     def _report_group(self, key: GroupKey, status: str, reason: str, message: str) -> None:
@@ -442,11 +442,3 @@ async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _keeps_nomination(snapshot: Snapshot, pod: PodInfo) -> bool:
-    """A promised place stays while its node is there, and so does that of a member that its half-placed gang lacks."""
-    node = snapshot.nodes.get(pod.nominated_node)
-    if node is None or not node.present:
-        return False
-    return pod.key.path in snapshot.nominations or is_half_placed(snapshot, pod)

@@ -169,6 +169,14 @@ def is_half_placed(snapshot: Snapshot, pod: PodInfo) -> bool:
     return minimum is not None and 0 < snapshot.group_state(pod.group).scheduled_count < minimum
 
 
+def keeps_nomination(snapshot: Snapshot, pod: PodInfo) -> bool:
+    """A promised place stays while its node is there, and so does that of a member that its half-placed gang lacks."""
+    node = snapshot.nodes.get(pod.nominated_node)
+    if node is None or not node.present:
+        return False
+    return pod.key.path in snapshot.nominations or is_half_placed(snapshot, pod)
+
+
 def _counts(snapshot: Snapshot, promise: Promise, pods: Collection[PodInfo], groups: bool) -> bool:
     """Whether these pods have to respect what another one was promised."""
     other = promise.pod

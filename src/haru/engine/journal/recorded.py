@@ -69,7 +69,7 @@ class RecordedCluster(Cluster):
 
     def assumed(self) -> Iterator[Obj]:
         """The entries that lead from the objects alone to what is assumed beyond them now."""
-        for claim in self._assumed_claims.values():
+        for claim in self._assumed_claims:
             if claim.before is not None:
                 yield {"assumeClaim": [claim.before, True]}
             yield {"assumeClaim": [claim.obj, claim.written]}
