@@ -54,7 +54,8 @@ def test_what_does_not_apply_is_unprocessable(op) -> None:
 
 
 @pytest.mark.parametrize("ops", [{"op": "add"}, ["x"], [{"op": "twist", "path": "/a"}], [{"op": "add", "path": "a"}],
-                                 [{"op": "move", "path": "/a"}], [{"path": "/a"}]])  # fmt: skip
+                                 [{"op": "move", "path": "/a"}], [{"path": "/a"}],
+                                 [{"op": {}, "path": "/a"}], [{"op": [], "path": "/a"}]])  # fmt: skip
 def test_what_cannot_be_read_is_a_bad_request(ops) -> None:
     with pytest.raises(StatusError) as error:
         apply_json_patch(DOC, ops)

@@ -79,7 +79,7 @@ def _decode(index: int, op: Any) -> Obj:
     if not isinstance(op, dict):
         raise bad_request_error(f"json patch operation {index} is not an object")
     name = op.get("op")
-    if name not in _OPERATIONS:
+    if not isinstance(name, str) or name not in _OPERATIONS:
         raise bad_request_error(f'json patch operation {index}: unexpected kind: "{name}"')
     for field in ("path", "from") if name in ("move", "copy") else ("path",):
         if not isinstance(op.get(field), str):
