@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import pytest
+import yaml as pyyaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,6 +91,19 @@ def test_errors_name_the_line(text: str, message: str) -> None:
     with pytest.raises(yaml.YamlError) as error:
         yaml.load_all(text)
     assert message in str(error.value)
+
+
+def test_aliases_are_welcome_while_they_are_few_or_most_of_the_text_is_written_out() -> None:
+    shared = "base: &b {a: 1, b: [2, 3], c: {d: 4}}\nuses:\n" + "- *b\n" * 600
+    assert yaml.load(shared)["uses"] == [{"a": 1, "b": [2, 3], "c": {"d": 4}}] * 600
+
+
+def test_little_work_is_done_for_aliases_of_aliases() -> None:
+    lines = [f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10) if i else '1'}]" for i in range(6)]
+    expansion = yaml._Expansion()
+    with pytest.raises(yaml.YamlError, match="excessive aliasing"):
+        expansion.copy(pyyaml.safe_load("\n".join(lines)), ())
+    assert expansion.nodes < 20_000
 
 
 def test_load_wants_one_document() -> None:

@@ -17,6 +17,10 @@ from typing import Any
 Obj = dict[str, Any]
 
 _MAX_NODES = 1_000_000
+# As Go's YAML: beyond a few, aliases may make up 99 % of a document, and less of a large one.
+_FEW_ALIASES, _FEW_NODES = 100, 1000
+_MANY_NODES = 400_000
+_SHARE_OF_FEW, _SHARE_OF_MANY = 0.99, 0.80
 _MAX_DEPTH = 1000
 # Nesting needs brackets, or lines that begin far to the right.
 _MAY_BE_DEEP = re.compile(r"^[ \t?:-]{400}", re.MULTILINE)
@@ -135,19 +139,38 @@ class _Expansion:
 
     def __init__(self) -> None:
         self.nodes = 0
+        self.aliases = 0
+        self.aliased = 0
+        """Of the nodes, those that an alias repeats."""
+        self._seen: set[int] = set()
 
-    def copy(self, value: Any, above: tuple[int, ...]) -> Any:
+    def copy(self, value: Any, above: tuple[int, ...], repeated: bool = False) -> Any:
         self.nodes += 1
-        if self.nodes > _MAX_NODES:
+        if isinstance(value, dict | list):
+            if id(value) in above:
+                raise YamlError("yaml: an anchor's value contains itself")
+            if id(value) in self._seen:
+                self.aliases += 1
+                self.nodes += not repeated  # the alias itself is written out
+                repeated = True
+            self._seen.add(id(value))
+        self.aliased += repeated
+        if self._excessive():
             raise YamlError("yaml: document contains excessive aliasing")
         if not isinstance(value, dict | list):
             return value
-        if id(value) in above:
-            raise YamlError("yaml: an anchor's value contains itself")
         above = (*above, id(value))
         if isinstance(value, dict):
-            return {key: self.copy(inner, above) for key, inner in value.items()}
-        return [self.copy(inner, above) for inner in value]
+            return {key: self.copy(inner, above, repeated) for key, inner in value.items()}
+        return [self.copy(inner, above, repeated) for inner in value]
+
+    def _excessive(self) -> bool:
+        if self.nodes > _MAX_NODES:
+            return True
+        if self.aliases <= _FEW_ALIASES or self.nodes <= _FEW_NODES:
+            return False
+        share = _SHARE_OF_FEW if self.nodes <= _MANY_NODES else _SHARE_OF_MANY
+        return self.aliased > share * self.nodes
 
 
 def _integer(text: str) -> int:
