@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from haru.kube.decoding import duplicate_fields, strict_decode, suggest, unknown_field_hints
+from haru.kube.decoding import strict_decode, suggest, unknown_field_hints
 from haru.kube.errors import StatusError
 from haru.kube.kinds import by_kind
+from haru.kube.repeated_names import duplicate_fields
 
 Obj = dict[str, Any]
 
@@ -243,6 +244,41 @@ def test_raw_json_is_left_alone() -> None:
     parameters = {"kind": "GpuConfig", "anything": [None, {"x": None}]}
     obj = {"spec": {"config": [{"opaque": {"driver": "d", "parameters": parameters}}]}}
     assert decode(obj, "resource.k8s.io/v1", "DeviceClass") == (obj, [])
+
+
+def definition_of(schema: Obj) -> Obj:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {"spec": {"group": "a.b", "names": {"kind": "A", "plural": "as"}, "scope": "Cluster", "versions": [version]}}
+
+
+def decoded_schema(schema: Obj) -> tuple[Any, list[str]]:
+    obj, unknown = decode(definition_of(schema), "apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    return obj["spec"]["versions"][0]["schema"]["openAPIV3Schema"], unknown
+
+
+def test_schemas_beside_other_forms_are_decoded_as_schemas() -> None:
+    good: Obj = {"type": "array", "items": {"type": "object", "additionalProperties": True}}
+    assert decoded_schema(good) == (good, [])
+    odd = {"items": {"type": "object", "x": 1, "properties": {"a": {"nullable": None}}}, "additionalProperties": False}
+    told = {"items": {"type": "object", "properties": {"a": {}}}, "additionalProperties": False}
+    assert decoded_schema(odd) == (told, [])
+    assert decoded_schema({"items": 5}) == ({}, [])
+    assert decoded_schema({"items": [{"type": "string", "x": 1}]}) == ({"items": [{"type": "string"}]}, [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"items": {"properties": {"a": 1.5}}}, "cannot unmarshal number"),
+        ({"items": {"items": {"type": []}}}, "cannot unmarshal array"),
+        ({"additionalProperties": 5}, "boolean or JSON schema expected"),
+        ({"additionalProperties": {"required": "a"}}, "cannot unmarshal string"),
+    ],
+)
+def test_what_is_no_schema_where_one_belongs_is_refused(schema: Obj, message: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        decoded_schema(schema)
+    assert refused.value.code == 400 and message in refused.value.message
 
 
 def test_hints() -> None:

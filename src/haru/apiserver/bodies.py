@@ -8,9 +8,10 @@ import orjson
 
 from haru.apiserver.http import Request
 from haru.kube import yaml
-from haru.kube.decoding import duplicate_fields, strict_decode
+from haru.kube.decoding import strict_decode
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, unsupported_media_type_error
 from haru.kube.kinds import Kind
+from haru.kube.repeated_names import duplicate_fields
 from haru.kube.wire import decode_protobuf
 
 Obj = dict[str, Any]

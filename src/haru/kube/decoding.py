@@ -88,57 +88,6 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
     return folded[close[0]] if close else ""
 
 
-def duplicate_fields(text: str | bytes) -> list[str]:
-    """`duplicate field "spec.foo"` for every name that occurs twice in one object of a JSON text."""
-    try:
-        _ONCE.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass"))
-    except _RepeatedError:
-        return _duplicates(text)
-    return []
-
-
-def _duplicates(text: str | bytes) -> list[str]:
-    found: list[str] = []
-
-    def collect(value: Any, path: str) -> None:
-        if isinstance(value, _Pairs):
-            seen: set[str] = set()
-            for name, inner in value.items:
-                inner_path = f"{path}.{name}" if path else name
-                if name in seen:
-                    found.append(f'duplicate field "{inner_path}"')
-                seen.add(name)
-                collect(inner, inner_path)
-        elif isinstance(value, list):
-            for index, inner in enumerate(value):
-                collect(inner, f"{path}[{index}]")
-
-    collect(json.loads(text, object_pairs_hook=_Pairs), "")
-    return list(dict.fromkeys(found))
-
-
-class _RepeatedError(Exception):
-    """Some name occurs twice in an object."""
-
-
-def _once(items: list[tuple[str, Any]]) -> None:
-    """Raises _RepeatedError; what the objects hold is of no interest."""
-    if len(dict(items)) < len(items):
-        raise _RepeatedError
-
-
-_ONCE = json.JSONDecoder(object_pairs_hook=_once)
-
-
-class _Pairs:
-    """A JSON object that still knows its repeated names."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, items: list[tuple[str, Any]]) -> None:
-        self.items = items
-
-
 def _decode(obj: Any, kind: Kind) -> tuple[Obj, list[_Unknown]]:
     target = message_type(kind.type_name)
     if _checker(target)(obj):
@@ -212,6 +161,9 @@ _CHECKS: dict[str, Check] = {
     "fieldsV1": lambda v: type(v) is dict,
     "stringList": _is_string_list,
 }
+_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+_SCHEMAS_IN_JSON = frozenset({"additionalItems", "additionalProperties", "items"})
+"""Members of a schema that hold a schema or something else, and are JSON to the tables."""
 _checkers: dict[str, Check] = {}
 
 
@@ -237,6 +189,9 @@ def _checker(target: MessageType) -> Check:
     _checkers[target.name] = check  # before the fields: types may contain themselves
     for name, field in target.fields.items():
         fields[name] = _field_check(field)
+    if target.name == _SCHEMA:
+        boolean_or_schema: Check = lambda value: type(value) is bool or check(value)  # noqa: E731
+        fields.update(items=check, additionalItems=boolean_or_schema, additionalProperties=boolean_or_schema)
     return check
 
 
@@ -274,6 +229,10 @@ class Walk:
                 self.unknown.append((inner_path, name, target))
             elif inner is not None:
                 inner_go = f"{go_path}.{name}" if go_path else name
+                if target.name == _SCHEMA and name in _SCHEMAS_IN_JSON:
+                    inner = _schema_or_other(inner, name, target)
+                    if inner is None:
+                        continue
                 pruned[name] = self.field(inner, field, inner_path, inner_go, target.short_name)
         return pruned
 
@@ -305,6 +264,21 @@ class Walk:
         if convert is not None:
             return convert(value, owner, go_path)
         raise _mismatch(value, _go_type(field.type), owner, go_path)
+
+
+def _schema_or_other(value: Any, name: str, target: MessageType) -> Any:
+    """A schema, a boolean, a list of schemas, or None for what counts as absent. Unknown fields go without a word.
+
+    Source: apiextensions.k8s.io/v1, the unmarshalling of JSONSchemaPropsOrBool and JSONSchemaPropsOrArray.
+    """
+    if type(value) is dict:
+        return Walk().message(value, target, "", "", None)
+    if name == "items":
+        many = type(value) is list
+        return [Walk().message(inner or {}, target, "", "", None) for inner in value] if many else None
+    if type(value) is not bool:
+        raise TypeMismatchError("boolean or JSON schema expected")
+    return value
 
 
 _ZERO: dict[str, Any] = {
