@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from haru.apiserver.config import UserInfo
 from haru.apiserver.core import Core
+from haru.apiserver.following import Followed
 from haru.apiserver.node_authorization import Attributes, NodeAuthorizer, node_of
 from haru.apiserver.objects import shared
 from haru.kube.selectors import label_selector_from
-from haru.storage import Compacted, Record, Watch
 
 Obj = dict[str, Any]
 
@@ -116,23 +116,15 @@ class Authorizer:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._records: dict[str, dict[str, Record]] = {}
-        self._watches: dict[str, Watch] = {}
+        self._followed = Followed(core, _GROUP, _PLURALS)
         self._subjects: dict[str, Bindings] = {}
         self._users: dict[tuple[str, tuple[str, ...]], Bindings] = {}
         self._nodes = NodeAuthorizer(core)
 
     async def start(self) -> None:
         """Read the roles and bindings, and follow them from there."""
-        for plural in _PLURALS:
-            await self._read(plural)
+        await self._followed.start()
         self._compile()
-
-    async def _read(self, plural: str) -> None:
-        prefix = self._core.served.preferred(_GROUP, plural).prefix("")
-        page = await self._core.store.range(prefix)
-        self._records[plural] = {record.key: record for record in page.records}
-        self._watches[plural] = self._core.store.watch(prefix, page.revision)
 
     def allowed(
         self, user: UserInfo, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str
@@ -208,29 +200,15 @@ class Authorizer:
 
     async def refresh(self) -> None:
         """Take in what has changed; every request does so before it is judged."""
-        changed = False
-        for plural in _PLURALS:
-            try:
-                events = self._watches[plural].pending()
-            except Compacted:
-                await self._read(plural)
-                changed = True
-                continue
-            for event in events:
-                changed = True
-                if event.new is not None:
-                    self._records[plural][event.key] = event.new
-                else:
-                    self._records[plural].pop(event.key, None)
-        if changed:
+        if await self._followed.take_in():
             self._compile()
 
     def _roles(self) -> dict[tuple[str, str], tuple[Rule, ...]]:
-        cluster = [shared(record) for record in self._records["clusterroles"].values()]
+        cluster = [shared(record) for record in self._followed.of("clusterroles")]
         roles = {
             ("ClusterRole", role["metadata"]["name"]): compile_rules(_aggregated(role, cluster)) for role in cluster
         }
-        for record in self._records["roles"].values():
+        for record in self._followed.of("roles"):
             role = shared(record)
             metadata = role["metadata"]
             roles["Role", f"{metadata['namespace']}/{metadata['name']}"] = compile_rules(role.get("rules") or ())
@@ -240,7 +218,7 @@ class Authorizer:
         roles = self._roles()
         self._subjects, self._users = {}, {}
         for plural in ("clusterrolebindings", "rolebindings"):
-            for record in self._records[plural].values():
+            for record in self._followed.of(plural):
                 binding = shared(record)
                 namespace = binding["metadata"].get("namespace", "")
                 reference = binding.get("roleRef") or {}

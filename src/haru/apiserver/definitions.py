@@ -95,6 +95,7 @@ class Definitions:
             events = self._watch.pending()
         except Compacted:
             self._changed = True
+            self._watch.close()
             await self._read()
             return
         for event in events:

@@ -22,12 +22,13 @@ from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
 from haru.apiserver.bootstrap import own_call
 from haru.apiserver.call import Call
 from haru.apiserver.core import Core
+from haru.apiserver.following import Followed
 from haru.apiserver.http import Response
 from haru.apiserver.objects import decode
 from haru.apiserver.webhook_calls import Caller
 from haru.apiserver.writing import change
 from haru.kube.errors import StatusError
-from haru.storage import Compacted, Record, StoreError, Watch
+from haru.storage import StoreError
 
 Obj = dict[str, Any]
 
@@ -58,8 +59,7 @@ class Registry:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._records: dict[str, dict[str, Record]] = {}
-        self._watches: dict[str, Watch] = {}
+        self._followed = Followed(core, GROUP, _PLURALS)
         self._lock = asyncio.Lock()
         self.caller = Caller(core)
         equivalents = Equivalents(core)
@@ -70,8 +70,7 @@ class Registry:
 
     async def start(self) -> None:
         """Read the configurations, and follow them from there."""
-        for plural in _PLURALS:
-            await self._read(plural)
+        await self._followed.start()
         self._compile()
 
     async def stop(self) -> None:
@@ -92,35 +91,15 @@ class Registry:
 
     async def refresh(self) -> None:
         """Take in what has changed."""
-        changed = False
-        for plural, watch in self._watches.items():
-            try:
-                events = watch.pending()
-            except Compacted:
-                changed = True
-                await self._read(plural)
-                continue
-            for event in events:
-                changed = True
-                if event.new is not None:
-                    self._records[plural][event.key] = event.new
-                else:
-                    self._records[plural].pop(event.key, None)
-        if changed:
+        if await self._followed.take_in():
             self._compile()
 
     async def _settle(self) -> None:
         """After a write of a policy: say in its status what type checking makes of it."""
         await self.refresh()
         async with self._lock:
-            for record in list(self._records[POLICIES].values()):
+            for record in list(self._followed.of(POLICIES)):
                 await self._check(decode(record))
-
-    async def _read(self, plural: str) -> None:
-        prefix = self._core.served.preferred(GROUP, plural).prefix("")
-        page = await self._core.store.range(prefix)
-        self._records[plural] = {record.key: record for record in page.records}
-        self._watches[plural] = self._core.store.watch(prefix, page.revision)
 
     def _compile(self) -> None:
         mutating, validating = self._hooks(MUTATING), self._hooks(VALIDATING)
@@ -139,8 +118,7 @@ class Registry:
 
     def _objects(self, plural: str) -> list[Obj]:
         """The stored objects in the order of their names."""
-        records = self._records[plural]
-        return [decode(records[key]) for key in sorted(records)]
+        return [decode(record) for record in sorted(self._followed.of(plural), key=lambda record: record.key)]
 
     def _hooks(self, plural: str) -> list[Webhook]:
         """The webhooks in the order in which they are asked."""
