@@ -149,6 +149,8 @@ def test_conditions_merge_by_type() -> None:
         ({"spec": {"$retainKeys": ["a"], "hostname": "h"}}, 400),
         ({"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}}, 400),
         ({"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": names("b")}}, 400),
+        ({"finalizers": True, "$setElementOrder/finalizers": [{"a": 1}]}, 400),
+        ({"spec": {"containers": "x", "$setElementOrder/containers": ["x"]}}, 400),
         ([], 400),
     ],
 )

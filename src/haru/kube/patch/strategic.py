@@ -169,6 +169,8 @@ def _set_order(result: Obj, patch: Obj, key: str, message: MessageType | None) -
     identity = _identity(field, order)
     present, items = result.get(key), patch.get(key)
     if items is not None:
+        if not isinstance(items, list):
+            raise bad_request_error(f"invalid patch format: {key} has an order, so it must be a list")
         _check_order(items, order, identity)
     if present is None and items is None:
         return key
