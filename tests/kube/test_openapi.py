@@ -75,6 +75,22 @@ def test_the_server_says_that_it_validates_fields() -> None:
     assert "fieldValidation" in {p["name"] for p in paths["/api/v1/namespaces/{name}"]["patch"]["parameters"]}
 
 
+def test_the_codes_of_success_are_documented() -> None:
+    paths = document("apps", "v1")["paths"]
+    one = paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
+    many = paths["/apis/apps/v1/namespaces/{namespace}/deployments"]
+    codes = {method: sorted(one[method]["responses"]) for method in one if method != "parameters"}
+    assert codes == {
+        "get": ["200", "401"],
+        "put": ["200", "201", "401"],
+        "patch": ["200", "201", "401"],
+        "delete": ["200", "202", "401"],
+    }
+    assert sorted(many["post"]["responses"]) == ["200", "201", "202", "401"]
+    assert sorted(many["delete"]["responses"]) == ["200", "401"]
+    assert many["post"]["responses"]["201"]["content"] == many["post"]["responses"]["200"]["content"]
+
+
 def test_schemas() -> None:
     found = schemas("", "v1")
     pod = found[CORE + "Pod"]

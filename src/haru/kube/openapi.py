@@ -325,6 +325,8 @@ _ACTIONS = {
     "deletecollection": ("deletecollection", "delete"),
 }
 _WORDS = {"get": "read", "post": "create", "put": "replace", "deletecollection": "deleteCollection"}
+_ANSWERS = {"post": ("200", "201", "202"), "put": ("200", "201"), "patch": ("200", "201"), "delete": ("200", "202")}
+_CODES = {"200": "OK", "201": "Created", "202": "Accepted"}
 _ON_COLLECTION = ("list", "create", "deletecollection")
 _PRETTY = _query("pretty", "Indent the answer.")
 
@@ -379,7 +381,10 @@ def _operation(schemas: _Schemas, kind: Kind, body: Kind, action: str, scoped: b
         "operationId": f"{_WORDS.get(action, action)}{name}{suffix}",
         "tags": [f"{group.lower()}_{kind.version}"],
         "parameters": _QUERIES[action],
-        "responses": {"200": {"description": "OK", "content": content}, "401": {"description": "Unauthorized"}},
+        "responses": {
+            **{code: {"description": _CODES[code], "content": content} for code in _ANSWERS.get(action, ("200",))},
+            "401": {"description": "Unauthorized"},
+        },
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": _gvk(body if sub else kind),
     }
