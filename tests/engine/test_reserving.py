@@ -274,6 +274,30 @@ def test_a_group_goes_first_only_if_all_its_members_end_in_time() -> None:
     assert ask(cluster, "h0", "h1", group="h").status == "unschedulable"
 
 
+@pytest.mark.parametrize(("shared", "status"), [(True, "unschedulable"), (False, "scheduled")])
+def test_a_group_does_not_go_first_with_a_claim_that_outlasts_its_members(shared: bool, status: str) -> None:
+    """What is reserved for a PodGroup stays with it when its members have ended: until it goes (KEP-5729)."""
+    user = running("user", "a", "1", ends=60)
+    named = [{"name": "cards", "resourceClaimName": "cards"}]
+    member = short("h0", "1", 5, claims=["cards"], group="h")
+    member["spec"]["resourceClaims"] = named
+    cluster = Cluster.of(
+        [
+            device_class(),
+            node("a"),
+            resource_slice("a", 2),
+            user,
+            allocated(claim("held"), allocation("a", "gpu-0"), user),
+            *member_with_claim("both", "", count=2),
+            pod_group("h", 1, named if shared else []),
+            claim("cards"),
+            member,
+        ]
+    )
+    assert head(cluster, "both") is not None
+    assert ask(cluster, "h0", group="h").status == status
+
+
 def test_nobody_goes_first_into_kept_places_while_the_start_is_unknown() -> None:
     cluster = Cluster.of([node("a"), node("b"), running("open", "a", "8"), short("quick", "3", 1)])
     for obj in (pod_group("g", 2), pod("g0", cpu="6", group="g"), pod("g1", cpu="6", group="g")):

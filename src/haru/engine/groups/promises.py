@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 
 from haru.engine.clearing import Clearing, left_to_groups
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import ClaimAllocation, Decision, Obj, PodKey
+from haru.engine.consumers import POD_GROUPS
+from haru.engine.decision import ClaimAllocation, Decision, Obj, PodKey, Reason
+from haru.engine.groups.claims import resolve_claims
 from haru.engine.groups.quorum import min_count
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nominations import evicted_pods
@@ -89,9 +91,21 @@ def held_against(
     reservation = kept_from(snapshot, pods, groups=groups)
     if reservation is not None and reservation.until is not None:
         ends = [latest_end(snapshot, pod, now) for pod in pods]
-        if all(end is not None and end <= reservation.until for end in ends):
+        in_time = all(end is not None and end <= reservation.until for end in ends)
+        if in_time and not (groups and any(_leaves_claims(snapshot, pod) for pod in pods)):
             return None
     return reservation
+
+
+def _leaves_claims(snapshot: Snapshot, pod: PodInfo) -> bool:
+    """Whether a claim that the pod would be given stays with its group when it ends, for as long as that is there."""
+    group = None if pod.group is None else snapshot.pod_group(pod.group)
+    if group is None or not group["spec"].get("resourceClaims"):
+        return False
+    uses = resolve_claims(snapshot, pod, group, workload_claims=True)
+    if isinstance(uses, Reason):
+        return False
+    return any(use.allocation is None and use.reserve_for.get("resource") == POD_GROUPS for use in uses)
 
 
 def kept_from(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True) -> Reservation | None:
