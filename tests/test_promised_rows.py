@@ -31,14 +31,14 @@ def test_every_test_that_holds_a_promise_exists(page: Path, at_least: int) -> No
 
 
 def test_every_row_says_what_is_expected_and_names_tests_and_nothing_else() -> None:
-    tests = re.compile(r"`[a-z_/]+\.py::test_\w+`(, `[a-z_/]+\.py::test_\w+`)*")
+    tests = re.compile(r"`[a-z0-9_/]+\.py::test_\w+`(, `[a-z0-9_/]+\.py::test_\w+`)*")
     wrong = [row for row in rows(PAGE.read_text()) if len(row) != 3 or not row[1] or not tests.fullmatch(row[2])]
     assert wrong == []
 
 
 def test_what_clients_need_is_done_and_tested_or_said_to_be_missing() -> None:
     text = CONFORMANCE.read_text().replace("| row | state | tests |", "| situation")
-    tests = re.compile(r"`[a-z_/]+\.py::test_\w+`(, `[a-z_/]+\.py::test_\w+`)*")
+    tests = re.compile(r"`[a-z0-9_/]+\.py::test_\w+`(, `[a-z0-9_/]+\.py::test_\w+`)*")
     for row in rows(text):
         state, named = row[1], row[2] if len(row) > 2 else ""
         assert state.startswith(("done", "open: ")), row
