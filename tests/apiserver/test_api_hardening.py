@@ -256,3 +256,22 @@ async def test_what_occurs_twice(api: Caller, method: str, path: str, body: byte
     assert warned.json["data"] == {"a": "2"}
     ignored = await api(method, f"{path}{query}Ignore", body, type=type)
     assert ignored.status in (200, 201) and "warning" not in ignored.headers
+
+
+async def test_many_warnings_leave_room_for_other_headers(api: Caller) -> None:
+    unknown = {f"x{number}": 1 for number in range(150)}
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": json.dumps(config_map("a") | unknown).encode(), "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    named = [(b"authorization", f"Bearer {ADMIN}".encode()), (b"content-type", b"application/json")]
+    await api.app(
+        {"type": "http", "method": "POST", "path": MAPS, "query_string": b"", "headers": named}, receive, send
+    )
+    told = [value.decode() for name, value in sent[0]["headers"] if name == b"warning"]
+    assert sent[0]["status"] == 201 and len(told) == 50
+    assert told[0] == '299 - "unknown field \\"x0\\""' and told[-1] == '299 - "and 51 more warnings"'

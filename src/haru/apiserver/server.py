@@ -48,6 +48,8 @@ REQUEST_SECONDS = 60.0
 GZIP_FROM = 128 * 1024
 WARNING_RUNES = 4096
 WARNING_RUNES_EACH = 256
+WARNINGS_LIMIT = 50
+"""Many HTTP clients, Python's among them, take at most 100 headers."""
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
@@ -289,6 +291,8 @@ def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
     texts = [_CONTROLS.sub(" ", text) for text in dict.fromkeys(warnings)]
     if sum(map(len, texts)) > WARNING_RUNES:
         texts = [text[:WARNING_RUNES_EACH] for text in texts][: WARNING_RUNES // WARNING_RUNES_EACH]
+    if len(texts) > WARNINGS_LIMIT:
+        texts = [*texts[: WARNINGS_LIMIT - 1], f"and {len(texts) - WARNINGS_LIMIT + 1} more warnings"]
     quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
     return [(b"warning", f'299 - "{text}"'.encode()) for text in quoted]
 
