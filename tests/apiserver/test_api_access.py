@@ -167,6 +167,7 @@ async def test_impersonation(api: Caller) -> None:
     headers = {"impersonate_user": "joe", "impersonate_group": "devs"}
     answer = await api("POST", f"{AUTHENTICATION}/selfsubjectreviews", {}, **headers)
     assert answer.json["status"]["userInfo"]["username"] == "joe"
+    assert answer.json["metadata"] == {}
     assert (await api.as_(USER)("GET", PODS, **headers)).status == 403
     await grant(api, [rule("impersonate", "users groups")])
     answer = await api.as_(USER)("POST", f"{AUTHENTICATION}/selfsubjectreviews", {}, **headers)

@@ -25,7 +25,6 @@ async def _read(call: Call) -> Obj:
     read_write_options(call)
     obj = await bodies.read_object(call.request, call.resource.kind)
     metadata: Obj = obj.setdefault("metadata", {})
-    metadata.setdefault("creationTimestamp", None)
     return obj
 
 

@@ -122,7 +122,7 @@ class WatchStream:
 
     def _bookmark(self, revision: int, *, end_of_initial: bool = False) -> bytes:
         kind = self._resource.kind
-        metadata: Obj = {"resourceVersion": str(revision), "creationTimestamp": None}
+        metadata: Obj = {"resourceVersion": str(revision)}
         if end_of_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         obj: Obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
