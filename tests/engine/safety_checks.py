@@ -46,10 +46,11 @@ class Unit:
 
 
 def waiting(view: View, groups: dict[str, Obj]) -> list[Unit]:
-    """What is to be decided."""
+    """What is to be decided; a pod whose group has not been heard of is held back by the queue."""
     found: dict[str, list[Obj]] = {}
     for path, pod in view.pods.items():
-        if path not in view.places and not (ended(pod) or deleting(pod)):
+        held = group_of(pod) not in ("", *groups)
+        if path not in view.places and not (held or ended(pod) or deleting(pod)):
             found.setdefault(group_of(pod) or path, []).append(pod)
     return [Unit(name if name in groups else "", groups.get(name), pods) for name, pods in found.items()]
 
