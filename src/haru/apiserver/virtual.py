@@ -24,7 +24,7 @@ from haru.kube.selectors import parse_field_selector
 async def _read(call: Call) -> Obj:
     read_write_options(call)
     obj = await bodies.read_object(call.request, call.resource.kind)
-    metadata: Obj = obj.setdefault("metadata", {})
+    obj.setdefault("metadata", {})
     return obj
 
 
