@@ -11,6 +11,7 @@ import pytest
 
 from haru.storage import Compacted, CompareFailed, Delete, FutureRevision, Put, SqliteStore, Store
 from haru.storage.etcd import EtcdStore
+from haru.storage.history import SECONDS_PER_WATCHER
 
 
 @pytest.fixture(params=["memory", "file", "etcd"])
@@ -194,7 +195,7 @@ async def test_many_watches_are_woken_together_after_a_pause(store: Store) -> No
     found = await asyncio.gather(*readers)
     seconds = asyncio.get_running_loop().time() - began
     assert all(seen == [f"pods/a/{number}" for number in range(60)] for seen in found)
-    assert max(rounds) <= seconds / (len(watches) * 50e-6) + 3
+    assert max(rounds) <= seconds / (len(watches) * SECONDS_PER_WATCHER) + 3
 
 
 async def test_stopping_ends_all_watches(store: Store) -> None:

@@ -62,6 +62,8 @@ class ApiServer:
         self.core = Core(config)
         self.metrics = Metrics(self.core)
         self._authenticator = Authenticator(self.core)
+        self._taken_in = -1
+        """The revision up to which roles and definitions were taken in."""
         self._definitions = Definitions(self.core)
         self._registry = Registry(self.core)
         self.metrics.more.append(self._registry.counts.lines)
@@ -151,8 +153,11 @@ class ApiServer:
         if not is_open(path):
             # What was acknowledged before by another server counts here: bindings, definitions, and all that is read.
             await self.core.store.progress()
-        await authorizer.refresh()
-        await self._definitions.refresh()
+        revision = self.core.store.revision
+        if revision != self._taken_in:
+            await authorizer.refresh()
+            await self._definitions.refresh()
+            self._taken_in = revision
         await self._identify(request)
         if not path.startswith(("/api/", "/apis/")) or self._endpoints.is_discovery(path):
             return await self._endpoints.handle(request)

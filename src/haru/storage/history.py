@@ -17,8 +17,8 @@ KEEP_SECONDS = 300.0
 KEEP_AT_LEAST = 1_000
 KEEP_AT_MOST = 20_000
 FEW_WATCHERS = 40
-SECONDS_PER_WATCHER = 50e-6
-LONGEST_PAUSE = 0.05
+SECONDS_PER_WATCHER = 250e-6
+LONGEST_PAUSE = 0.1
 """More watchers than a few are woken together, and not again before a pause that grows with their number: what happens
 meanwhile goes out in one piece."""
 
