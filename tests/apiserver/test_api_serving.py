@@ -18,6 +18,8 @@ from api_caller import ADMIN
 from kubectl_runner import Kubectl, require_kubectl
 
 from haru.apiserver import certificates, watching
+from haru.apiserver import server as server_module
+from haru.apiserver.server import PIECE_BYTES
 from haru.apiserver.serving import HttpServer
 from haru.kube import yaml
 
@@ -101,11 +103,7 @@ async def test_a_client_that_does_not_read_is_cut_off(served: Kubectl, monkeypat
     path = "/api/v1/namespaces/default/configmaps?watch=1"
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN}\r\n\r\n".encode())
     assert b"200 OK" in await reader.readline()
-    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ADMIN}"}) as session:
-        for number in range(30):
-            body = {"metadata": {"name": f"m{number}"}, "data": {"k": "x" * 900_000}}
-            async with session.post(f"{server.url}/api/v1/namespaces/default/configmaps", json=body) as answer:
-                assert answer.status == 201
+    await fill(server.url, 30)
     for _ in range(200):
         if not served.app.metrics.watches:
             break
@@ -113,6 +111,52 @@ async def test_a_client_that_does_not_read_is_cut_off(served: Kubectl, monkeypat
     assert not served.app.metrics.watches
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await reader.readexactly(100_000_000)
+    writer.close()
+    await server.stop()
+
+
+async def fill(url: str, count: int) -> None:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ADMIN}"}) as session:
+        for number in range(count):
+            body = {"metadata": {"name": f"m{number}"}, "data": {"k": "x" * 900_000}}
+            async with session.post(f"{url}/api/v1/namespaces/default/configmaps", json=body) as answer:
+                assert answer.status == 201
+
+
+async def test_a_large_answer_comes_whole(served: Kubectl) -> None:
+    server = HttpServer(served.app)
+    await server.start()
+    await fill(server.url, 4)
+    headers = {"Authorization": f"Bearer {ADMIN}", "Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        url = f"{server.url}/api/v1/namespaces/default/configmaps"
+        for _ in range(2):  # on one connection
+            async with session.get(url) as answer:
+                found = await answer.json()
+                assert len(found["items"]) == 4 and int(answer.headers["Content-Length"]) > 3 * PIECE_BYTES
+        async with session.head(url) as answer:
+            assert int(answer.headers["Content-Length"]) > 3 * PIECE_BYTES and await answer.read() == b""
+    await server.stop()
+
+
+async def test_a_client_that_does_not_read_a_large_answer_is_cut_off(
+    served: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "PIECE_SECONDS", 0.2)
+    server = HttpServer(served.app)
+    await server.start()
+    await fill(server.url, 20)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+    path = "/api/v1/namespaces/default/configmaps"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN}\r\n\r\n".encode())
+    assert b"200 OK" in await reader.readline()
+    assert server._server is not None
+    for _ in range(1500):
+        if not server._server.server_state.connections:
+            break
+        await asyncio.sleep(0.02)
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await reader.readexactly(18_000_000)
     writer.close()
     await server.stop()
 
