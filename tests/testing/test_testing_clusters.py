@@ -47,7 +47,9 @@ def test_a_cluster_runs_pods_and_tells_of_them(haru_cluster: LocalCluster) -> No
     assert pod["status"]["phase"] == "Running"
     settings = haru_cluster.get("cm", "settings")
     assert settings is not None and settings["data"] == {"a": "b"}
-    assert any(event.startswith("Scheduled: ") for event in haru_cluster.events("worker"))
+    assert haru_cluster.wait_for_event("worker", "Scheduled")
+    with pytest.raises(WaitTimeoutError, match=r"default/worker: no event Evicted: not within 0.2 s; .*Scheduled: "):
+        haru_cluster.wait_for_event("worker", "Evicted", timeout=0.2)
     haru_cluster.patch("configmaps", "settings", {"data": {"a": "c"}})
     assert [
         found["data"]["a"] for found in haru_cluster.list("ConfigMap", "default", fields="metadata.name=settings")

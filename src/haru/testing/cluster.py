@@ -183,6 +183,26 @@ class LocalCluster:
         assert found is not None
         return found
 
+    def wait_for_event(
+        self, name: str, reason: str, namespace: str = "default", *, timeout: float = 30.0
+    ) -> Sequence[str]:
+        """The messages of the events of an object with this reason, once there is one, the oldest first.
+
+        Events are written beside what they report of, so one may come after the state that it tells about.
+        """
+
+        def check() -> Sequence[str]:
+            found = (event.partition(": ") for event in self.events(name, namespace))
+            return [message for told_reason, _, message in found if told_reason == reason]
+
+        try:
+            return wait_until(check, timeout, reason)
+        except WaitTimeoutError:
+            others = "; ".join(self.events(name, namespace)[-5:]) or "none"
+            raise WaitTimeoutError(
+                f"{namespace}/{name}: no event {reason}: not within {timeout:g} s; events: {others}"
+            ) from None
+
     def wait_until(self, holds: Callable[[], T], *, timeout: float = 30.0, what: str = "what the test waits for") -> T:
         """The first true answer of `holds`."""
         return wait_until(holds, timeout, what)
