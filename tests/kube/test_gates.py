@@ -79,3 +79,45 @@ def test_equality_follows_the_effect() -> None:
     assert FeatureGates.parse("DRADeviceTaints=true") == FeatureGates()
     assert hash(FeatureGates.parse("DRADeviceTaints=true")) == hash(FeatureGates())
     assert FeatureGates.parse("MemoryQoS=true") != FeatureGates()
+
+
+@pytest.mark.parametrize(
+    ("gate", "before", "now"),
+    [
+        ("UnknownVersionInteroperabilityProxy", ("ALPHA", False, False), ("BETA", True, False)),
+        ("DRAAdminAccess", ("BETA", True, False), ("GA", True, True)),
+        ("DRADeviceTaints", ("ALPHA", False, False), ("BETA", True, False)),
+        ("DynamicResourceAllocation", ("GA", True, True), ("GA", True, True)),
+        ("MutatingAdmissionPolicy", ("BETA", False, False), ("GA", True, False)),
+        ("WorkloadWithJob", None, ("ALPHA", False, False)),
+    ],
+)
+def test_stage_and_default_go_with_the_version(
+    gate: str, before: tuple[str, bool, bool] | None, now: tuple[str, bool, bool]
+) -> None:
+    def seen(minor: int) -> tuple[str, bool, bool] | None:
+        found = {each.name: each for each in FeatureGates.known(minor)}.get(gate)
+        return (found.stage, found.default, found.locked) if found else None
+
+    assert (seen(35), seen(36)) == (before, now)
+    assert FeatureGates(minor=35).enabled(gate) is bool(before and before[1])
+    assert FeatureGates(minor=36).enabled(gate) is now[1]
+
+
+def test_what_came_later_can_not_be_asked_for() -> None:
+    with pytest.raises(ValueError, match=r"cannot set feature gate WorkloadWithJob to true, feature is PreAlpha at em"):
+        FeatureGates.parse("WorkloadWithJob=true", 35)
+    # What is locked now was not then.
+    assert not FeatureGates.parse("KubeletPSI=false", 35).enabled("KubeletPSI")
+    assert not FeatureGates.parse("AllAlpha=true", 35).enabled("WorkloadWithJob")
+    with pytest.raises(ValueError, match=r"emulation version 1\.34 is not between \[1\.35, 1\.36\.0\]"):
+        FeatureGates(minor=34)
+
+
+def test_what_is_told_of_gates() -> None:
+    told = FeatureGates.parse("AllAlpha=true,MemoryQoS=false").told()
+    assert told == sorted(told)
+    assert ("AllAlpha", "ALPHA", True) in told and ("AllBeta", "BETA", False) in told
+    assert ("KubeletPSI", "", True) in told and ("MemoryQoS", "ALPHA", False) in told
+    assert "WorkloadWithJob" not in {name for name, _, _ in FeatureGates(minor=35).told()}
+    assert FeatureGates(minor=35) != FeatureGates()

@@ -19,6 +19,7 @@ from haru.apiserver.negotiation import parse_accept
 from haru.apiserver.resources import no_such_path
 from haru.kube import discovery
 from haru.kube.errors import StatusError, method_not_allowed_error
+from haru.kube.gate_table import NEWEST
 
 KUBERNETES_VERSION = "v1.36.0"
 _HEALTH = ("healthz", "livez", "readyz")
@@ -53,7 +54,7 @@ class Endpoints:
         if first in _HEALTH:
             return await self._health(request, first, rest)
         if path == "/version":
-            return json_response(version_info())
+            return json_response(version_info(self._core.gates.minor))
         if path == "/metrics":
             response = text_response(await self._metrics.text())
             response.content_type = "text/plain; version=0.0.4; charset=utf-8"
@@ -220,15 +221,15 @@ def wants_aggregated(accept: str) -> bool:
     return False
 
 
-def version_info() -> dict[str, str]:
-    """`GET /version`."""
+def version_info(emulated: int = NEWEST) -> dict[str, str]:
+    """`GET /version` of a server that takes the place of version 1.`emulated`."""
     return {
         "major": "1",
-        "minor": "36",
+        "minor": str(NEWEST),
         "emulationMajor": "1",
-        "emulationMinor": "36",
+        "emulationMinor": str(emulated),
         "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
+        "minCompatibilityMinor": str(emulated - 1),
         "gitVersion": f"{KUBERNETES_VERSION}+haru.{__version__}",
         "gitCommit": "",
         "gitTreeState": "clean",

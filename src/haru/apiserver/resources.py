@@ -9,6 +9,7 @@ from functools import cached_property
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, all_kinds, enabled_by_default, group_versions, storage_kind, subresources_of
+from haru.kube.lifecycle import is_in
 from haru.kube.schema import MessageType, type_of
 
 
@@ -56,9 +57,12 @@ class Served:
     """The table of served resources."""
 
     def __init__(self, gates: FeatureGates, runtime_config: Mapping[str, bool]) -> None:
-        self.group_versions = [gv for gv in group_versions() if _enabled(*gv, gates, runtime_config)]
-        enabled = set(self.group_versions)
-        self.built_in = [k for k in all_kinds() if (k.group, k.version) in enabled and _kind_enabled(k, gates)]
+        there = [kind for kind in all_kinds() if is_in(kind, gates.minor)]
+        enabled = {gv for gv in group_versions() if _enabled(*gv, runtime_config)}
+        self.built_in = [k for k in there if (k.group, k.version) in enabled and _kind_enabled(k, gates)]
+        self.group_versions = list(
+            dict.fromkeys((k.group, k.version) for k in there if (k.group, k.version) in enabled)
+        )
         self._built_in_resources = [_resource(kind) for kind in self.built_in]
         self._custom: list[Resource] = []
         self.generation = 0
@@ -150,7 +154,7 @@ def resource_of(kind: Kind, stored: Kind) -> Resource:
     return Resource(kind, stored, stored.group_resource, verbs)
 
 
-def _enabled(group: str, version: str, gates: FeatureGates, config: Mapping[str, bool]) -> bool:
+def _enabled(group: str, version: str, config: Mapping[str, bool]) -> bool:
     name = f"{group}/{version}" if group else version
     for key in (name, f"api/{name}" if not group else name):
         if key in config:

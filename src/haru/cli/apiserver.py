@@ -62,6 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_security_arguments(parser)
     parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
     parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", default="", help="switch API versions")
+    parser.add_argument(
+        "--emulated-version",
+        metavar="VERSION",
+        default="",
+        help="take the place of a server of this version: 1.35 or 1.36 (default 1.36)",
+    )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
 
@@ -99,6 +105,19 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _emulated_minor(text: str) -> int:
+    """The minor version of `--emulated-version`: `1.35` or, with the component's name as in Kubernetes, `kube=1.35`."""
+    from haru.kube.gate_table import NEWEST, OLDEST
+
+    major, dot, minor = text.removeprefix("kube=").partition(".")
+    if not text:
+        return NEWEST
+    if major != "1" or not dot or not minor.isdigit() or not OLDEST <= int(minor) <= NEWEST:
+        remedy = f"write a version from 1.{OLDEST} to 1.{NEWEST}, without a patch number"
+        raise UsageError(f'--emulated-version: Invalid value: "{text}": {remedy}')
+    return int(minor)
+
+
 def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
     from haru.embedded.options import default_data_dir, parse_runtime_config
     from haru.embedded.replica import DEFAULT_ISSUER, ReplicaOptions
@@ -125,7 +144,7 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
         flags.token_auth_file,
         flags.service_account_issuer or DEFAULT_ISSUER,
         flags.service_account_signing_key_file,
-        parse_gates(flags.feature_gates),
+        parse_gates(flags.feature_gates, _emulated_minor(flags.emulated_version)),
         parse_runtime_config(flags.runtime_config),
         flags.max_requests_inflight,
         flags.max_mutating_requests_inflight,

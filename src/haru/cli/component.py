@@ -52,12 +52,13 @@ def port_number(text: str) -> int:
     return int(text)
 
 
-def parse_gates(text: str) -> FeatureGates:
-    """The gates of `--feature-gates`; raises UsageError that names the gate."""
+def parse_gates(text: str, minor: int = 0) -> FeatureGates:
+    """The gates of `--feature-gates` in version 1.`minor` (0: the newest); raises UsageError that names the gate."""
+    from haru.kube.gate_table import NEWEST
     from haru.kube.gates import FeatureGates
 
     try:
-        return FeatureGates.parse(text)
+        return FeatureGates.parse(text, minor or NEWEST)
     except ValueError as error:
         raise UsageError(f"--feature-gates: {error}") from error
 

@@ -2,81 +2,19 @@
 
 A `FeatureGates` is immutable. What is not overridden has its default; a gate whose requirement is off is off as well,
 and turning it on explicitly without the requirement is an error. `AllAlpha` and `AllBeta` stand for a whole stage;
-a gate named beside them wins. Source: the feature tables of the KEPs that each gate belongs to.
+a gate named beside them wins. The table (`gate_table`) has every version whose place may be taken: 1.36 is meant
+unless another one is said. Source: the feature tables of the KEPs that each gate belongs to.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
-Stage = Literal["ALPHA", "BETA", "GA"]
+from haru.kube.gate_table import NAMES, NEWEST, Gate, Stage, gates_of
 
+__all__ = ["FeatureGates", "Gate", "parse_overrides"]
 
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """One feature gate as 1.36 has it."""
-
-    name: str
-    stage: Stage
-    default: bool
-    locked: bool = False
-    requires: tuple[str, ...] = ()
-
-
-_DRA = ("DynamicResourceAllocation",)
-_WORKLOAD = ("GenericWorkload",)
-
-_TABLE: tuple[Gate, ...] = (
-    Gate("APIServerIdentity", "BETA", True),
-    Gate("CRIListStreaming", "ALPHA", False),
-    Gate("DRAAdminAccess", "GA", True, locked=True),
-    Gate("DRAConsumableCapacity", "BETA", True, requires=_DRA),
-    Gate("DRADeviceBindingConditions", "BETA", True, requires=(*_DRA, "DRAResourceClaimDeviceStatus")),
-    Gate("DRADeviceTaintRules", "BETA", False, requires=("DRADeviceTaints",)),
-    Gate("DRADeviceTaints", "BETA", True, requires=_DRA),
-    Gate("DRAExtendedResource", "BETA", True, requires=_DRA),
-    Gate("DRAListTypeAttributes", "ALPHA", False, requires=_DRA),
-    Gate("DRANodeAllocatableResources", "ALPHA", False, requires=_DRA),
-    Gate("DRAPartitionableDevices", "BETA", True, requires=_DRA),
-    Gate("DRAPrioritizedList", "GA", True, requires=_DRA),
-    Gate("DRAResourceClaimDeviceStatus", "BETA", True, requires=_DRA),
-    Gate("DRAResourceClaimGranularStatusAuthorization", "BETA", True, requires=_DRA),
-    Gate("DRAResourcePoolStatus", "ALPHA", False, requires=_DRA),
-    Gate("DRASchedulerFilterTimeout", "BETA", True, requires=_DRA),
-    Gate("DRAWorkloadResourceClaims", "ALPHA", False, requires=(*_DRA, *_WORKLOAD)),
-    Gate("DynamicResourceAllocation", "GA", True, locked=True),
-    Gate("ExternalServiceAccountTokenSigner", "GA", True, locked=True),
-    Gate("GangScheduling", "ALPHA", False, requires=_WORKLOAD),
-    Gate("GenericWorkload", "ALPHA", False),
-    Gate("KubeletFineGrainedAuthz", "GA", True, locked=True),
-    Gate("KubeletPSI", "GA", True, locked=True),
-    Gate("KubeletPodResourcesDynamicResources", "GA", True, locked=True),
-    Gate("KubeletPodResourcesGet", "GA", True, locked=True),
-    Gate("LocalStorageCapacityIsolationFSQuotaMonitoring", "BETA", False, requires=("UserNamespacesSupport",)),
-    Gate("MemoryQoS", "ALPHA", False),
-    Gate("MutablePodResourcesForSuspendedJobs", "BETA", True),
-    Gate("MutableSchedulingDirectivesForSuspendedJobs", "BETA", True),
-    Gate("MutatingAdmissionPolicy", "GA", True),
-    Gate("NodeDeclaredFeatures", "BETA", True),
-    Gate("OpportunisticBatching", "BETA", True),
-    Gate("PodAndContainerStatsFromCRI", "ALPHA", False),
-    Gate("PodLevelResources", "BETA", True),
-    Gate("ResourceHealthStatus", "BETA", True),
-    Gate("SchedulerAsyncPreemption", "BETA", True),
-    Gate("SchedulerPopFromBackoffQ", "BETA", True),
-    Gate("SchedulerPreEnqueuePodStatus", "ALPHA", False),
-    Gate("StorageCapacityScoring", "ALPHA", False),
-    Gate("TopologyAwareWorkloadScheduling", "ALPHA", False, requires=_WORKLOAD),
-    Gate("UnknownVersionInteroperabilityProxy", "BETA", True, requires=("APIServerIdentity",)),
-    Gate("UserNamespacesHostNetworkSupport", "ALPHA", False, requires=("UserNamespacesSupport",)),
-    Gate("UserNamespacesSupport", "GA", True, locked=True),
-    Gate("WorkloadAwarePreemption", "ALPHA", False, requires=("GangScheduling",)),
-    Gate("WorkloadWithJob", "ALPHA", False, requires=_WORKLOAD),
-)
-_GATES: dict[str, Gate] = {gate.name: gate for gate in _TABLE}
 _STAGES: dict[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
 
 # What `haru up` turns on beyond the defaults: everything about accelerators and gangs.
@@ -99,24 +37,27 @@ _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 class FeatureGates:
-    """Which gates are on. Equal overrides are equal gates."""
+    """Which gates are on in version 1.`minor`. Equal states in one version are equal gates."""
 
-    __slots__ = ("_enabled", "_overrides")
+    __slots__ = ("_enabled", "_overrides", "_table", "minor")
 
-    def __init__(self, overrides: Mapping[str, bool] | None = None) -> None:
+    def __init__(self, overrides: Mapping[str, bool] | None = None, minor: int = NEWEST) -> None:
         self._overrides = dict(overrides or {})
+        self._table = gates_of(minor)
+        self.minor = minor
         for name, value in self._overrides.items():
-            _check(name, value)
-        self._enabled: dict[str, bool] = {}
-        for gate in _TABLE:
+            _check(name, value, minor)
+        # What came after the version does not exist there: it is off, and can not be asked for.
+        self._enabled = dict.fromkeys(NAMES, False)
+        for gate in self._table.values():
             self._enabled[gate.name] = self._wanted(gate)
-        for gate in _TABLE:
+        for gate in self._table.values():
             self._apply_requirements(gate)
 
     @classmethod
-    def parse(cls, text: str) -> FeatureGates:
+    def parse(cls, text: str, minor: int = NEWEST) -> FeatureGates:
         """From `A=true,B=false`, the form of `--feature-gates`; ValueError names the gate and the remedy."""
-        return cls(parse_overrides(text))
+        return cls(parse_overrides(text, minor), minor)
 
     @classmethod
     def accelerator_defaults(cls, overrides: Mapping[str, bool] | None = None) -> FeatureGates:
@@ -125,16 +66,29 @@ class FeatureGates:
         preset = {name: True for name in _ACCELERATOR if name not in given}
         off = {name for name, value in given.items() if not value}
         while True:
-            lost = {name for name in preset if off & set(_GATES[name].requires)}
+            lost = {name for name in preset if off & set(gates_of()[name].requires)}
             if not lost:
                 return cls({**preset, **given})
             off |= lost
             preset = {name: True for name in preset if name not in lost}
 
     @staticmethod
-    def known() -> tuple[Gate, ...]:
-        """Every gate, in the order of names."""
-        return _TABLE
+    def known(minor: int = NEWEST) -> tuple[Gate, ...]:
+        """Every gate that version 1.`minor` has, in the order of names."""
+        return tuple(gates_of(minor).values())
+
+    def told(self) -> list[tuple[str, str, bool]]:
+        """Name, stage and state of the gates that the version has, as `kubernetes_feature_enabled` tells them.
+
+        The stage of what is generally available is empty there. `AllAlpha` and `AllBeta` are gates as well.
+        """
+        told = [(gate.name, "" if gate.stage == "GA" else gate.stage, self._enabled[gate.name]) for gate in self.gates]
+        return sorted([*told, *((name, stage, self._overrides.get(name, False)) for name, stage in _STAGES.items())])
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """The gates that the version has, in the order of names."""
+        return tuple(self._table.values())
 
     @property
     def overrides(self) -> Mapping[str, bool]:
@@ -150,7 +104,7 @@ class FeatureGates:
         return dict(self._enabled)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FeatureGates) and other._enabled == self._enabled
+        return isinstance(other, FeatureGates) and (other.minor, other._enabled) == (self.minor, self._enabled)
 
     def __hash__(self) -> int:
         return hash(tuple(self._enabled.items()))
@@ -170,7 +124,7 @@ class FeatureGates:
     def _apply_requirements(self, gate: Gate) -> None:
         """Turn the gate off when something it needs is off; refuse when it was asked for by name."""
         for need in gate.requires:
-            self._apply_requirements(_GATES[need])
+            self._apply_requirements(self._table[need])
             if self._enabled[gate.name] and not self._enabled[need]:
                 if self._overrides.get(gate.name):
                     raise ValueError(
@@ -179,12 +133,17 @@ class FeatureGates:
                 self._enabled[gate.name] = False
 
 
-def _check(name: str, value: bool) -> None:
+def _check(name: str, value: bool, minor: int) -> None:
     if name in _STAGES:
         return
-    gate = _GATES.get(name)
+    if name not in NAMES:
+        raise ValueError(f"unrecognized feature gate: {name}{_did_you_mean(name, [*NAMES, *_STAGES])}")
+    gate = gates_of(minor).get(name)
     if gate is None:
-        raise ValueError(f"unrecognized feature gate: {name}{_did_you_mean(name, [*_GATES, *_STAGES])}")
+        raise ValueError(
+            f"cannot set feature gate {name} to {str(value).lower()}, feature is PreAlpha at emulated version "
+            f"1.{minor}: drop {name} from --feature-gates"
+        )
     if gate.locked and value != gate.default:
         locked = str(gate.default).lower()
         raise ValueError(
@@ -199,7 +158,7 @@ def _did_you_mean(name: str, candidates: Iterable[str]) -> str:
     return f" (did you mean {folded[close[0]]}?)" if close else ""
 
 
-def parse_overrides(text: str) -> dict[str, bool]:
+def parse_overrides(text: str, minor: int = NEWEST) -> dict[str, bool]:
     """`A=true,B=false` as a mapping; the last of equal names wins, blanks and empty items are passed over."""
     overrides: dict[str, bool] = {}
     for item in text.split(","):
@@ -211,6 +170,6 @@ def parse_overrides(text: str) -> dict[str, bool]:
             raise ValueError(f"missing bool value for feature gate {name}: write {name}=true or {name}=false")
         if value not in _TRUE and value not in _FALSE:
             raise ValueError(f"invalid value of {name}={value}: write {name}=true or {name}=false")
-        _check(name, value in _TRUE)
+        _check(name, value in _TRUE, minor)
         overrides[name] = value in _TRUE
     return overrides

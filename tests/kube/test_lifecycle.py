@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from haru.apiserver.resources import Served
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import all_kinds
+from haru.kube.lifecycle import is_in
+
+GATES = "AllAlpha=true,AllBeta=true"
+
+
+def served(minor: int, **runtime_config: bool) -> set[str]:
+    config = {name.replace("_", "/"): on for name, on in runtime_config.items()}
+    return {str(kind) for kind in Served(FeatureGates.parse(GATES, minor), config).kinds}
+
+
+def test_the_older_version_has_what_came_before_the_newer_one_and_no_more() -> None:
+    missing = served(36, api_all=True) - served(35, api_all=True)
+    assert missing == {
+        "admissionregistration.k8s.io/v1 MutatingAdmissionPolicy",
+        "admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding",
+        "resource.k8s.io/v1alpha3 ResourcePoolStatusRequest",
+        "resource.k8s.io/v1beta2 DeviceTaintRule",
+        "scheduling.k8s.io/v1alpha2 PodGroup",
+        "scheduling.k8s.io/v1alpha2 Workload",
+    }
+    assert not served(35, api_all=True) - served(36, api_all=True)
+    assert served(36, api_all=True) == {str(kind) for kind in all_kinds()}
+
+
+def test_a_version_without_resources_is_not_told_of() -> None:
+    older = Served(FeatureGates.parse(GATES, 35), {"api/all": True})
+    newer = Served(FeatureGates.parse(GATES, 36), {"api/all": True})
+    assert set(newer.group_versions) - set(older.group_versions) == {("scheduling.k8s.io", "v1alpha2")}
+    assert ("scheduling.k8s.io", "v1alpha1") not in newer.group_versions
+
+
+@pytest.mark.parametrize("minor", [35, 36])
+def test_what_is_generally_available_is_in_every_version(minor: int) -> None:
+    stable = [kind for kind in all_kinds() if kind.version in ("v1", "v2") and "Mutating" not in kind.kind]
+    assert stable and all(is_in(kind, minor) for kind in stable)
