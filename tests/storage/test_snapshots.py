@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +44,33 @@ async def content(directory: Path) -> dict[str, tuple[int, bytes]]:
     found = {record.key: (record.revision, record.value) for record in (await store.range("k/")).records}
     await store.stop()
     return found
+
+
+class Held:
+    """The writer's queue, which lets a copy go on only when something has come between its steps, `least` times."""
+
+    def __init__(self, jobs: queue.SimpleQueue[Any], least: int) -> None:
+        self._jobs, self._left, self._taken = jobs, least, False
+        self.put = jobs.put
+
+    def get(self) -> Any:
+        self._taken = True
+        return self._jobs.get()
+
+    def empty(self) -> bool:
+        """Asked after each job, and between the steps of a copy."""
+        between, self._taken = not self._taken, False
+        until = time.monotonic() + SECONDS
+        while between and self._left and self._jobs.empty() and time.monotonic() < until:
+            time.sleep(0.001)
+        self._left -= between and self._left > 0
+        return self._jobs.empty()
+
+
+def hold_copies(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
+    """Whatever the speed of the machine, so many changes come while a copy is made."""
+    assert store._writer is not None
+    monkeypatch.setattr(store._writer, "jobs", Held(store._writer.jobs, least))
 
 
 @pytest.fixture
@@ -81,7 +111,7 @@ async def test_a_restored_store_goes_on_beyond_what_clients_have_seen(good: Path
 async def test_a_snapshot_under_load_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 400, 4_000)
     monkeypatch.setattr(sqlite, "PAGES_A_STEP", 4)
-    assert store._writer is not None
+    hold_copies(store, monkeypatch, 5)
     acknowledged: list[int] = [0, 0, 0]
     ending = False
     first = asyncio.Event()
@@ -120,6 +150,7 @@ async def test_a_snapshot_under_load_is_of_one_moment(tmp_path: Path, monkeypatc
 async def test_changes_are_acknowledged_while_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 100, 1_000)
     monkeypatch.setattr(sqlite, "PAGES_A_STEP", 1)
+    hold_copies(store, monkeypatch, 5)
     copying = asyncio.create_task(store.snapshot())
     during = 0
     while not copying.done():
