@@ -306,6 +306,26 @@ def test_nobody_goes_first_into_kept_places_while_the_start_is_unknown() -> None
     assert ask(cluster, "quick").status == "unschedulable"
 
 
+@pytest.mark.parametrize(("cpu", "status"), [("1", "scheduled"), ("2", "unschedulable")])
+def test_what_was_promised_counts_before_what_is_waited_for_has_ended(cpu: str, status: str) -> None:
+    """`low` goes for `urgent`; when it is gone, 1 cpu is left until `open` ends, for which the head waits."""
+    cluster = Cluster.of(
+        [
+            node("a", cpu="8"),
+            running("open", "a", "3"),
+            running("low", "a", "3", priority=-5),
+            pod("urgent", cpu="4", priority=5),
+            pod("big", cpu="2"),
+            pod("other", cpu=cpu),
+        ]
+    )
+    urgent = ask(cluster, "urgent", preempt_for_pods=True)
+    assert [eviction.pod.name for eviction in urgent.evictions] == ["low"]
+    cluster.nominate(nominations_of(urgent, 5))
+    assert waits_for(head(cluster, "big")) == {"open"}
+    assert ask(cluster, "other").status == status
+
+
 def test_who_may_evict_does_not_count_on_what_has_yet_to_end() -> None:
     """`other` could have node `a` after `now`, were it not the head's; on `c` it evicts who is less important."""
     more = [node("c", cpu="4"), running("low", "c", "4", priority=-5), pod("other", cpu="4")]

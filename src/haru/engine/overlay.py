@@ -47,8 +47,8 @@ def touched_node(snapshot: Snapshot, allocation: Obj) -> str | None:
 class Overlay:
     """What would be, if these pods were placed and these claims allocated.
 
-    Where the snapshot has an `after`, placements must hold at both moments: now, and once room was made for others
-    (see `moments`). Devices then count as taken if they are at either. `changes` names the nodes that were touched, in
+    Where the snapshot has an `after`, placements must hold at each moment: now, and once room was made for others
+    (see `moments`). Devices then count as taken if they are at any. `changes` names the nodes that were touched, in
     order, rollbacks included; None stands for all of them.
     """
 
@@ -58,7 +58,7 @@ class Overlay:
         self.allocated: AllocatedState = snapshot.allocated
         if snapshot.after is not None:
             self.after = Overlay(snapshot.after)
-            self.allocated = snapshot.allocated.and_also(snapshot.after.allocated)
+            self.allocated = snapshot.allocated.and_also(self.after.allocated)
         self._nodes: dict[str, NodeInfo] = {}
         self._pods: dict[str, PodInfo] = {}
         self._allocations: dict[str, Obj] = {}
@@ -70,13 +70,13 @@ class Overlay:
     @property
     def moments(self) -> tuple[Overlay, ...]:
         """The overlay itself, and what will be, if that is different: what is placed must be possible in each."""
-        return (self,) if self.after is None else (self, self.after)
+        return (self,) if self.after is None else (self, *self.after.moments)
 
     @cached_property
     def differing(self) -> frozenset[str]:
-        """The nodes that are different at the two moments, tentative placements left out."""
-        later = self.snapshot.after
-        return frozenset(differing(later.nodes, self.snapshot.nodes)) if later is not None else frozenset()
+        """The nodes that are different at any other moment, tentative placements left out."""
+        now, *later = self.snapshot.moments
+        return frozenset().union(*(differing(moment.nodes, now.nodes) for moment in later))
 
     def changed_since(self, before: Mapping[str, NodeInfo]) -> set[str]:
         """The nodes of the snapshot that are others than they were. Asked by many, found once."""

@@ -27,8 +27,8 @@ class Snapshot:
     `orphaned` those claims whose consumers are all gone: they will be free in a moment. `evicted_groups` are the paths
     of groups that lost members by eviction: what they reserved is free once no member of theirs uses it.
     `reservation` keeps places for the head of the queue.
-    `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`). `notes`
-    keep what decisions learn about the cluster; they save work and change no answer.
+    `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`); it may
+    have one of its own. `notes` keep what decisions learn about the cluster; they save work and change no answer.
     """
 
     version: int
@@ -53,6 +53,11 @@ class Snapshot:
     reservation: Reservation | None = None
     after: Snapshot | None = None
     notes: Notes = field(default_factory=Notes, repr=False)
+
+    @property
+    def moments(self) -> tuple[Snapshot, ...]:
+        """The cluster as it is, and as it will be: the earliest first."""
+        return (self,) if self.after is None else (self, *self.after.moments)
 
     @cached_property
     def extended_resources(self) -> Mapping[str, str]:

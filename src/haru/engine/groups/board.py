@@ -74,7 +74,7 @@ class Board:
     setting: Setting
     ranking: Ranking
     follower: Follower = field(default_factory=Follower)
-    later: Setting | None = None
+    later: tuple[Setting, ...] = ()
     differing: frozenset[str] = frozenset()
     devices_seen: int = -1
     summary: Summary | None = None
@@ -136,7 +136,7 @@ class Boards:
         self._boards: dict[Hashable, Board] = {}
         self._plans: dict[Hashable, NodePlan] = {}
         self._decoder = Decoder(overlay, options)
-        self._shared_later: Neighbourhood | None = None
+        self._shared_later: list[Neighbourhood] = []
 
     def board(self, pod: PodInfo, demand: Demand) -> Board:
         """The answers for a pod as things stand now. Raises AllocationError if the attempt must be aborted."""
@@ -201,15 +201,18 @@ class Boards:
         special = [json.dumps(use.claim.get("spec"), sort_keys=True) for use in uses[len(demand.pending) :]]
         return (demand.asked, *special), lambda: self._decoder.claims(uses)
 
-    def _later(self, pod: PodInfo) -> Setting | None:
-        """The rules between pods that hold for a pod once room was made for others; None if there are none."""
-        if self._overlay.after is None:
-            return None
-        if self._shared_later is None:
-            self._shared_later = Neighbourhood(self._options.profile)
-        self._shared_later.catch_up(self._overlay.after)
-        kind = self._shared_later.kind(self._overlay.after, pod)
-        return Setting(self._shared_later, kind) if kind.hard or kind.company else None
+    def _later(self, pod: PodInfo) -> tuple[Setting, ...]:
+        """The rules between pods that hold for a pod once room was made for others, by moment; nothing without any."""
+        moments = self._overlay.moments[1:]
+        if not self._shared_later:
+            self._shared_later = [Neighbourhood(self._options.profile) for _ in moments]
+        kinds = []
+        for shared, moment in zip(self._shared_later, moments, strict=True):
+            shared.catch_up(moment)
+            kinds.append(shared.kind(moment, pod))
+        if not any(kind.hard or kind.company for kind in kinds):
+            return ()
+        return tuple(Setting(shared, kind) for shared, kind in zip(self._shared_later, kinds, strict=True))
 
     def _made(self, kind: Kind, demand: Demand) -> Board:
         shared = self._memory.shared
@@ -234,8 +237,8 @@ class Boards:
         if demand.uses or demand.extended:
             changed = self._with_devices(board, demand, changed)
         moved = board.setting.catch_up(self._overlay)
-        if board.later is not None and self._overlay.after is not None:
-            moved_later = board.later.catch_up(self._overlay.after)
+        for setting, moment in zip(board.later, self._overlay.moments[1:], strict=False):
+            moved_later = setting.catch_up(moment)
             moved = None if moved is None or moved_later is None else moved | moved_later
         differing = self._overlay.differing
         stale: Sequence[str] = self._nodes
@@ -329,11 +332,12 @@ class Boards:
 
     def _refused_later(self, board: Board, name: str) -> Sequence[Failure]:
         """What speaks against a node once room was made for others."""
-        if self._overlay.after is None:
-            return ()
-        node = self._overlay.after.node(name)
-        failures = board.plan.check(node) if name in board.differing else ()
-        return failures or (board.later.check(node) if board.later is not None else ())
+        failures: Sequence[Failure] = ()
+        for moment in self._overlay.moments[1:] if name in board.differing else ():
+            failures = failures or board.plan.check(moment.node(name))
+        for setting, moment in zip(board.later, self._overlay.moments[1:], strict=False):
+            failures = failures or setting.check(moment.node(name))
+        return failures
 
 
 def lasting_plan(

@@ -113,8 +113,7 @@ def needed_of(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, optio
     if key is None or minimum is None:
         return 1
     # Members that make room for others have a place no longer than that takes.
-    moments = (snapshot, snapshot.after or snapshot)
-    return max(1, minimum - min(moment.group_state(key).scheduled_count for moment in moments))
+    return max(1, minimum - min(moment.group_state(key).scheduled_count for moment in snapshot.moments))
 
 
 def _decide(

@@ -200,10 +200,8 @@ def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason 
 
 def _changes_hands(overlay: Overlay, use: ClaimUse) -> bool:
     """Whether the claim is to be freed or allocated for others as soon as room is made for them."""
-    if overlay.after is None:
-        return False
-    later = overlay.after.snapshot.claims.get(use.path) or {}
-    return bool((later.get("status") or {}).get("allocation")) != bool(use.allocation)
+    later = (moment.claims.get(use.path) or {} for moment in overlay.snapshot.moments[1:])
+    return any(bool((claim.get("status") or {}).get("allocation")) != bool(use.allocation) for claim in later)
 
 
 def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:

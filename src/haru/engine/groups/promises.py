@@ -9,7 +9,7 @@ Source: kube-scheduler's treatment of nominated pods when it filters (with them 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from haru.engine.clearing import Clearing, left_to_groups
@@ -67,21 +67,35 @@ def leaving(snapshot: Snapshot, but: Collection[str] = ()) -> list[PodInfo]:
 
 
 def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = True, now: float = 0.0) -> Snapshot:
-    """The snapshot as pods that are decided together must see it: `after` is set if places are kept from them."""
+    """The snapshot as pods that are decided together must see it: `after` is set if places are kept from them.
+
+    Promised places are taken when those are gone who were evicted for them; the places of the head of the queue may
+    have to wait for others, whose end is a third moment.
+    """
     kept = [promise for promise in promises(snapshot) if _counts(snapshot, promise, pods, groups)]
     lesser = [path for path in snapshot.nominations if _may_take(snapshot, path, pods, groups)]
     going = leaving(snapshot, but=lesser)
     reservation = held_against(snapshot, pods, groups=groups, now=now)
+    reserved: list[Promise] = []
     ending: list[PodInfo] = []
     if reservation is not None:
-        kept += _reserved(snapshot, reservation)
+        reserved = list(_reserved(snapshot, reservation))
         ending = list(_on_nodes(snapshot, sorted(reservation.waits_for.difference(pod.key for pod in going))))
-    if not (kept or going or ending):
+    if not (kept or going or reserved or ending):
         return snapshot
     marked: dict[str, bool | None] = {pod.group.path: True for pod in going if pod.group is not None}
     base = replace(snapshot, evicted_groups=Patched(snapshot.evicted_groups, marked)) if marked else snapshot
-    without = Clearing(left_to_groups(base, ending), [[*going, *ending]]).settled()
-    return replace(snapshot, after=_kept_places(without, kept))
+    last = _cleared(base, going, ending, [*kept, *reserved])
+    if kept and ending:
+        last = replace(_cleared(base, going, (), kept), after=last)
+    return replace(snapshot, after=last)
+
+
+def _cleared(
+    snapshot: Snapshot, going: Sequence[PodInfo], ending: Sequence[PodInfo], kept: Sequence[Promise]
+) -> Snapshot:
+    """The cluster when some are gone who were evicted and some who ended, and others have the places kept for them."""
+    return _kept_places(Clearing(left_to_groups(snapshot, ending), [[*going, *ending]]).settled(), kept)
 
 
 def held_against(
