@@ -235,13 +235,15 @@ async def test_tokens_are_signed_and_accepted(api: Caller) -> None:
     info = review.json["status"]["userInfo"]
     assert info["username"] == "system:serviceaccount:default:robot"
     assert {"system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"} == set(info["groups"])
-    api.clock.advance(seconds=601)
+    api.clock.advance(seconds=660)  # clocks differ: a minute is granted
+    assert (await robot("GET", PODS)).status == 403
+    api.clock.advance(seconds=1)
     assert (await robot("GET", PODS)).status == 401
 
 
 async def test_tokens_die_with_what_they_are_bound_to(api: Caller) -> None:
     await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
-    created = await api.create(PODS, pod("a", nodeName="n1"))
+    created = await api.create(PODS, pod("a", nodeName="n1", serviceAccountName="robot"))
     reference = {"kind": "Pod", "apiVersion": "v1", "name": "a", "uid": created["metadata"]["uid"]}
     spec = {"boundObjectRef": reference}
     token = (await api("POST", f"{ACCOUNTS}/robot/token", {"spec": spec})).json["status"]["token"]

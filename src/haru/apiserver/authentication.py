@@ -6,6 +6,7 @@ Source: Kubernetes authentication; ServiceAccount tokens as bound tokens (KEP 12
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
@@ -14,9 +15,11 @@ from haru.apiserver.config import ANONYMOUS, UserInfo
 from haru.apiserver.core import Core
 from haru.apiserver.http import Request
 from haru.apiserver.static_tokens import with_group
-from haru.apiserver.tokens import verify
+from haru.apiserver.tokens import InvalidToken
+from haru.apiserver.tokens.discovery import PATHS
 from haru.kube.errors import StatusError, bad_request_error, forbidden_error, unauthorized_error
 
+_LOG = logging.getLogger("haru.apiserver")
 PEER = "haru.peer"
 """The ASGI extension in which the HTTP server reports the subject of a verified client certificate."""
 ABORT = "haru.abort"
@@ -34,11 +37,12 @@ class Authenticator:
         """Set the request's user; 401 for bad credentials, and for none where some are needed."""
         header = request.headers.get(b"authorization")
         if header is not None:
-            request.user = await self.user_of_token(bearer(header))
+            request.user = await self._user_of_token(request, bearer(header))
         elif (certified := user_of_certificate(request.scope)) is not None:
             request.user = certified
         else:
-            if not is_open(request.path):
+            # Who may read how to check tokens is a role's to say, which may be bound to everybody.
+            if not is_open(request.path) and request.path.rstrip("/") not in PATHS:
                 raise unauthorized_error()
             request.user = ANONYMOUS
 
@@ -49,12 +53,19 @@ class Authenticator:
         elif any(key.startswith(b"impersonate-") for key in request.headers):
             raise bad_request_error("requested to impersonate groups, a uid or extras without impersonating a user")
 
-    async def user_of_token(self, token: str) -> UserInfo:
+    async def _user_of_token(self, request: Request, token: str) -> UserInfo:
         """The user that a bearer token stands for; 401 when there is none."""
-        user = self._core.tokens.find(token) or await verify(self._core, token)
-        if user is None:
+        if (user := self._core.tokens.find(token)) is not None:
+            return user
+        try:
+            checked = await self._core.account_tokens.check(token)
+        except InvalidToken as error:
+            _LOG.info("unable to authenticate the request: %s", error)
+            checked = None
+        if checked is None:
             raise unauthorized_error()
-        return user
+        request.annotations.update(checked.notes)
+        return checked.user
 
     def _impersonated(self, request: Request) -> UserInfo:
         wanted = _wanted_identity(request)

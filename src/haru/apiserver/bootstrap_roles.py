@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from haru.apiserver.tokens.discovery import PATHS as OPENID_PATHS
+
 Obj = dict[str, Any]
 
 _API = "rbac.authorization.k8s.io/v1"
@@ -140,6 +142,7 @@ def _people() -> list[Obj]:
 def _everybody() -> list[Obj]:
     discovery = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz"]
     public = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
+    openid = [f"{path}{end}" for path in OPENID_PATHS for end in ("", "/")]
     reviews = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
     return [
         _role("system:discovery", [{"nonResourceURLs": [*discovery, "/version", "/version/"], "verbs": ["get"]}]),
@@ -159,7 +162,9 @@ def _everybody() -> list[Obj]:
             ),
         ),
         _role("system:monitoring", [{"nonResourceURLs": ["/metrics", *public], "verbs": ["get"]}]),
+        _role("system:service-account-issuer-discovery", [{"nonResourceURLs": openid, "verbs": ["get"]}]),
         _binding("system:discovery", _group("system:authenticated")),
+        _binding("system:service-account-issuer-discovery", _group("system:serviceaccounts")),
         _binding("system:basic-user", _group("system:authenticated")),
         _binding("system:public-info-viewer", _group("system:authenticated"), _group("system:unauthenticated")),
         _binding("system:monitoring", _group("system:monitoring")),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from haru.apiserver.token_options import TokenOptions
 from haru.kube.gates import FeatureGates
 from haru.storage import Store
 
@@ -49,8 +50,8 @@ class ServerConfig:
     """The settings of one API server.
 
     `runtime_config` switches API versions as kube-apiserver's `--runtime-config` does: keys are `group/version`,
-    `api/all`, `api/beta`, `api/alpha`. `tokens` are static bearer tokens. `service_account_key_pem` is an EC private
-    key (P-256): it signs ServiceAccount tokens and, its public half, checks them.
+    `api/all`, `api/beta`, `api/alpha`. `tokens` are static bearer tokens. `service_account_key_pem` is a private
+    key (RSA or EC): it signs ServiceAccount tokens and, its public half, checks them; `account_tokens` says the rest.
     """
 
     store: Store
@@ -59,10 +60,11 @@ class ServerConfig:
     tokens: Mapping[str, UserInfo] = field(default_factory=dict)
     client_ca_pem: bytes | None = None
     service_account_key_pem: bytes = b""
-    service_account_issuer: str = "https://kubernetes.default.svc.cluster.local"
     advertise_address: str = "127.0.0.1:6443"
     clock: Callable[[], datetime] = utc_now
     max_reads_in_flight: int = 400
     max_writes_in_flight: int = 200
     audit: AuditOptions | None = None
     """The audit log; None: there is none."""
+    account_tokens: TokenOptions = field(default_factory=TokenOptions)
+    """ServiceAccount tokens: issuers, audiences, lives, and a signer outside."""

@@ -12,6 +12,7 @@ from haru.apiserver.config import ServerConfig
 from haru.apiserver.objects import decode, shared
 from haru.apiserver.resources import Resource, Served
 from haru.apiserver.static_tokens import StaticTokens
+from haru.apiserver.tokens.service import AccountTokens
 from haru.kube.gates import FeatureGates
 from haru.kube.names import format_time
 from haru.kube.validation.types import SelectorProblem

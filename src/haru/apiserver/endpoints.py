@@ -17,6 +17,7 @@ from haru.apiserver.http import Request, Response, json_response, text_response
 from haru.apiserver.metrics import Metrics
 from haru.apiserver.negotiation import parse_accept
 from haru.apiserver.resources import no_such_path
+from haru.apiserver.tokens import discovery as openid
 from haru.kube import discovery
 from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.gate_table import NEWEST
@@ -61,6 +62,8 @@ class Endpoints:
             return response
         if first == "openapi":
             return await self._openapi(request, rest)
+        if path in openid.PATHS:
+            return self._openid(path)
         if path == snapshots.PATH:
             return await snapshots.snapshot_response(self._core)
         if first in ("api", "apis"):
@@ -140,6 +143,14 @@ class Endpoints:
             found = self._documents[name] = (body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"')
         return with_etag(request, found[0], found[1], content_type)
 
+    def _openid(self, path: str) -> Response:
+        """How to check ServiceAccount tokens; 404 where there is nothing to tell."""
+        found = self._core.account_tokens.document(path)
+        if found is None:
+            raise no_such_path()
+        body, content_type, age = found
+        return Response(200, body, content_type, [(b"cache-control", b"public, max-age=%d" % age)])
+
     # --- OpenAPI
 
     async def _openapi(self, request: Request, rest: list[str]) -> Response:
@@ -197,6 +208,8 @@ class Endpoints:
         roots = ["/api", "/apis"]
         for group, version in self._core.served.group_versions:
             roots.append(f"/apis/{group}/{version}" if group else f"/api/{version}")
+        if self._core.account_tokens.document(openid.KEYS) is not None:
+            roots += openid.PATHS
         return sorted([*roots, "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"])
 
 

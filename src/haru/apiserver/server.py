@@ -69,6 +69,7 @@ class ApiServer:
         self._definitions = Definitions(self.core)
         self._registry = Registry(self.core)
         self.metrics.more.append(self._registry.counts.lines)
+        self.metrics.more.append(self.core.account_tokens.metrics.lines)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._janitor: asyncio.Task[None] | None = None
@@ -76,6 +77,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Write what every cluster starts with, and begin to serve."""
+        await self.core.account_tokens.start()
         if self._auditor is not None:
             self._auditor.log.start()
             self.metrics.more.append(self._auditor.metrics)
@@ -100,6 +102,7 @@ class ApiServer:
             self._janitor.cancel()
             await asyncio.wait([self._janitor])
         await withdraw(self.core)
+        await self.core.account_tokens.stop()
         if self._auditor is not None:
             await asyncio.to_thread(self._auditor.log.stop)
 
@@ -305,10 +308,11 @@ def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
 def _head(response: Response, audit_id: str, length: int | None) -> Scope:
     headers = [
         (b"content-type", response.content_type.encode()),
-        (b"cache-control", b"no-cache, private"),
         (b"audit-id", audit_id.encode()),
         *response.headers,
     ]
+    if not any(name == b"cache-control" for name, _ in response.headers):
+        headers.append((b"cache-control", b"no-cache, private"))
     if length is not None:
         headers.append((b"content-length", str(length).encode()))
     return {"type": "http.response.start", "status": response.status, "headers": headers}

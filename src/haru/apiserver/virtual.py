@@ -5,7 +5,7 @@ Sources: authentication.k8s.io/v1 and authorization.k8s.io/v1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haru.apiserver import bodies
@@ -16,7 +16,7 @@ from haru.apiserver.http import Response, json_response
 from haru.apiserver.node_authorization import Attributes, node_of
 from haru.apiserver.rest import Handler
 from haru.apiserver.subresources.binding import bind
-from haru.apiserver.tokens import audiences_of, verify
+from haru.apiserver.tokens import InvalidToken
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid, required
 from haru.kube.selectors import parse_field_selector
 
@@ -35,15 +35,23 @@ async def review_token(call: Call) -> Response:
     token, audiences = spec.get("token") or "", spec.get("audiences") or []
     if not token:
         raise bad_request_error("token is required for TokenReview in authentication")
-    static = call.core.tokens.find(token)
-    if static is not None and audiences and not set(audiences) & set(audiences_of(call.core)):
-        static = None  # such a token is for this server, and for nobody else
-    user = static or await verify(call.core, token, audiences)
-    if user is None:
-        obj["status"] = {"user": {}, "error": "invalid bearer token"}
+    error = "invalid bearer token"
+    found: tuple[UserInfo, Sequence[str]] | None = None
+    if (static := call.core.tokens.find(token)) is not None:
+        # Such a token is for this server, and for nobody else.
+        own = call.core.account_tokens.audiences
+        shared = [each for each in audiences or own if each in own]
+        found = (static, shared) if shared else None
     else:
-        obj["status"] = {"authenticated": True, "user": user_object(user)}
-        obj["status"]["audiences"] = audiences or audiences_of(call.core)
+        try:
+            checked = await call.core.account_tokens.check(token, audiences)
+            found = (checked.user, checked.audiences) if checked is not None else None
+        except InvalidToken as reason:
+            error = f"[{error}, {reason}]"
+    if found is None:
+        obj["status"] = {"user": {}, "error": error}
+    else:
+        obj["status"] = {"authenticated": True, "user": user_object(found[0]), "audiences": list(found[1])}
     return json_response(obj, 201)
 
 

@@ -1,0 +1,62 @@
+"""What a ServiceAccount's token says (KEP 1205; node and jti: KEP 4193)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Obj = dict[str, Any]
+
+WARN_AFTER_SECONDS = 3607
+"""What the tokens of projected volumes ask for; such a token of a pod may be good for longer than it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Something that a token is tied to."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How long a token is good, and how long it says that it is, in seconds."""
+
+    told: int
+    real: int
+
+    @property
+    def extended(self) -> bool:
+        """Whether it is good for longer than it says."""
+        return self.real != self.told
+
+
+def claims_of(
+    account: Obj,
+    issuer: str,
+    audiences: Sequence[str],
+    now: int,
+    life: Life,
+    token_id: str,
+    bound: Mapping[str, Reference],
+) -> Obj:
+    """The payload. `bound` is by `pod`, `node`, `secret`; `now` is in seconds since the epoch."""
+    metadata = account["metadata"]
+    namespace, name = metadata["namespace"], metadata["name"]
+    private: Obj = {"namespace": namespace, "serviceaccount": {"name": name, "uid": metadata["uid"]}}
+    for kind, reference in bound.items():
+        private[kind] = {"name": reference.name, **({"uid": reference.uid} if reference.uid else {})}
+    if life.extended:
+        private["warnafter"] = now + life.told
+    return {
+        "aud": list(audiences),
+        "exp": now + life.real,
+        "iat": now,
+        "iss": issuer,
+        "jti": token_id,
+        "kubernetes.io": private,
+        "nbf": now,
+        "sub": f"system:serviceaccount:{namespace}:{name}",
+    }
