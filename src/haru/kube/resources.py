@@ -134,3 +134,29 @@ def pod_requests(pod: Mapping[str, Any], missing: Mapping[str, Quantity] = _NOTH
                 total[name] = quantity
     _add(total, parse_resource_list(spec.get("overhead")))
     return total
+
+
+def pod_limits(pod: Mapping[str, Any]) -> Requests:
+    """What a pod is limited to, of every resource for which a container or the pod itself has a limit.
+
+    Overhead comes on top of limits that there are; quotas count limits, schedulers do not.
+    """
+    spec = pod.get("spec") or {}
+    total: Requests = {}
+    for container in spec.get("containers") or ():
+        _add(total, parse_resource_list((container.get("resources") or {}).get("limits")))
+    sidecars: Requests = {}
+    peak: Requests = {}
+    for container in spec.get("initContainers") or ():
+        beside = dict(sidecars)
+        _add(beside, parse_resource_list((container.get("resources") or {}).get("limits")))
+        if container.get("restartPolicy") == "Always":
+            sidecars = beside
+        _raise_to(peak, beside)
+    _add(total, sidecars)
+    _raise_to(total, peak)
+    whole = parse_resource_list((spec.get("resources") or {}).get("limits"))
+    total |= {name: quantity for name, quantity in whole.items() if is_pod_level_resource(name)}
+    overhead = parse_resource_list(spec.get("overhead"))
+    _add(total, {name: quantity for name, quantity in overhead.items() if total.get(name)})
+    return total

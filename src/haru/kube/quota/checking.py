@@ -1,0 +1,130 @@
+"""A write against the quotas of its namespace: what they will have used, or why it is refused.
+
+Source: admission plugin ResourceQuota, as behaviour; its words as in 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.quota.claims import Claims
+from haru.kube.quota.pods import Pods
+from haru.kube.quota.scopes import selectors_of
+from haru.kube.quota.services import Services
+from haru.kube.quota.usage import UNCOUNTED, ZERO, Evaluator, Surroundings, Usage
+from haru.kube.quota.volumes import VolumeClaims
+
+Obj = dict[str, Any]
+
+_SPECIAL: Mapping[tuple[str, str], Evaluator] = {
+    (evaluator.group, evaluator.plural): evaluator for evaluator in (Pods(), Claims(), VolumeClaims(), Services())
+}
+
+
+class QuotaRefusal(Exception):
+    """A quota has no room for an object, or cannot count it; the text is what follows `is forbidden: `."""
+
+
+def evaluator_of(group: str, plural: str) -> Evaluator | None:
+    """Who counts the objects of a namespaced resource; None if nobody does."""
+    if (group, plural) in UNCOUNTED:
+        return None
+    return _SPECIAL.get((group, plural)) or Evaluator(group, plural)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A creation (without `old`) or an update of an object that quotas may count."""
+
+    evaluator: Evaluator
+    subresource: str
+    new: Obj
+    old: Obj | None
+    around: Surroundings
+
+    @property
+    def matters(self) -> bool:
+        """Whether the write can change what the object counts as."""
+        operation = "CREATE" if self.old is None else "UPDATE"
+        return self.evaluator.handles(operation, self.subresource, self.new, self.old)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A quota that a write is counted by, and its `status.used` afterwards.
+
+    `pending`: the quota's controller has yet to count a name that the object counts under. What it counts now must not
+    be written without this object, so that the quota is written, too, though nothing in it changes.
+    """
+
+    quota: Obj
+    used: Mapping[str, str]
+    pending: bool = False
+
+
+def charges(write: Write, quotas: Iterable[Obj]) -> list[Charge]:
+    """Which quotas change with a write. Raises `QuotaRefusal` when one of them has no room."""
+    new_usage = write.evaluator.usage(write.new, write.around)
+    old_usage = write.evaluator.usage(write.old, write.around) if write.old is not None else {}
+    found = []
+    for quota in quotas:
+        charge = _charge(write, quota, new_usage, old_usage)
+        if charge is not None:
+            found.append(charge)
+    return found
+
+
+def in_scopes(evaluator: Evaluator, quota: Obj, obj: Obj) -> bool:
+    """Whether a quota looks at an object: it is in all of the quota's scopes."""
+    return all(evaluator.in_scope(selector, obj) for selector in selectors_of(quota))
+
+
+def _charge(write: Write, quota: Obj, new_usage: Usage, old_usage: Usage) -> Charge | None:
+    status, evaluator = quota.get("status") or {}, write.evaluator
+    hard: Mapping[str, Any] = status.get("hard") or {}
+    wanted: Mapping[str, Any] = (quota.get("spec") or {}).get("hard") or {}
+    names = evaluator.names(hard, write.around)
+    uncounted = [name for name in evaluator.names(wanted, write.around) if name not in hard]
+    if not (names or uncounted) or not in_scopes(evaluator, quota, write.new):
+        return None
+    used = {name: parse_quantity(value) for name, value in (status.get("used") or {}).items()}
+    if names:
+        _require_countable(write, quota, names, used)
+    before = old_usage if write.old is not None and in_scopes(evaluator, quota, write.old) else {}
+    # Less is never written here: the controller counts anew what is given back.
+    more = {name: amount - before.get(name, ZERO) for name, amount in new_usage.items()}
+    more = {name: amount for name, amount in more.items() if amount > ZERO}
+    asked = {name: amount for name, amount in more.items() if name in hard}
+    if not asked:
+        pending = any(name in more for name in uncounted)
+        return Charge(quota, dict(status.get("used") or {}), True) if pending else None
+    total = {name: used[name] + amount if name in used else amount for name, amount in asked.items()}
+    if write.subresource != "status":
+        _require_room(quota, asked, total, used)
+    return Charge(quota, {**(status.get("used") or {}), **{name: str(amount) for name, amount in total.items()}})
+
+
+def _require_countable(write: Write, quota: Obj, names: Sequence[str], used: Mapping[str, Quantity]) -> None:
+    name = quota["metadata"]["name"]
+    lacking = write.evaluator.lacks(names, write.new)
+    if lacking:
+        raise QuotaRefusal(f"failed quota: {name}: {lacking}")
+    if any(each not in used for each in names):
+        raise QuotaRefusal(f"status unknown for quota: {name}, resources: {','.join(sorted(names))}")
+
+
+def _require_room(quota: Obj, asked: Usage, total: Usage, used: Mapping[str, Quantity]) -> None:
+    hard = {name: parse_quantity(quota["status"]["hard"][name]) for name in asked}
+    exceeded = [name for name in asked if total[name] > hard[name]]
+    if exceeded:
+        raise QuotaRefusal(
+            f"exceeded quota: {quota['metadata']['name']}, requested: {_listed(asked, exceeded)}, "
+            f"used: {_listed(used, exceeded)}, limited: {_listed(hard, exceeded)}"
+        )
+
+
+def _listed(amounts: Mapping[str, Quantity], names: Iterable[str]) -> str:
+    return ",".join(f"{name}={amounts[name]}" for name in sorted(names) if name in amounts)
