@@ -59,6 +59,26 @@ async def write(store: EtcdStore, key: str, value: bytes = b"1", expected: int |
 # --- several servers
 
 
+async def test_a_key_goes_by_itself_unless_it_is_written_again(open_store: Open) -> None:
+    writer, reader = await open_store(), await open_store()
+    watch = reader.watch("marks/", reader.revision)
+    await writer.transact(Put("marks/short", b"1", lives=1))
+    await writer.transact(Put("marks/renewed", b"1", lives=1))
+    await writer.transact(Put("marks/renewed", b"2", lives=600))
+    await writer.transact(Put("marks/kept", b"1"))
+    await reader.progress()
+    assert await found(reader, "marks/short") == b"1"
+    gone: list[str] = []
+
+    def is_gone() -> bool:
+        gone.extend(event.key for event in watch.pending() if event.new is None)
+        return "marks/short" in gone
+
+    await until(is_gone)  # etcd makes a lease of a second last two
+    assert gone == ["marks/short"] and await found(writer, "marks/short") is None
+    assert await found(reader, "marks/renewed") == b"2" and await found(reader, "marks/kept") == b"1"
+
+
 async def test_what_one_server_acknowledged_another_one_sees(open_store: Open) -> None:
     a, b = await open_store(), await open_store()
     for number in range(50):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from haru.storage import Compacted, CompareFailed, Delete, FutureRevision, Put, SqliteStore, Store
+from haru.storage import Compacted, CompareFailed, Delete, FutureRevision, Put, SqliteStore, Store, StoreError
 from haru.storage.etcd import EtcdStore
 from haru.storage.history import SECONDS_PER_WATCHER
 
@@ -230,3 +230,12 @@ async def test_large_values_are_packed_and_read_back(store: Store) -> None:
     record = await store.get("k/big")
     assert record is not None and record.value == value
     assert len(record.stored[0]) < 1_000
+
+
+async def test_a_store_of_one_server_refuses_keys_that_would_go_by_themselves(store: Store) -> None:
+    if store.shared:
+        await store.transact(Put("marks/a", b"1", lives=600))
+        return
+    with pytest.raises(StoreError, match="only be kept in etcd"):
+        await store.transact(Put("marks/a", b"1", lives=600))
+    assert await store.get("marks/a") is None

@@ -124,13 +124,15 @@ class Put:
     """Write a key. `expected`: None = whatever it is, 0 = it must not exist, else the revision it must be at.
 
     `place` is the offset in `value` at which the store writes the change's revision, in decimal: an encoded object
-    carries its own resourceVersion, and only the store knows it.
+    carries its own resourceVersion, and only the store knows it. `lives`: the key goes by itself after so many seconds
+    unless it is written again (0: it stays); only a store that servers share can do that.
     """
 
     key: str
     value: bytes
     expected: int | None = None
     place: int | None = None
+    lives: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,8 @@ class MemoryStore:
 
     async def transact(self, *operations: Put | Delete) -> Sequence[Event]:
         """Make all changes or none."""
+        if any(isinstance(operation, Put) and operation.lives for operation in operations):
+            raise StoreError("keys that go by themselves can only be kept in etcd")
         stale = self._disagreement(operations)
         if stale is not None:
             await self._settled(stale)

@@ -16,6 +16,7 @@ TXN = "/etcdserverpb.KV/Txn"
 COMPACT = "/etcdserverpb.KV/Compact"
 WATCH = "/etcdserverpb.Watch/Watch"
 STATUS = "/etcdserverpb.Maintenance/Status"
+LEASE = "/etcdserverpb.Lease/LeaseGrant"
 
 EQUAL, GREATER = 0, 1
 _VERSION, _MOD = 0, 2
@@ -92,9 +93,9 @@ def compare_version(key: bytes, version: int) -> bytes:
     return integer(1, EQUAL) + integer(2, _VERSION) + chunk(3, key) + integer(4, version, always=True)
 
 
-def put(key: bytes, value: bytes) -> bytes:
-    """An operation of a transaction: write a key."""
-    return chunk(_OP_PUT, chunk(1, key) + chunk(2, value))
+def put(key: bytes, value: bytes, lease: int = 0) -> bytes:
+    """An operation of a transaction: write a key, which goes when the lease is over, if one is given."""
+    return chunk(_OP_PUT, chunk(1, key) + chunk(2, value) + integer(3, lease))
 
 
 def delete(key: bytes) -> bytes:
@@ -210,6 +211,16 @@ def _change(data: bytes) -> Change:
         elif number == 2:
             pair = _pair(value)
     return Change(pair, deleted)
+
+
+def lease_request(seconds: int) -> bytes:
+    """Ask for a lease of so many seconds."""
+    return integer(1, seconds)
+
+
+def lease_answer(data: bytes) -> int:
+    """The id of the lease that was granted."""
+    return next((value for number, value in fields(data) if number == 2 and isinstance(value, int)), 0)
 
 
 def status_version(data: bytes) -> str:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from haru.protobuf import WireError
@@ -315,7 +315,7 @@ class EtcdStore(MemoryStore):
     async def transact(self, *operations: Put | Delete) -> Sequence[Event]:
         """Make all changes or none. Raises `CompareFailed`, or `StoreError`, after which they may have been made."""
         check_named_once(operations)
-        request = self._request(operations)
+        request = self._request(operations, await self._leases(operations))
         answer = messages.txn_answer(await self._connection.call(messages.TXN, request, again=False))
         await self._progress.wait(answer.revision)
         if answer.succeeded:
@@ -328,7 +328,17 @@ class EtcdStore(MemoryStore):
                 raise CompareFailed(operation.key, actual)
         raise StoreError("etcd refused a transaction whose conditions all held")
 
-    def _request(self, operations: Sequence[Put | Delete]) -> bytes:
+    async def _leases(self, operations: Sequence[Put | Delete]) -> dict[int, int]:
+        """A new lease of etcd for each time that keys shall live. One that no key has any more ends by itself."""
+        wanted = {operation.lives for operation in operations if isinstance(operation, Put) and operation.lives}
+        return {
+            seconds: messages.lease_answer(
+                await self._connection.call(messages.LEASE, messages.lease_request(seconds), again=True)
+            )
+            for seconds in wanted
+        }
+
+    def _request(self, operations: Sequence[Put | Delete], leases: Mapping[int, int]) -> bytes:
         comparisons: list[bytes] = []
         then: list[bytes] = []
         for operation in operations:
@@ -337,7 +347,8 @@ class EtcdStore(MemoryStore):
                 comparisons.append(messages.compare_revision(key, operation.expected))
             if isinstance(operation, Put):
                 kept = to_bytes(operation.value, operation.place)
-                then.append(messages.put(key, self._sealing.seal(bucket_of(operation.key), key.decode(), kept)))
+                sealed = self._sealing.seal(bucket_of(operation.key), key.decode(), kept)
+                then.append(messages.put(key, sealed, leases.get(operation.lives, 0)))
             else:
                 then.append(messages.delete(key))
                 if operation.expected is None:
