@@ -34,6 +34,7 @@ class Core:
         self.served = Served(config.gates, config.runtime_config)
         self.clock: Callable[[], datetime] = config.clock
         self.tokens = StaticTokens(config.tokens)
+        self.account_tokens = AccountTokens(self)
         self.authorizer: Authorizer | None = None
         self.watches: set[Watch] = set()
         self._random = b""
