@@ -344,6 +344,10 @@ _CONTROLLERS: dict[str, tuple[RuleText, ...]] = {
         ((*_READ, "delete"), ("resource.k8s.io",), ("resourcepoolstatusrequests",)),
         (("patch", "update"), ("resource.k8s.io",), ("resourcepoolstatusrequests/status",)),
     ),
+    "resourcequota-controller": (
+        (("list", "watch"), ("*",), ("*",)),
+        (("update",), ("",), ("resourcequotas/status",)),
+    ),
     "service-account-controller": ((("create",), ("",), ("serviceaccounts",)),),
     "stale-gang-controller": (
         _ENDED_PODS,

@@ -19,6 +19,7 @@ from haru.kube.validation.types import SelectorProblem
 from haru.storage import Event, Record, Store, Watch
 
 if TYPE_CHECKING:
+    from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
     from haru.apiserver.authorization import Authorizer
 
 Obj = dict[str, Any]
@@ -36,6 +37,8 @@ class Core:
         self.tokens = StaticTokens(config.tokens)
         self.account_tokens = AccountTokens(self)
         self.authorizer: Authorizer | None = None
+        self.limits: LimitsOfNamespaces | None = None
+        """Quotas and limit ranges, once the server has started."""
         self.watches: set[Watch] = set()
         self._random = b""
         self.encoded_events: list[Event] = []

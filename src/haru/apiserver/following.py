@@ -56,3 +56,50 @@ class Followed:
         records.clear()
         records.update((record.key, record) for record in page.records)
         self._watches[plural] = self._core.store.watch(prefix, page.revision)
+
+
+class FollowedByNamespace:
+    """The objects of one namespaced resource of the core group, by namespace."""
+
+    def __init__(self, core: Core, plural: str) -> None:
+        self._core = core
+        self._plural = plural
+        self._records: dict[str, dict[str, Record]] = {}
+        self._watch: Watch | None = None
+
+    async def start(self) -> None:
+        """Read everything, and follow it from there."""
+        if self._watch is not None:
+            self._watch.close()
+        prefix = self._core.served.preferred("", self._plural).prefix("")
+        page = await self._core.store.range(prefix)
+        self._records = {}
+        for record in page.records:
+            self._put(record)
+        self._watch = self._core.store.watch(prefix, page.revision)
+
+    async def of(self, namespace: str) -> list[Record]:
+        """What there is in a namespace now, in the order of names."""
+        await self._take_in()
+        found = self._records.get(namespace)
+        return [found[key] for key in sorted(found)] if found else []
+
+    async def _take_in(self) -> None:
+        assert self._watch is not None, "start comes first"
+        try:
+            events = self._watch.pending()
+        except Compacted:
+            await self.start()
+            return
+        for event in events:
+            if event.new is not None:
+                self._put(event.new)
+                continue
+            namespace = event.key.split("/")[1]
+            here = self._records.get(namespace, {})
+            here.pop(event.key, None)
+            if not here:
+                self._records.pop(namespace, None)
+
+    def _put(self, record: Record) -> None:
+        self._records.setdefault(record.key.split("/")[1], {})[record.key] = record

@@ -18,6 +18,7 @@ import orjson
 
 from haru.apiserver import bootstrap
 from haru.apiserver.admission.dynamic.registry import Registry
+from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
 from haru.apiserver.audit import Auditor
 from haru.apiserver.authentication import ABORT, Authenticator, is_open
 from haru.apiserver.authorization import MASTERS, Authorizer
@@ -86,6 +87,8 @@ class ApiServer:
         await authorizer.start()
         await self._definitions.start()
         await self._registry.start()
+        self.core.limits = LimitsOfNamespaces(self.core)
+        await self.core.limits.start()
         self.core.authorizer = authorizer
         self._janitor = asyncio.create_task(keep_house(self.core), name="haru apiserver: janitor")
 

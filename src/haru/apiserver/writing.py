@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from haru.apiserver import admission
+from haru.apiserver.admission import quotas
 from haru.apiserver.call import Call
 from haru.apiserver.custom_conversion import converted
 from haru.apiserver.custom_rules import rule_errors
@@ -186,10 +187,11 @@ async def _insert(call: Call, obj: Obj) -> Outcome | None:
     resource, metadata = call.resource, obj["metadata"]
     key = resource.key(metadata.get("namespace", ""), metadata["name"])
     if call.dry_run:
+        await quotas.check(call, obj, None)
         return None if await call.core.store.get(key) else Outcome(None, obj, True)
     value, place = encode(obj)
     try:
-        event, *_ = await call.core.store.transact(Put(key, value, 0, place), *call.together)
+        event, *_ = await quotas.write(call, Put(key, value, 0, place), obj, None)
     except CompareFailed as error:
         if error.key != key:
             raise
@@ -364,6 +366,7 @@ def _timeless(entries: Sequence[Obj] | None) -> list[bytes]:
 async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
     """Write over a record; None when another writer was faster."""
     if call.dry_run:
+        await quotas.check(call, obj, record)
         return Outcome(None, obj)
     metadata = obj["metadata"]
     if is_finished(obj):
@@ -375,7 +378,7 @@ async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
         return Outcome(None, obj)
     value, place = encode(obj)
     try:
-        event, *_ = await call.core.store.transact(Put(record.key, value, record.revision, place), *call.together)
+        event, *_ = await quotas.write(call, Put(record.key, value, record.revision, place), obj, record)
     except CompareFailed:
         return None
     if event.new is not None and event.new.note is None:

@@ -35,6 +35,7 @@ from haru.controllers.podgroup_protection import PodGroupProtectionController
 from haru.controllers.replica_set import ReplicaSetController
 from haru.controllers.resource_claim import ResourceClaimController
 from haru.controllers.resource_pool_status import ResourcePoolStatusController
+from haru.controllers.resource_quota import ResourceQuotaController
 from haru.controllers.service_account import ServiceAccountController
 from haru.controllers.slices import kept_part
 from haru.controllers.stale_gang import StaleGangController
@@ -61,6 +62,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         ReplicaSetController,
         ResourceClaimController,
         ResourcePoolStatusController,
+        ResourceQuotaController,
         ServiceAccountController,
         StaleGangController,
         StatefulSetController,

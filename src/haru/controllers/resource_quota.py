@@ -1,0 +1,184 @@
+"""resourcequota-controller: says what quotas limit, and counts what of it is used.
+
+Admission charges a quota together with every object that it lets through; this controller counts anew what was given
+back, and what quotas count from now on. It reads the quota first and its objects after that, both as the server has
+them, and writes only if the quota is still the same: whatever admission let through in between has changed it. So it
+never counts too little.
+Source: Kubernetes `resourcequota-controller`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+from haru.client.discovery import served_kinds
+from haru.client.informer import object_key
+from haru.controllers.base import Context, Controller, log
+from haru.controllers.objects import CLAIMS, DEVICE_CLASSES, PODS, QUOTAS, SERVICES, VOLUME_CLAIMS, Obj, is_terminal
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.kube.meta import is_being_deleted, name_of, namespace_of
+from haru.kube.quota.checking import evaluator_of
+from haru.kube.quota.claims import covers, extended_names, is_special, owning_pod
+from haru.kube.quota.counting import status_of, wanted_evaluators
+from haru.kube.quota.usage import Evaluator, Surroundings
+from haru.kube.quota.volumes import changes_quota
+
+_GATHER_SECONDS = 0.1
+"""So long is waited after something was given back: more often is, and one look counts all of it."""
+_FULL_SECONDS = 300.0
+_DISCOVERY_SECONDS = 60.0
+_WHOLE = (PODS, CLAIMS, VOLUME_CLAIMS, SERVICES)
+"""Kinds of which more than the number counts."""
+
+
+class ResourceQuotaController(Controller):
+    """Keeps the status of quotas; keys are `namespace/name`."""
+
+    name: ClassVar[str] = "resourcequota-controller"
+    needs: ClassVar[tuple[Kind, ...]] = (QUOTAS,)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.quotas = self.informer(QUOTAS)
+        self.quotas.add_index("namespace", lambda quota: [namespace_of(quota)])
+        self.quotas.add_handler(self._quota_added, self._quota_updated)
+        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._evaluators: dict[tuple[str, str], Evaluator] = {}
+        self._heard: set[tuple[str, str]] = set()
+        self.classes = self.informer(DEVICE_CLASSES) if context.serves(DEVICE_CLASSES) else None
+        for kind, changed in ((PODS, _gives_back), (VOLUME_CLAIMS, changes_quota), (SERVICES, _ports_differ)):
+            self.informer(kind).add_handler(on_update=self._on_update(changed), on_delete=self._given_back)
+            self._heard.add((kind.group, kind.plural))
+
+    def background(self) -> Iterable[Callable[[], Any]]:
+        """Custom resources come and go."""
+        return (self._keep_learning,)
+
+    async def run(self) -> None:
+        """Learn what is served, then work until cancelled."""
+        await self._learn()
+        await super().run()
+
+    async def _keep_learning(self) -> None:
+        while True:
+            await asyncio.sleep(_DISCOVERY_SECONDS)
+            try:
+                await self._learn()
+            except (StatusError, OSError) as error:
+                log.warning("%s: cannot learn what is served: %s", self.name, error)
+
+    async def _learn(self) -> None:
+        for kind in await served_kinds(self.client):
+            evaluator = evaluator_of(kind.group, kind.plural)
+            if kind.namespaced and evaluator is not None and {"list", "watch"} <= set(kind.verbs):
+                self._kinds.setdefault((kind.group, kind.plural), kind)
+                self._evaluators.setdefault((kind.group, kind.plural), evaluator)
+
+    # -- what happened ------------------------------------------------------------------------------------------------
+
+    def _quota_added(self, quota: Obj) -> None:
+        self.queue.add(object_key(quota))
+
+    def _quota_updated(self, old: Obj, new: Obj) -> None:
+        if old.get("spec") != new.get("spec"):
+            self.queue.add(object_key(new))
+
+    def _on_update(self, changed: Callable[[Obj, Obj], bool]) -> Callable[[Obj, Obj], None]:
+        def updated(old: Obj, new: Obj) -> None:
+            if self.quotas.store and changed(new, old):
+                self._given_back(new)
+
+        return updated
+
+    def _given_back(self, obj: Obj) -> None:
+        for quota in self.quotas.by_index("namespace", namespace_of(obj)) if self.quotas.store else ():
+            self.queue.add_after(object_key(quota), _GATHER_SECONDS)
+
+    # -- one quota ----------------------------------------------------------------------------------------------------
+
+    async def sync(self, key: str) -> float | None:
+        """Count one quota anew."""
+        namespace, _, name = key.partition("/")
+        if self.quotas.get(name, namespace) is None:
+            return None
+        found = (await self.client.list(QUOTAS, namespace, field_selector=f"metadata.name={name}"))["items"]
+        quota: Obj | None = found[0] if found else None
+        if quota is None or is_being_deleted(quota):
+            return None
+        counted = self._counted(quota)
+        if any(each not in counted for each in (quota.get("spec") or {}).get("hard") or ()):
+            await self._learn()
+        try:
+            await self.update_status(self.quotas, quota, await self._status(quota))
+        except StatusError as error:
+            if error.code == 409:
+                # Charged meanwhile: what was counted may lack an object.
+                return _GATHER_SECONDS
+            if error.code != 404:
+                raise
+            return None
+        return _FULL_SECONDS
+
+    def _around(self) -> Surroundings:
+        classes = extended_names(self.classes.store.values()) if self.classes is not None else {}
+        return Surroundings(self.now(), classes, self.gates.enabled("DRAExtendedResource"))
+
+    def _counted(self, quota: Obj) -> set[str]:
+        hard = (quota.get("spec") or {}).get("hard") or {}
+        around = self._around()
+        return {name for evaluator in self._evaluators.values() for name in evaluator.names(hard, around)}
+
+    async def _status(self, quota: Obj) -> Obj:
+        around, namespace = self._around(), namespace_of(quota)
+        objects: list[tuple[Evaluator, Sequence[Obj]]] = []
+        pods: list[Obj] = []
+        for evaluator in wanted_evaluators(quota, self._evaluators.values(), around):
+            kind = self._kinds[evaluator.group, evaluator.plural]
+            self._hear_of(kind)
+            listed = await self._all(kind, namespace)
+            if kind.plural == CLAIMS.plural and around.extended and any(is_special(claim) for claim in listed):
+                pods = await self._all(PODS, namespace)
+                around = Surroundings(around.now, around.classes, True, _pods_of(pods, listed))
+            objects.append((evaluator, listed))
+        return status_of(quota, objects, around)
+
+    async def _all(self, kind: Kind, namespace: str) -> list[Obj]:
+        whole = any((kind.group, kind.plural) == (other.group, other.plural) for other in _WHOLE)
+        client = self.client if whole else self.client.metadata_only()
+        listed: list[Obj] = (await client.list(kind, namespace))["items"]
+        return listed
+
+    def _hear_of(self, kind: Kind) -> None:
+        """From now on deletions of this kind are heard of."""
+        key = (kind.group, kind.plural)
+        if key not in self._heard:
+            self._heard.add(key)
+            self.context.informers.metadata(kind).add_handler(on_delete=self._given_back)
+
+
+def _gives_back(new: Obj, old: Obj) -> bool:
+    """A pod has ended, is smaller than it was, or has come into another scope."""
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    return is_terminal(new) != is_terminal(old) or (spec is not before and spec != before)
+
+
+def _ports_differ(new: Obj, old: Obj) -> bool:
+    parts = ("type", "ports", "allocateLoadBalancerNodePorts")
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    return any(spec.get(part) != before.get(part) for part in parts)
+
+
+def _pods_of(pods: Sequence[Obj], claims: Sequence[Obj]) -> Callable[[Obj], Obj | None]:
+    """The pods whose own usage covers special claims."""
+    by_owner = {(name_of(pod), pod["metadata"]["uid"]): pod for pod in pods}
+
+    def pod_of(claim: Obj) -> Obj | None:
+        owner = owning_pod(claim)
+        pod = by_owner.get(owner) if owner is not None else None
+        siblings = [other for other in claims if is_special(other) and owning_pod(other) == owner]
+        return pod if pod is not None and covers(pod, claim, siblings) else None
+
+    return pod_of
