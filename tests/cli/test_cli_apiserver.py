@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from haru.apiserver.certificates import new_key
@@ -38,8 +38,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tmp_path / "tokens").write_text('t1,admin,1,"system:masters"\n')
     (tmp_path / "bad-tokens").write_text("t1,admin\n")
     (tmp_path / "key").write_bytes(new_key())
-    other = rsa.generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (tmp_path / "rsa-key").write_bytes(other)
+    other = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "odd-key").write_bytes(other)
     (tmp_path / "text").write_text("this is no key")
     return tmp_path
 
@@ -58,8 +58,26 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("SERVERS TOKENS --etcd-certfile key", "a client certificate and its key belong together"),
         ("SERVERS TOKENS --etcd-cafile absent", "absent can not be read: No such file"),
         ("SERVERS TOKENS --tls-cert-file key", "--tls-cert-file and --tls-private-key-file belong together"),
-        ("SERVERS TOKENS --service-account-signing-key-file rsa-key", "rsa-key: not a private key on P-256"),
-        ("SERVERS TOKENS --service-account-signing-key-file text", "text: not a private key on P-256"),
+        ("SERVERS TOKENS --service-account-signing-key-file odd-key", "odd-key: its key is neither an RSA key nor one"),
+        ("SERVERS TOKENS --service-account-signing-key-file text", "text: not a private key in PEM; make one with"),
+        ("SERVERS TOKENS --service-account-key-file absent", "--service-account-key-file: absent: No such file"),
+        ("SERVERS TOKENS --service-account-key-file text", "--service-account-key-file: text: no key in PEM in it"),
+        (
+            "SERVERS TOKENS SIGNER",
+            "--service-account-signing-key-file: Forbidden with --service-account-signing-e",
+        ),
+        (
+            "SERVERS --token-auth-file tokens SIGNER --service-account-key-file key",
+            "-key-file: Forbidden with --s",
+        ),
+        (
+            "SERVERS TOKENS --service-account-max-token-expiration 59m",
+            'Invalid value: "3540s": write a duration',
+        ),
+        ("SERVERS TOKENS --service-account-max-token-expiration 5000000000s", 'Invalid value: "5000000000s": write'),
+        ("SERVERS TOKENS --service-account-max-token-expiration 1.5s", 'Invalid value: "1.5s": write a duration in'),
+        ("SERVERS TOKENS --service-account-jwks-uri http://x/y", 'Invalid value: "http://x/y": write a URL with https'),
+        ("SERVERS TOKENS --service-account-lookup maybe", 'Invalid value: "maybe": write true or false'),
         ("SERVERS TOKENS --etcd-compaction-interval soon", 'Invalid value: "soon": write a duration'),
         ("SERVERS TOKENS --etcd-compaction-interval -1m", "--etcd-compaction-interval: "),
         ("SERVERS TOKENS --secure-port 99999", 'Invalid value: "99999": write a port'),
@@ -75,6 +93,7 @@ def test_what_can_not_be_used_is_told(
     monkeypatch.chdir(files)
     given = arguments.replace("SERVERS", " ".join(SERVERS)).replace("TOKENS", "KEY --token-auth-file tokens")
     given = given.replace("KEY", "--service-account-signing-key-file key")
+    given = given.replace("SIGNER", "--service-account-signing-endpoint signer.sock")
     if "--cert-dir" not in given:
         given += " --cert-dir certs"
     assert text in said(capsys, *given.split())

@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from haru.cli.account_tokens import add_token_arguments, token_files_of
 from haru.cli.component import parse_gates, port_number
 from haru.cli.main import UsageError
 from haru.cli.security import add_security_arguments, security_of
@@ -52,13 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     access.add_argument(
         "--token-auth-file", type=Path, metavar="FILE", help='bearer tokens: lines token,user,uid,"group1,group2"'
     )
-    access.add_argument("--service-account-issuer", metavar="URL", help="the issuer of ServiceAccount tokens")
-    access.add_argument(
-        "--service-account-signing-key-file",
-        type=Path,
-        metavar="FILE",
-        help="the private key on P-256 of ServiceAccount tokens, the same for all replicas",
-    )
+    add_token_arguments(parser)
     add_security_arguments(parser)
     parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
     parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", default="", help="switch API versions")
@@ -120,13 +115,14 @@ def _emulated_minor(text: str) -> int:
 
 def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
     from haru.embedded.options import default_data_dir, parse_runtime_config
-    from haru.embedded.replica import DEFAULT_ISSUER, ReplicaOptions
+    from haru.embedded.replica import ReplicaOptions
     from haru.embedded.security import SecurityOptions
 
     if flags.client_ca_file is None and flags.token_auth_file is None:
         raise UsageError("nobody could come in: name --client-ca-file, or --token-auth-file")
-    if flags.service_account_signing_key_file is None:
-        raise UsageError("no ServiceAccount would have a token: name --service-account-signing-key-file")
+    if flags.service_account_signing_key_file is None and flags.service_account_signing_endpoint is None:
+        remedy = "name --service-account-signing-key-file, or --service-account-signing-endpoint"
+        raise UsageError(f"no ServiceAccount would have a token: {remedy}")
     return ReplicaOptions(
         tuple(filter(None, (part.strip() for part in flags.etcd_servers.split(",")))),
         flags.etcd_prefix,
@@ -142,8 +138,7 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
         flags.cert_dir or default_data_dir().parent / "apiserver",
         flags.client_ca_file,
         flags.token_auth_file,
-        flags.service_account_issuer or DEFAULT_ISSUER,
-        flags.service_account_signing_key_file,
+        token_files_of(flags),
         parse_gates(flags.feature_gates, _emulated_minor(flags.emulated_version)),
         parse_runtime_config(flags.runtime_config),
         flags.max_requests_inflight,

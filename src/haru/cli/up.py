@@ -10,6 +10,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from haru.cli.account_tokens import add_token_arguments, token_files_of
 from haru.cli.controllers import add_stale_gang_arguments
 from haru.cli.main import UsageError
 from haru.cli.scheduler import add_log_arguments, add_protection_arguments
@@ -81,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_protection_arguments(parser)
     add_log_arguments(parser)
     add_stale_gang_arguments(parser)
+    add_token_arguments(parser)
     add_security_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
@@ -166,4 +168,4 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = replace(options, stale_gang_after=flags.stale_gang_after)
     if flags.stale_gang_policy is not None:
         options = replace(options, stale_gang_policy=flags.stale_gang_policy)
-    return replace(options, security=security_of(flags, options.security))
+    return replace(options, security=security_of(flags, options.security), account_tokens=token_files_of(flags))

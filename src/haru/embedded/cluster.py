@@ -64,6 +64,7 @@ class EmbeddedCluster:
         self.notes: list[str] = []
         self.server: ApiServer | None = None
         self._audit = options.security.audit()
+        options.account_tokens.read()  # what is wrong with it is told before anything is begun
         self.store = SqliteStore(directory / "state.db", sealing=options.security.sealing())
         self._identity: Identity | None = None
         self._minted: dict[str, ApiClient] = {}
@@ -77,6 +78,7 @@ class EmbeddedCluster:
         identity = self._identity = ensure_identity(self._directory / "pki", self._options.host)
         users = {identity.tokens[key]: UserInfo(name, groups) for key, (name, groups) in USERS.items()}
         await self.store.start()
+        signing_key, account_tokens = self._options.account_tokens.read(identity.signing_key_pem)
         self.server = ApiServer(
             ServerConfig(
                 store=self.store,
@@ -84,8 +86,9 @@ class EmbeddedCluster:
                 runtime_config={**RUNTIME_CONFIG, **self._options.runtime_config},
                 tokens=users,
                 client_ca_pem=identity.ca_pem,
-                service_account_key_pem=identity.signing_key_pem,
+                service_account_key_pem=signing_key,
                 audit=self._audit,
+                account_tokens=account_tokens,
             )
         )
         await self.server.start()

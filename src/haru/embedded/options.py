@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.security import SecurityOptions
 from haru.engine.profile import PROFILES
 
@@ -74,6 +75,8 @@ class UpOptions:
     """Host and port of the metrics of that, loopback only; None: none are served."""
     security: SecurityOptions = field(default_factory=SecurityOptions)
     """Encryption at rest, and the audit log."""
+    account_tokens: AccountTokenFiles = field(default_factory=AccountTokenFiles)
+    """Who signs ServiceAccount tokens, who checks them, and for how long they are good."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

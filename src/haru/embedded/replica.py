@@ -20,13 +20,12 @@ from haru.apiserver.certificates import new_authority, server_pair, write_privat
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
+from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.options import OptionError, check_versions
 from haru.embedded.process import first, loop_factory, seconds_since_start
 from haru.embedded.security import SecurityOptions
 from haru.kube.gates import FeatureGates
 from haru.storage.etcd import EtcdStore, read_credentials
-
-DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,7 @@ class ReplicaOptions:
     """Where a certificate is made and kept when none is given."""
     client_ca: Path | None = None
     token_file: Path | None = None
-    issuer: str = DEFAULT_ISSUER
-    signing_key: Path | None = None
+    account_tokens: AccountTokenFiles = field(default_factory=AccountTokenFiles)
     gates: FeatureGates = field(default_factory=FeatureGates)
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
     max_reads: int = 400
@@ -99,6 +97,7 @@ class Replica:
             compaction_seconds=options.compaction_interval,
             sealing=options.security.sealing(),
         )
+        signing_key, account_tokens = options.account_tokens.read()
         self._server = ApiServer(
             ServerConfig(
                 self.store,
@@ -106,12 +105,12 @@ class Replica:
                 options.runtime_config,
                 tokens_of(options.token_file),
                 _read(options.client_ca, "--client-ca-file") if options.client_ca else None,
-                _signing_key(options.signing_key),
-                options.issuer,
+                signing_key,
                 f"{options.advertise or _own_address(options.host)}:{options.port}",
                 max_reads_in_flight=options.max_reads,
                 max_writes_in_flight=options.max_writes,
                 audit=options.security.audit(),
+                account_tokens=account_tokens,
             )
         )
         self._listener: HttpServer | None = None
@@ -154,25 +153,6 @@ def _read(path: Path, flag: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise OptionError(f"{flag}: {path}: {error.strerror}") from None
-
-
-def _signing_key(path: Path | None) -> bytes:
-    if path is None:
-        return b""
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    pem = _read(path, "--service-account-signing-key-file")
-    try:
-        key = load_pem_private_key(pem, None)
-    except (ValueError, TypeError):
-        key = None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise OptionError(
-            f"--service-account-signing-key-file: {path}: not a private key on P-256; make one with "
-            "openssl ecparam -name prime256v1 -genkey -noout -out FILE"
-        )
-    return pem
 
 
 def tokens_of(path: Path | None) -> dict[str, UserInfo]:

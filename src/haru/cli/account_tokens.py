@@ -1,0 +1,101 @@
+"""The flags of ServiceAccount tokens, with kube-apiserver's names; for `haru up` and `haru apiserver`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from haru.embedded.account_tokens import AccountTokenFiles
+
+
+def add_token_arguments(parser: argparse.ArgumentParser) -> None:
+    """Who signs, who checks, for whom and for how long."""
+    group = parser.add_argument_group("ServiceAccount tokens")
+    group.add_argument(
+        "--service-account-issuer",
+        action="append",
+        metavar="URL",
+        help="the issuer of tokens; repeat it to accept tokens of others, too: the first is that of new ones",
+    )
+    group.add_argument(
+        "--service-account-signing-key-file",
+        type=Path,
+        metavar="FILE",
+        help="the private key that signs tokens, RSA or on P-256, P-384 or P-521; the same for all replicas",
+    )
+    group.add_argument(
+        "--service-account-key-file",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="keys that check tokens, beside the one that signs; may be repeated, and hold several keys",
+    )
+    group.add_argument(
+        "--service-account-signing-endpoint",
+        metavar="SOCKET",
+        help="a signer outside that has the keys in place of files: the path of a Unix socket, or @NAME (KEP-740)",
+    )
+    group.add_argument(
+        "--service-account-jwks-uri", metavar="URL", help="where the public keys are said to be, in place of here"
+    )
+    group.add_argument(
+        "--service-account-max-token-expiration",
+        type=_seconds,
+        metavar="DURATION",
+        help="no token is good for longer: 1h to 2^32 s (default 0: no bound, or the signer's)",
+    )
+    group.add_argument(
+        "--service-account-extend-token-expiration",
+        type=_truth,
+        metavar="BOOL",
+        help="tokens of pods' volumes are good for a year, and told of when they are used late (default true)",
+    )
+    group.add_argument(
+        "--service-account-lookup",
+        type=_truth,
+        metavar="BOOL",
+        help="a token is good only while its account, and what it is bound to, exists (default true)",
+    )
+    group.add_argument(
+        "--api-audiences", metavar="NAME,…", help="whom tokens for this server are for (default: the issuers)"
+    )
+
+
+def token_files_of(flags: argparse.Namespace) -> AccountTokenFiles:
+    """What the flags say."""
+    from haru.embedded.account_tokens import AccountTokenFiles
+
+    audiences = tuple(filter(None, (part.strip() for part in (flags.api_audiences or "").split(","))))
+    given: dict[str, Any] = {
+        "endpoint": flags.service_account_signing_endpoint,
+        "signing_key": flags.service_account_signing_key_file,
+        "key_files": flags.service_account_key_file and tuple(flags.service_account_key_file),
+        "issuers": flags.service_account_issuer and tuple(flags.service_account_issuer),
+        "audiences": audiences or None,
+        "jwks_uri": flags.service_account_jwks_uri,
+        "max_seconds": flags.service_account_max_token_expiration,
+        "extend": flags.service_account_extend_token_expiration,
+        "lookup": flags.service_account_lookup,
+    }
+    return AccountTokenFiles(**{name: value for name, value in given.items() if value is not None})
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write true or false')
+    return text.lower() == "true"
+
+
+def _seconds(text: str) -> int:
+    from haru.cel.errors import EvaluationError
+    from haru.cel.libraries.timestamps import parse_duration
+
+    try:
+        nanoseconds = parse_duration(text).ns
+    except EvaluationError:
+        nanoseconds = -1
+    if nanoseconds < 0 or nanoseconds % 10**9:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a duration in whole seconds, such as 24h')
+    return nanoseconds // 10**9

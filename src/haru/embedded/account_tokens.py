@@ -1,0 +1,59 @@
+"""What an API server is told of ServiceAccount tokens, out of flags and files; for `haru up` and `haru apiserver`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from haru.apiserver.token_options import DEFAULT_ISSUER, TokenOptions
+
+
+@dataclass(frozen=True, slots=True)
+class AccountTokenFiles:
+    """As `TokenOptions`, but keys are files still."""
+
+    endpoint: str = ""
+    signing_key: Path | None = None
+    key_files: tuple[Path, ...] = ()
+    issuers: tuple[str, ...] = (DEFAULT_ISSUER,)
+    audiences: tuple[str, ...] = ()
+    jwks_uri: str = ""
+    max_seconds: int = 0
+    extend: bool = True
+    lookup: bool = True
+
+    def read(self, own_key: bytes = b"") -> tuple[bytes, TokenOptions]:
+        """The key that signs (empty where a signer outside does), and the rest. Raises OptionError.
+
+        `own_key` signs where the flags name no other one.
+        """
+        from haru.apiserver.tokens.keys import KeyFileError, load_signing_key, load_verification_keys
+        from haru.embedded.options import OptionError
+
+        signing = own_key if not self.endpoint else b""
+        if self.signing_key is not None:
+            signing = _read(self.signing_key, "--service-account-signing-key-file")
+        pems = tuple(_read(path, "--service-account-key-file") for path in self.key_files)
+        options = TokenOptions(
+            self.endpoint, pems, self.issuers, self.audiences, self.jwks_uri, self.max_seconds, self.extend, self.lookup
+        )
+        options.check(signing)
+        try:
+            where = f"--service-account-signing-key-file: {self.signing_key}"
+            if self.signing_key is not None:
+                load_signing_key(signing)
+            for path, pem in zip(self.key_files, pems, strict=True):
+                where = f"--service-account-key-file: {path}"
+                load_verification_keys(pem)
+        except KeyFileError as error:
+            raise OptionError(f"{where}: {error}") from None
+        return signing, options
+
+
+def _read(path: Path, flag: str) -> bytes:
+    from haru.embedded.options import OptionError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OptionError(f"{flag}: {path}: {error.strerror}") from None
