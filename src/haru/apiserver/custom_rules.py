@@ -32,6 +32,8 @@ def _admission_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]
 
     if kind.kind == "ValidatingAdmissionPolicy":
         return expressions.policy_expression_errors(new, old)
+    if kind.kind == "MutatingAdmissionPolicy":
+        return expressions.mutation_expression_errors(new, old)
     return expressions.webhook_expression_errors(new, old) if kind.kind.endswith("WebhookConfiguration") else []
 
 

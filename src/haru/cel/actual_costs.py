@@ -133,6 +133,7 @@ ACTUAL: dict[str, Actual] = {
     **_named("replace split", _first(2 * TRAVERSAL)),
     "join": _joined,
     **_named("find findAll", _find),
+    "jsonpatch.escapeKey": _first(2 * TRAVERSAL),
     **_named("cidr isIP isCIDR quantity isQuantity semver isSemver", _first(TRAVERSAL)),
     "ip": _ip,
     "ip.isCanonical": _first(2 * TRAVERSAL),

@@ -8,17 +8,28 @@ Source: KEP 3488 and KEP 3716, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from haru.cel.actual_costs import CHECK_COST
 from haru.cel.ast import Node
 from haru.cel.environment import Environment
-from haru.cel.errors import CompileError, EvaluationError
-from haru.cel.libraries.authorization import AUTHORIZER, RESOURCE_CHECK, Authorizer, Decide, Question, ResourceCheck
+from haru.cel.errors import CompileError, CostLimitError, EvaluationError
+from haru.cel.libraries.authorization import (
+    AUTHORIZER,
+    RESOURCE_CHECK,
+    Authorizer,
+    Decide,
+    Decision,
+    Question,
+    ResourceCheck,
+)
 from haru.cel.libraries.kubernetes import BASE
+from haru.cel.libraries.patches import JSON_PATCH, OBJECT, PATCH_STRUCTS, PATCHES
 from haru.cel.libraries.timestamps import parse_timestamp
-from haru.cel.program import MeteredProgram, instantiation_error, parse_and_check
+from haru.cel.metering import CostExceeded, Meter
+from haru.cel.program import Measurement, MeteredProgram, instantiation_error, parse_and_check
 from haru.cel.types import BOOL, DYN, ERROR, INT, NULL, STRING, TIMESTAMP, Type, list_of, map_of, struct
 
 Obj = dict[str, Any]
@@ -29,11 +40,14 @@ BUDGET = 10_000_000
 """What all expressions of a policy may cost together, for one binding and parameter."""
 CONDITIONS_BUDGET = 2_500_000
 """What all match conditions of a policy or webhook may cost together."""
+INTERRUPTED = "operation interrupted"
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 CONDITION = (BOOL,)
 MESSAGE = (STRING,)
 ANNOTATION = (STRING, NULL)
+CONFIGURATION = (OBJECT,)
+OPERATIONS = (list_of(JSON_PATCH),)
 
 _ORDER = (
     "object",
@@ -106,11 +120,13 @@ def environment(
     variables: Mapping[str, Type] | None = None,
     objects: tuple[Type, Type] = (DYN, DYN),
     structs: Mapping[str, Mapping[str, Type]] | None = None,
+    patches: bool = False,
 ) -> Environment:
     """What an expression may speak of.
 
     `variables` may grow while a policy's variables are compiled, each of which sees the earlier ones. `objects` are
-    the types of the object and of the parameter, where they are known.
+    the types of the object and of the parameter, where they are known. `patches`: mutations also know the types that
+    patches are made of, and `jsonpatch.escapeKey`.
     """
     declared = {"object": objects[0], "oldObject": objects[0], "namespaceObject": _NAMESPACE, "request": _REQUEST}
     if params:
@@ -121,6 +137,9 @@ def environment(
     if variables is not None:
         declared["variables"] = _VARIABLES
         known[_VARIABLES.name] = variables
+    if patches:
+        known.update(PATCH_STRUCTS)
+        return Environment((*BASE, PATCHES), declared, known, kubernetes=True, open_type=OBJECT.name)
     return Environment(BASE, declared, known, kubernetes=True)
 
 
@@ -151,14 +170,20 @@ def _program(tree: Node, within: Environment) -> MeteredProgram:
     return MeteredProgram(tree, within, _ORDER)
 
 
+Compile = Callable[[str, Environment], Expression]
+"""As `compile_expression`: whoever uses it may wish to know of it."""
+
+
 class Composition:
     """The variables of a policy, and environments for the expressions that may use them."""
 
-    def __init__(self, variables: Iterable[Obj], *, params: bool) -> None:
+    def __init__(self, variables: Iterable[Obj], *, params: bool, compile: Compile | None = None) -> None:
         self._types: dict[str, Type] = {}
+        self._compile = compile or compile_expression
         self.trusted = environment(params=params, authorizer=True, variables=self._types)
         """With `authorizer`."""
         self._plain: Environment | None = None
+        self._patching: Environment | None = None
         self._params = params
         self.variables: dict[str, Expression] = {}
         for variable in variables:
@@ -171,9 +196,16 @@ class Composition:
             self._plain = environment(params=self._params, authorizer=False, variables=self._types)
         return self._plain
 
+    @property
+    def patching(self) -> Environment:
+        """With the types that patches are made of: for mutations."""
+        if self._patching is None:
+            self._patching = environment(params=self._params, authorizer=True, variables=self._types, patches=True)
+        return self._patching
+
     def add(self, name: str, text: str) -> Expression:
         """Declare one more variable."""
-        compiled = compile_expression(text, self.trusted)
+        compiled = self._compile(text, self.trusted)
         self.variables[name] = compiled
         self._types[name] = variable_type(compiled.type)
         return compiled
@@ -229,7 +261,8 @@ class Evaluation:
     def __init__(self, given: Given, variables: Mapping[str, Expression] | None = None, budget: int = BUDGET) -> None:
         asked: tuple[Any, Any] = (None, None)
         if given.decide is not None:
-            asked = Authorizer(given.decide), ResourceCheck(given.decide, given.resource)
+            decide = self._decided(given.decide)
+            asked = Authorizer(decide), ResourceCheck(decide, given.resource)
         lazy = _Variables(self, variables or {})
         self._values = (
             given.object,
@@ -242,25 +275,75 @@ class Evaluation:
         )
         self.budget = budget
         self._for_variables = 0
+        self._meters: list[Meter] = []
+        """Of what is being evaluated: the expression's, then those of the variables that it waits for."""
+        self._most = 0
+        self._stopped = False
 
     def run(self, expression: Expression) -> Result:
         """Evaluate. Raises OutOfBudget."""
+        found = self._measured(expression, CALL_LIMIT)
+        assert found is not None
+        return found
+
+    def attempt(self, expression: Expression, most: int) -> Result | None:
+        """Evaluate; None where that costs more than `most`, and then it is as if nothing had been tried.
+
+        What the authorizer is asked does not count: its price is nominal. Raises OutOfBudget.
+        """
+        self._most = most
+        try:
+            return self._measured(expression, most)
+        finally:
+            self._most = 0
+
+    def stop(self) -> None:
+        """End what runs, in whichever thread that is: it fails, as if it had cost too much."""
+        self._stopped = True
+        for meter in list(self._meters):
+            meter.limit = -1
+
+    def _measured(self, expression: Expression, limit: int) -> Result | None:
         if expression.program is None:
             return Result(error=f"compilation error: {expression.problem}")
-        found = expression.program.measure(CALL_LIMIT, *self._values)
+        spent = self._for_variables
+        found = self._metered(expression.program, limit)
+        if self._most and isinstance(found.error, CostLimitError):
+            self._for_variables = spent
+            return None
         self.budget -= self._for_variables + found.cost
         self._for_variables = 0
         if self.budget < 0:
             raise OutOfBudget
         if found.error is not None:
-            return Result(error=f"expression '{expression.text}' resulted in error: {found.error}")
+            why = INTERRUPTED if self._stopped and isinstance(found.error, CostLimitError) else found.error
+            return Result(error=f"expression '{expression.text}' resulted in error: {why}")
         return Result(found.value)
+
+    def _metered(self, program: MeteredProgram, limit: int) -> Measurement:
+        meter = Meter(-1 if self._stopped else limit)
+        self._meters.append(meter)
+        try:
+            return program.metered(meter, *self._values)
+        finally:
+            self._meters.pop()
+
+    def _decided(self, decide: Decide) -> Decide:
+        def ask(question: Question) -> Decision:
+            if self._most:
+                for meter in self._meters:
+                    meter.limit = min(meter.limit + CHECK_COST, CALL_LIMIT)
+            return decide(question)
+
+        return ask
 
     def variable(self, name: str, expression: Expression) -> Any:
         """The value of a variable; its cost counts. Raises EvaluationError."""
         if expression.program is None:
             raise EvaluationError(f'composited variable "{name}" fails to compile: {expression.problem}')
-        found = expression.program.measure(CALL_LIMIT, *self._values)
+        found = self._metered(expression.program, self._most or CALL_LIMIT)
+        if self._most and isinstance(found.error, CostLimitError):
+            raise CostExceeded  # not the variable's error: it was only tried
         self._for_variables += found.cost
         if found.error is not None:
             raise EvaluationError(f'composited variable "{name}" fails to evaluate: {found.error}')

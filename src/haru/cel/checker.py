@@ -158,7 +158,7 @@ class _Checker:
         return optional_of(result) if optional else result
 
     def struct_field(self, node: Node, target: Type, field: str) -> Type:
-        fields = self.environment.structs.get(target.name)
+        fields = self.environment.fields_of(target.name)
         if fields is None:
             return self.report(node.offset, f"unexpected failed resolution of '{target.name}'")
         found = fields.get(field)

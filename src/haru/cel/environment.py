@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from haru.cel.macros import STANDARD, MacroTable
-from haru.cel.types import Type, type_of_type
+from haru.cel.types import DYN, Type, type_of_type
 
 Implementation = Callable[..., Any]
 
@@ -71,7 +71,8 @@ class Environment:
 
     `structs` gives the fields of message types; a type without an entry there has no fields that an expression can
     name. `kubernetes` is where Kubernetes is stricter or laxer than the specification: elements of list and map
-    literals have one type, format strings are checked, but keys of map literals are not.
+    literals have one type, format strings are checked, but keys of map literals are not. `open_type` is the name of a
+    type whose fields have any name and are `dyn`; so are those of every type named below it (`Object`, `Object.spec`).
     """
 
     def __init__(
@@ -84,7 +85,9 @@ class Environment:
         kubernetes: bool = False,
         quoted_fields: bool = False,
         use_macros: bool = True,
+        open_type: str = "",
     ) -> None:
+        self.open_type = open_type
         self.variables: dict[str, Type] = dict(variables or {})
         self.structs = dict(structs or {})
         self.container = container
@@ -137,7 +140,24 @@ class Environment:
     def find_struct(self, name: str) -> tuple[str, Mapping[str, Type]] | None:
         """Full name and fields of a message type."""
         for candidate in self.candidates(name):
-            fields = self.structs.get(candidate)
+            fields = self.fields_of(candidate)
             if fields is not None:
                 return candidate, fields
         return None
+
+    def fields_of(self, name: str) -> Mapping[str, Type] | None:
+        """The fields of a message type by its full name."""
+        if self.open_type and (name == self.open_type or name.startswith(f"{self.open_type}.")):
+            return _ANY_FIELDS
+        return self.structs.get(name)
+
+
+class _AnyFields(dict[str, Type]):
+    """Fields of any name."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """`dyn`, whatever the name."""
+        return DYN
+
+
+_ANY_FIELDS = _AnyFields()

@@ -136,7 +136,10 @@ class MeteredProgram:
 
     def measure(self, limit: float, *values: Any) -> Measurement:
         """Evaluate. Errors are part of the answer."""
-        meter = Meter(limit)
+        return self.metered(Meter(limit), *values)
+
+    def metered(self, meter: Meter, *values: Any) -> Measurement:
+        """As `measure` with a meter of one's own, whose limit may change while the evaluation runs."""
         try:
             return Measurement(self._run([meter, *values, *self._spare]), None, meter.cost)
         except CostExceeded:

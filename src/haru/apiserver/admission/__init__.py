@@ -30,8 +30,9 @@ OnUpdate = Callable[[Call, Obj, Obj], Awaitable[None]]
 _RESOURCE = "resource.k8s.io"
 _SCHEDULING = "scheduling.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
-_POLICIES = ("admissionregistration.k8s.io", "validatingadmissionpolicies")
-_BINDINGS = ("admissionregistration.k8s.io", "validatingadmissionpolicybindings")
+_ADMISSION = "admissionregistration.k8s.io"
+_POLICIES = ("validatingadmissionpolicies", "mutatingadmissionpolicies")
+_BINDINGS = ("validatingadmissionpolicybindings", "mutatingadmissionpolicybindings")
 
 _MUTATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     ("", "pods"): (pods.set_service_account, priority.set_pod_priority, pods.add_default_tolerations),
@@ -43,8 +44,8 @@ _VALIDATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     (_SCHEDULING, "priorityclasses"): (priority.require_single_default,),
     (_RESOURCE, "resourceclaims"): (devices.require_admin_namespace,),
     (_RESOURCE, "resourceclaimtemplates"): (devices.require_admin_namespace,),
-    _POLICIES: (parameters.check_kind,),
-    _BINDINGS: (parameters.check_reference,),
+    **{(_ADMISSION, plural): (parameters.check_kind,) for plural in _POLICIES},
+    **{(_ADMISSION, plural): (parameters.check_reference,) for plural in _BINDINGS},
 }
 _VALIDATE_NEW.update({(_RBAC, plural): (escalation.check_role,) for plural in ("roles", "clusterroles")})
 _VALIDATE_NEW.update(
@@ -53,8 +54,8 @@ _VALIDATE_NEW.update(
 _UPDATE: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
     ("", "pods"): (pods.keep_defaults, priority.keep_pod_priority),
     (_SCHEDULING, "priorityclasses"): (priority.require_single_default_on_update,),
-    _POLICIES: (parameters.check_kind_update,),
-    _BINDINGS: (parameters.check_reference_update,),
+    **{(_ADMISSION, plural): (parameters.check_kind_update,) for plural in _POLICIES},
+    **{(_ADMISSION, plural): (parameters.check_reference_update,) for plural in _BINDINGS},
 }
 _UPDATE.update({(_RBAC, plural): (escalation.check_role_update,) for plural in ("roles", "clusterroles")})
 _UPDATE.update(

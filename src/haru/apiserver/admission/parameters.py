@@ -45,7 +45,8 @@ async def check_reference_update(call: Call, new: Obj, old: Obj) -> None:
     if reference is None or all(ours.get(name) == theirs.get(name) for name in names):
         return
     group = call.resource.kind.group
-    policy = await call.core.peek(group, "validatingadmissionpolicies", "", ours["policyName"])
+    plural = call.resource.kind.plural.replace("policybindings", "policies")
+    policy = await call.core.peek(group, plural, "", ours["policyName"])
     kind = (policy or {}).get("spec", {}).get("paramKind")
     if _may_read(call, kind, reference.get("namespace") or "", reference.get("name") or ""):
         return

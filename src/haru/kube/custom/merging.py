@@ -15,11 +15,12 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 class SchemaShape(Shape):
     """The shape of an object whose members a schema declares; others may be anything."""
 
-    __slots__ = ("_declared", "_resource")
+    __slots__ = ("_declared", "_open", "_resource")
 
     def __init__(self, schema: Structural, *, resource: bool) -> None:
         super().__init__("object")
         self._declared = schema.properties
+        self._open = schema.preserves_unknown
         self._resource = resource or schema.embedded
 
     def field(self, name: str) -> Shape:
@@ -40,6 +41,10 @@ class SchemaShape(Shape):
     def names(self, name: str) -> bool:
         """Whether the schema declares this member."""
         return name in self._declared or (self._resource and name in ("apiVersion", "kind", "metadata"))
+
+    def allows(self, name: str) -> bool:
+        """Whether an object may have this member."""
+        return self._open or self.names(name)
 
     def never_absent(self, name: str) -> bool:
         """No member of a custom resource exists without being given."""

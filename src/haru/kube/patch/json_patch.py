@@ -25,8 +25,22 @@ class _Failed(Exception):
     """An operation cannot be applied to this object."""
 
 
-def apply_json_patch(obj: Obj, ops: list[Any]) -> Obj:
-    """The object after all operations, in order; all of them or none."""
+class _TestFailed(_Failed):
+    """A `test` found another value."""
+
+
+class TestFailedError(StatusError):
+    """A `test` found another value than it named: the patch does not apply, and is otherwise right."""
+
+    __test__ = False
+
+
+def apply_json_patch(obj: Obj, ops: list[Any], *, replace_adds: bool = False) -> Obj:
+    """The object after all operations, in order; all of them or none.
+
+    `replace_adds`: replacing a member that an object does not have adds it, as the patches of admission policies do.
+    Raises StatusError, TestFailedError where all that is wrong is that a `test` does not hold.
+    """
     if not isinstance(ops, list):
         raise bad_request_error("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     if len(ops) > MAX_OPERATIONS:
@@ -43,11 +57,17 @@ def apply_json_patch(obj: Obj, ops: list[Any]) -> Obj:
                         f"Unable to complete the copy, the accumulated size increase of copy is {copied}, "
                         f"exceeding the limit {MAX_COPIED}"
                     )
-            document = _OPERATIONS[op["op"]](document, op)
+            if replace_adds and op["op"] == "replace" and _is_absent_member(document, op["path"]):
+                document = _add(document, op)
+            else:
+                document = _OPERATIONS[op["op"]](document, op)
         if not isinstance(document, dict):
             raise _Failed("the patch leaves no object")
         if _is_deeper(document, MAX_DEPTH):
             raise _Failed(f"the patched object is nested deeper than {MAX_DEPTH} levels")
+    except _TestFailed as failure:
+        found = _unprocessable(str(failure))
+        raise TestFailedError(found.code, found.reason, found.message, found.details) from None
     except _Failed as failure:
         raise _unprocessable(str(failure)) from None
     except RecursionError:
@@ -131,6 +151,17 @@ def _get(document: Any, pointer: str, action: str) -> Any:
     return node
 
 
+def _is_absent_member(document: Any, pointer: str) -> bool:
+    """Whether the pointer leads to an object that lacks just its last member."""
+    if not pointer:
+        return False
+    try:
+        node, token = _parent(document, pointer, "test")
+    except _Failed:
+        return False
+    return isinstance(node, dict) and token not in node
+
+
 def _put(document: Any, pointer: str, value: Any, action: str) -> Any:
     if pointer == "":
         return value
@@ -183,12 +214,14 @@ def _copy(document: Any, op: Obj) -> Any:
 def _test(document: Any, op: Obj) -> Any:
     try:
         value = _get(document, op["path"], "test")
-    except _Failed:
+    except _Failed as failure:
         if op["value"] is None:
             return document
+        if _is_absent_member(document, op["path"]):
+            raise _TestFailed(str(failure)) from None
         raise
     if not _equal(value, op["value"]):
-        raise _Failed(f"testing path {op['path']} value failed: test failed")
+        raise _TestFailed(f"testing path {op['path']} value failed: test failed")
     return document
 
 

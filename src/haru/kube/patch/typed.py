@@ -66,6 +66,10 @@ class Shape:
         """Whether the type declares this field (in maps, keys are data and not declared)."""
         return self.style == "object" and self.message is not None and name in self.message.fields
 
+    def allows(self, name: str) -> bool:
+        """Whether an object may have this field."""
+        return self.style != "object" or self.names(name)
+
     def never_absent(self, name: str) -> bool:
         """Whether the field exists, empty, in every value of the type."""
         declared = self.message.fields.get(name) if self.message is not None else None
@@ -146,16 +150,19 @@ def item_element(shape: Shape, item: Any) -> str:
     return "k:" + compact(keys)
 
 
+def _element_of(shape: Shape, item: Any) -> str:
+    """As `item_element`, for an item that need not have keys: validation refuses it, in its own words."""
+    try:
+        return item_element(shape, item)
+    except StatusError:
+        return "k:{}"
+
+
 def _items(shape: Shape, value: list[Any], path: str, strict: bool) -> dict[str, Any]:
     """Path element -> item; of items with the same keys the first counts, or none may be when `strict`."""
     found: dict[str, Any] = {}
     for item in value:
-        try:
-            element = item_element(shape, item)
-        except StatusError:
-            if strict:
-                raise
-            element = "k:{}"  # validation refuses the item, in its own words
+        element = item_element(shape, item) if strict else _element_of(shape, item)
         if element in found and strict:
             text = element_text(element)
             raise bad_request_error(f"{path}: duplicate entries for key {text}")
@@ -297,14 +304,18 @@ def merge(live: Any, applied: Any, shape: Shape) -> Any:
 
 
 def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]:
-    """Applied items in their order; live-only items stay before the live item that followed them."""
-    theirs = _items(shape, live, "", strict=False)
+    """Applied items in their order; live-only items stay before the live item that followed them.
+
+    What is twice in the live list stays so, unless it is applied.
+    """
+    named = [(_element_of(shape, item), item) for item in live]
+    theirs = dict(reversed(named))
     ours = _items(shape, applied, "", strict=False)
     element = shape.element or ANY
     result = []
     waiting = deque(ours)
     shared = deque(name for name in ours if name in theirs)
-    for name, item in theirs.items():
+    for name, item in named:
         if name not in ours:
             result.append(item)
         elif shared and shared[0] == name:

@@ -18,6 +18,7 @@ from haru.kube.validation import (
     jobs,
     pods,
     policies,
+    registration_mutations,
     registration_policies,
     registrations,
     scheduling,
@@ -108,6 +109,8 @@ CREATE: Mapping[tuple[str, str], Create] = {
     (_ADMISSION, "ValidatingWebhookConfiguration"): _alone(registrations.validate_webhooks),
     (_ADMISSION, "ValidatingAdmissionPolicy"): _alone(registration_policies.validate_policy),
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _alone(registration_policies.validate_binding),
+    (_ADMISSION, "MutatingAdmissionPolicy"): _alone(registration_mutations.validate_mutating_policy),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _alone(registration_mutations.validate_mutating_binding),
 }
 
 UPDATE: Mapping[tuple[str, str], Update] = {
@@ -150,6 +153,8 @@ UPDATE: Mapping[tuple[str, str], Update] = {
     (_ADMISSION, "ValidatingWebhookConfiguration"): _pair(registrations.validate_webhooks_update),
     (_ADMISSION, "ValidatingAdmissionPolicy"): _pair(registration_policies.validate_policy_update),
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _again(registration_policies.validate_binding),
+    (_ADMISSION, "MutatingAdmissionPolicy"): _pair(registration_mutations.validate_mutating_policy_update),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _again(registration_mutations.validate_mutating_binding),
 }
 
 STATUS: Mapping[tuple[str, str], Status] = {

@@ -12,7 +12,7 @@ from typing import Any
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from haru.kube.validation.common import items, one_of, part, same
-from haru.kube.validation.registration_rules import condition_errors, rule_errors
+from haru.kube.validation.registration_rules import OPERATIONS, condition_errors, rule_errors
 from haru.kube.validation.selectors import validate_label_selector
 
 Obj = dict[str, Any]
@@ -45,19 +45,7 @@ def validate_policy_update(new: Obj, old: Obj) -> list[FieldError]:
 
 def _policy(policy: Obj) -> Iterator[FieldError]:
     spec, name = part(policy, "spec"), part(policy, "metadata").get("name") or ""
-    yield from one_of("spec.failurePolicy", spec.get("failurePolicy"), _FAILURE_POLICIES)
-    if spec.get("paramKind") is not None:
-        yield from param_kind_errors("spec.paramKind", spec["paramKind"])
-    constraints = spec.get("matchConstraints")
-    if constraints is None:
-        yield required("spec.matchConstraints")
-    else:
-        yield from match_resources_errors("spec.matchConstraints", constraints)
-        if not constraints.get("resourceRules"):
-            yield required("spec.matchConstraints.resourceRules")
-    yield from condition_errors("spec.matchConditions", items(spec, "matchConditions"))
-    for index, variable in enumerate(items(spec, "variables")):
-        yield from _variable(f"spec.variables[{index}]", variable)
+    yield from policy_errors(spec)
     if not spec.get("validations") and not spec.get("auditAnnotations"):
         why = "validations or auditAnnotations must contain at least one item"
         yield required("spec.validations", why)
@@ -65,6 +53,23 @@ def _policy(policy: Obj) -> Iterator[FieldError]:
     for index, validation in enumerate(items(spec, "validations")):
         yield from _validation(f"spec.validations[{index}]", validation)
     yield from _annotations("spec.auditAnnotations", items(spec, "auditAnnotations"), name)
+
+
+def policy_errors(spec: Obj, operations: Sequence[str] = OPERATIONS) -> Iterator[FieldError]:
+    """What policies that judge and policies that change objects have in common."""
+    yield from one_of("spec.failurePolicy", spec.get("failurePolicy"), _FAILURE_POLICIES)
+    if spec.get("paramKind") is not None:
+        yield from param_kind_errors("spec.paramKind", spec["paramKind"])
+    constraints = spec.get("matchConstraints")
+    if constraints is None:
+        yield required("spec.matchConstraints")
+    else:
+        yield from match_resources_errors("spec.matchConstraints", constraints, operations)
+        if not constraints.get("resourceRules"):
+            yield required("spec.matchConstraints.resourceRules")
+    yield from condition_errors("spec.matchConditions", items(spec, "matchConditions"))
+    for index, variable in enumerate(items(spec, "variables")):
+        yield from _variable(f"spec.variables[{index}]", variable)
 
 
 def param_kind_errors(path: str, kind: Obj) -> Iterator[FieldError]:
@@ -89,8 +94,8 @@ def param_kind_errors(path: str, kind: Obj) -> Iterator[FieldError]:
         yield invalid(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {','.join(problems)}")
 
 
-def match_resources_errors(path: str, resources: Obj) -> Iterator[FieldError]:
-    """What a policy or a binding is about."""
+def match_resources_errors(path: str, resources: Obj, operations: Sequence[str] = OPERATIONS) -> Iterator[FieldError]:
+    """What a policy or a binding is about, which may be some operations only."""
     yield from one_of(f"{path}.matchPolicy", resources.get("matchPolicy"), _MATCH_POLICIES)
     for name in ("namespaceSelector", "objectSelector"):
         if resources.get(name) is None:
@@ -101,7 +106,7 @@ def match_resources_errors(path: str, resources: Obj) -> Iterator[FieldError]:
         for index, rule in enumerate(items(resources, name)):
             where = f"{path}.{name}[{index}]"
             yield from _resource_names(f"{where}.resourceNames", rule.get("resourceNames") or [])
-            yield from rule_errors(where, rule)
+            yield from rule_errors(where, rule, operations)
 
 
 def _resource_names(path: str, given: list[str]) -> Iterator[FieldError]:
@@ -174,15 +179,7 @@ def validate_binding(binding: Obj) -> list[FieldError]:
 
 
 def _binding(spec: Obj) -> Iterator[FieldError]:
-    name = spec.get("policyName") or ""
-    if not name:
-        yield required("spec.policyName")
-    for problem in names.is_dns1123_subdomain(name) if name else ():
-        yield invalid("spec.policyName", name, problem)
-    if spec.get("paramRef") is not None:
-        yield from param_ref_errors("spec.paramRef", spec["paramRef"])
-    if spec.get("matchResources") is not None:
-        yield from match_resources_errors("spec.matchResources", spec["matchResources"])
+    yield from binding_errors(spec)
     actions: list[str] = spec.get("validationActions") or []
     path = "spec.validationActions"
     for index, action in enumerate(actions):
@@ -198,6 +195,19 @@ def _binding(spec: Obj) -> Iterator[FieldError]:
         yield invalid(path, actions, why)
     if not actions:
         yield required(path, "at least one validation action is required")
+
+
+def binding_errors(spec: Obj, operations: Sequence[str] = OPERATIONS) -> Iterator[FieldError]:
+    """What bindings of both sorts of policies have in common."""
+    name = spec.get("policyName") or ""
+    if not name:
+        yield required("spec.policyName")
+    for problem in names.is_dns1123_subdomain(name) if name else ():
+        yield invalid("spec.policyName", name, problem)
+    if spec.get("paramRef") is not None:
+        yield from param_ref_errors("spec.paramRef", spec["paramRef"])
+    if spec.get("matchResources") is not None:
+        yield from match_resources_errors("spec.matchResources", spec["matchResources"], operations)
 
 
 def param_ref_errors(path: str, reference: Obj) -> Iterator[FieldError]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
+from time import perf_counter
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.counting import ConditionCounts
+from haru.apiserver.admission.dynamic.running import on_loop, run_in_turn, timed_compile
 from haru.apiserver.authorization import Authorizer
 from haru.apiserver.config import UserInfo
 from haru.apiserver.node_authorization import Attributes as Asked
@@ -14,11 +18,8 @@ from haru.cel.admission import (
     CONDITION,
     CONDITIONS_BUDGET,
     Evaluation,
-    Expression,
     Given,
     OutOfBudget,
-    Result,
-    compile_expression,
     plain_environment,
 )
 from haru.cel.libraries.authorization import Decide, Decision, Question
@@ -26,9 +27,6 @@ from haru.kube.errors import StatusError
 from haru.kube.selectors import parse_field_selector
 
 Obj = dict[str, Any]
-
-LONG = 50_000
-"""The cost of an evaluation that others had to wait for."""
 
 
 def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespace: Obj | None = None) -> Given:
@@ -53,9 +51,10 @@ def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespac
 
 
 def decider(attributes: Attributes) -> Decide:
-    """Answers the authorizer's questions for the user of a request, each once."""
+    """Answers the authorizer's questions for the user of a request, each once, in whichever thread it is asked."""
     authorizer, user = attributes.call.core.authorizer, attributes.call.request.user
     known: dict[Question, Decision] = {}
+    loop = asyncio.get_running_loop()
 
     def decide(question: Question) -> Decision:
         found = known.get(question)
@@ -64,7 +63,7 @@ def decider(attributes: Attributes) -> Decide:
             if authorizer is None:
                 found = Decision(True)
             else:
-                found = _judged(authorizer, who, question)
+                found = on_loop(loop, partial(_judged, authorizer, who, question))
             known[question] = found
         return found
 
@@ -97,15 +96,6 @@ def _service_account(namespace: str, name: str) -> UserInfo:
     return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups)
 
 
-async def run_in_turn(evaluation: Evaluation, expression: Expression) -> Result:
-    """Evaluate, and let others have their turn after what took long. Raises OutOfBudget."""
-    before = evaluation.budget
-    found = evaluation.run(expression)
-    if before - evaluation.budget > LONG:
-        await asyncio.sleep(0)
-    return found
-
-
 class ConditionsFailed(Exception):
     """Match conditions could not be evaluated, and nobody may be passed over for that."""
 
@@ -115,24 +105,37 @@ class Conditions:
 
     def __init__(self, conditions: Iterable[Obj], *, params: bool, fails: bool) -> None:
         within = plain_environment(params=params, authorizer=True)
-        self._expressions = [compile_expression(each.get("expression") or "", within, CONDITION) for each in conditions]
+        self._expressions = [timed_compile(each.get("expression") or "", within, CONDITION) for each in conditions]
         self._fails = fails
 
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self._expressions)
 
-    def hold(self, given: Given) -> bool:
+    async def hold(self, given: Given, counts: ConditionCounts) -> bool:
         """Whether all conditions are met. One that is not met outweighs errors in others.
 
         Raises ConditionsFailed for an error, unless errors count as a no (`failurePolicy: Ignore`).
         """
         if not self._expressions:
             return True
+        start = perf_counter()
+        try:
+            found = await self._hold(given)
+        except ConditionsFailed:
+            counts.failed()
+            raise
+        finally:
+            counts.took(perf_counter() - start)
+        if not found:
+            counts.excluded()
+        return found
+
+    async def _hold(self, given: Given) -> bool:
         errors: list[str] = []
         evaluation = Evaluation(given, budget=CONDITIONS_BUDGET)
         try:
-            results = [evaluation.run(expression) for expression in self._expressions]
+            results = [await run_in_turn(evaluation, expression) for expression in self._expressions]
         except OutOfBudget as error:
             if self._fails:
                 raise ConditionsFailed(str(error)) from None

@@ -1,7 +1,8 @@
 """What a write passes through where webhooks or policies are configured: changes first, then judgements.
 
-The server's own plugins change an object before webhooks do, and look again at what those have changed; policies and
-validating webhooks see the object as it is to be stored. All of it happens before anything is written, in dry runs too.
+The server's own plugins change an object first, then policies, then webhooks. Where those have changed it all three
+look at it once more; judging policies and webhooks see the object as it is to be stored. All of it happens before
+anything is written, in dry runs too.
 Source: the order of admission plugins of 1.36.
 """
 
@@ -11,9 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, options_of
+from haru.apiserver.admission.dynamic.counting import Counts
 from haru.apiserver.admission.dynamic.judging import Policies, ValidatingPolicy
 from haru.apiserver.admission.dynamic.matching import is_exempt
-from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
+from haru.apiserver.admission.dynamic.mutating import MutatingPolicy, Mutators, Round
+from haru.apiserver.admission.dynamic.webhooks import HookRound, Webhook, Webhooks
 from haru.apiserver.call import Call
 from haru.kube.defaulting import apply_defaults
 
@@ -31,12 +34,18 @@ class Chain:
         self,
         asking: Webhooks,
         judging: Policies,
+        changing: Mutators,
         mutating: Sequence[Webhook],
         validating: Sequence[Webhook],
         policies: Sequence[ValidatingPolicy],
+        mutators: Sequence[MutatingPolicy],
+        counts: Counts,
     ) -> None:
         self._asking = asking
         self._judging = judging
+        self._changing = changing
+        self._mutators = mutators
+        self._counts = counts
         self._mutating = mutating
         self._validating = validating
         self._policies = policies
@@ -45,30 +54,52 @@ class Chain:
         """The chain, unless nobody is ever asked about the call's resource."""
         return None if is_exempt(call.resource) else self
 
+    @property
+    def _changes(self) -> bool:
+        """Whether anybody changes objects."""
+        return bool(self._mutating or self._mutators)
+
     async def _change(self, attributes: Attributes, built_in: BuiltIn | None = None) -> Obj | None:
-        if not self._mutating:
+        if not self._changes:
             return attributes.obj
+        policies, hooks = Round(), HookRound()
+        with self._counts.step("admit", attributes.operation):
+            if not await self._pass(attributes, policies, hooks, again=False) or attributes.obj is None:
+                return attributes.obj
+            if built_in is not None:
+                copied = _own(attributes.obj)
+                await built_in(copied)
+                attributes.obj = copied
+            await self._pass(attributes, policies, hooks, again=True)
+        return attributes.obj
 
-        async def again(obj: Obj) -> Obj:
-            if built_in is None:
-                return obj
-            copied = _own(obj)
-            await built_in(copied)
-            return copied
-
-        return await self._asking.mutate(self._mutating, attributes, again)
+    async def _pass(self, attributes: Attributes, policies: Round, hooks: HookRound, *, again: bool) -> bool:
+        """One round: whether anybody changed the object."""
+        operation, changed = attributes.operation, False
+        if self._mutators and attributes.operation != "DELETE":
+            with self._counts.plugin("MutatingAdmissionPolicy", "admit", operation):
+                changed = await self._changing.mutate(self._mutators, attributes, policies, again=again)
+        if self._mutating:
+            with self._counts.plugin("MutatingAdmissionWebhook", "admit", operation):
+                changed |= await self._asking.mutate(self._mutating, attributes, hooks, again=again)
+        return changed
 
     async def _judge(self, attributes: Attributes) -> None:
-        if self._policies:
-            await self._judging.validate(self._policies, attributes)
-        if self._validating:
-            await self._asking.validate(self._validating, attributes)
+        operation = attributes.operation
+        with self._counts.step("validate", operation):
+            if self._policies:
+                with self._counts.plugin("ValidatingAdmissionPolicy", "validate", operation):
+                    await self._judging.validate(self._policies, attributes)
+            if self._validating:
+                with self._counts.plugin("ValidatingAdmissionWebhook", "validate", operation):
+                    await self._asking.validate(self._validating, attributes)
 
     # --- create
 
     async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn, *, generated: bool) -> Obj:
-        """A new object as mutating webhooks leave it. They see it without what the server adds, a made-up name too."""
-        if not self._mutating:
+        """A new object as it is left by whoever changes it. They see it without what the server adds, and without a
+        name that was made up."""
+        if not self._changes:
             return obj
         before = obj["metadata"]
         hidden = {name: before[name] for name in _SYSTEM if name in before}
@@ -100,8 +131,8 @@ class Chain:
     # --- update
 
     async def change_update(self, call: Call, wanted: Obj, live: Obj, built_in: BuiltIn | None = None) -> Obj:
-        """The wanted object as mutating webhooks leave it."""
-        if not self._mutating:
+        """The wanted object as it is left by whoever changes it."""
+        if not self._changes:
             return wanted
         kind = call.resource.kind
         given = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}

@@ -11,7 +11,9 @@ from typing import Any
 from haru.cel.admission import (
     ANNOTATION,
     CONDITION,
+    CONFIGURATION,
     MESSAGE,
+    OPERATIONS,
     Composition,
     Expression,
     compile_expression,
@@ -38,15 +40,40 @@ def policy_expression_errors(new: Obj, old: Obj | None) -> list[FieldError]:
     return list(_policy(new["spec"], (old or {}).get("spec") or {}))
 
 
-def _policy(spec: Obj, before: Obj) -> Iterator[FieldError]:
-    params = spec.get("paramKind") is not None
+def mutation_expression_errors(new: Obj, old: Obj | None) -> list[FieldError]:
+    """What is wrong with the expressions of a MutatingAdmissionPolicy."""
+    return list(_mutating(new["spec"], (old or {}).get("spec") or {}))
+
+
+def _common(spec: Obj, before: Obj, composition: Composition) -> Iterator[FieldError]:
+    """Match conditions, unless they did not change, and variables, which are declared here."""
     settled = all(spec.get(name) == before.get(name) for name in ("paramKind", "matchConditions"))
     if not settled:
+        params = spec.get("paramKind") is not None
         yield from _conditions("spec.matchConditions", spec.get("matchConditions") or (), params=params)
-    composition = Composition((), params=params)
     for index, variable in enumerate(spec.get("variables") or ()):
         compiled = composition.add(variable["name"], variable["expression"])
         yield from _problem(f"spec.variables[{index}].expression", compiled)
+
+
+def _mutating(spec: Obj, before: Obj) -> Iterator[FieldError]:
+    composition = Composition((), params=spec.get("paramKind") is not None)
+    yield from _common(spec, before, composition)
+    around = ("paramKind", "variables")
+    stored = before.get("mutations") or [] if all(spec.get(n) == before.get(n) for n in around) else []
+    for index, mutation in enumerate(spec.get("mutations") or ()):
+        applies = mutation["patchType"] == "ApplyConfiguration"
+        member = "applyConfiguration" if applies else "jsonPatch"
+        if mutation in stored:
+            continue  # as it was stored: an expression that is refused by now is kept, as in 1.36
+        wanted = CONFIGURATION if applies else OPERATIONS
+        compiled = compile_expression(mutation[member]["expression"].strip(), composition.patching, wanted)
+        yield from _problem(f"spec.mutations[{index}].{member}.expression", compiled)
+
+
+def _policy(spec: Obj, before: Obj) -> Iterator[FieldError]:
+    composition = Composition((), params=spec.get("paramKind") is not None)
+    yield from _common(spec, before, composition)
     for index, validation in enumerate(spec.get("validations") or ()):
         path = f"spec.validations[{index}]"
         compiled = compile_expression(validation["expression"], composition.trusted, CONDITION)

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from time import perf_counter
 from typing import Any
 
 import orjson
 
-from haru.apiserver.admission.dynamic.asking import ConditionsFailed, run_in_turn
+from haru.apiserver.admission.dynamic.asking import ConditionsFailed
 from haru.apiserver.admission.dynamic.attributes import Attributes
 from haru.apiserver.admission.dynamic.counting import Counts, error_type
 from haru.apiserver.admission.dynamic.matching import Equivalents
 from haru.apiserver.admission.dynamic.policies import Binding, Misconfigured, Policy, invocations
+from haru.apiserver.admission.dynamic.running import run_in_turn, timed_compile
 from haru.cel.admission import (
     ANNOTATION,
     CONDITION,
@@ -25,7 +27,7 @@ from haru.cel.admission import (
     Expression,
     Given,
     OutOfBudget,
-    compile_expression,
+    Result,
 )
 from haru.cel.values import type_name
 from haru.kube.errors import StatusError
@@ -48,8 +50,8 @@ class ValidatingPolicy(Policy):
         found = []
         for raw in self.spec.get("validations") or ():
             text = raw.get("messageExpression")
-            message = compile_expression(text, self.composition.plain, MESSAGE) if text else None
-            judging = compile_expression(raw.get("expression") or "", self.composition.trusted, CONDITION)
+            message = timed_compile(text, self.composition.plain, MESSAGE) if text else None
+            judging = timed_compile(raw.get("expression") or "", self.composition.trusted, CONDITION)
             found.append((raw, judging, message))
         return found
 
@@ -58,7 +60,7 @@ class ValidatingPolicy(Policy):
         """The audit annotations: key and expression."""
         within = self.composition.trusted
         return [
-            (raw.get("key") or "", compile_expression((raw.get("valueExpression") or "").strip(), within, ANNOTATION))
+            (raw.get("key") or "", timed_compile((raw.get("valueExpression") or "").strip(), within, ANNOTATION))
             for raw in self.spec.get("auditAnnotations") or ()
         ]
 
@@ -70,6 +72,8 @@ class Denial:
     message: str
     reason: str = ""
     number: int = 0
+    seconds: float = 0.0
+    """How long it took to find."""
 
 
 @dataclass
@@ -125,9 +129,10 @@ async def _judge(
     policy: ValidatingPolicy, binding: Binding, attributes: Attributes, given: Given, findings: _Findings
 ) -> None:
     try:
-        if not policy.conditions.hold(_without_namespace(given)):
+        condition = findings.counts.condition(policy.name, "policy", "validate", attributes)
+        if not await policy.conditions.hold(_without_namespace(given), condition):
             return
-        denials = await _denials(policy, given)
+        denials = await _denials(policy, binding, given, findings.counts)
         notes, errors = await _notes(policy, given) if policy.annotations else ({}, [])
     except ConditionsFailed as error:
         denials, notes, errors = [Denial(str(error))], {}, []
@@ -147,22 +152,27 @@ def _without_namespace(given: Given) -> Given:
     return given._replace(namespace=None)
 
 
-async def _denials(policy: ValidatingPolicy, given: Given) -> list[Denial]:
+async def _denials(policy: ValidatingPolicy, binding: Binding, given: Given, counts: Counts) -> list[Denial]:
     """Which validations refuse the request, and with which words."""
     judging = Evaluation(given, policy.composition.variables)
-    results = [await run_in_turn(judging, expression) for _, expression, _ in policy.validations]
+    results: list[tuple[Result, float]] = []
+    for _, expression, _ in policy.validations:
+        start = perf_counter()
+        results.append((await run_in_turn(judging, expression), perf_counter() - start))
     wording: Evaluation | None = None
     if any(message is not None for _, _, message in policy.validations):
         wording = Evaluation(given._replace(decide=None), policy.composition.variables, judging.budget)
     found: list[Denial] = []
-    for number, ((raw, judged, message), result) in enumerate(zip(policy.validations, results, strict=True)):
+    for number, ((raw, judged, message), (result, seconds)) in enumerate(zip(policy.validations, results, strict=True)):
         text = await _worded(wording, message)
         if result.error:
             if policy.fails:
-                found.append(Denial(result.error, number=number))
+                found.append(Denial(result.error, number=number, seconds=seconds))
+            else:
+                counts.checked(policy.name, binding.name, "allow", error_type(result.error), seconds)
         elif result.value is not True:
             plain = str(raw.get("message") or "").strip() or f"failed expression: {judged.text.strip()}"
-            found.append(Denial(text or plain, raw.get("reason") or "Invalid", number))
+            found.append(Denial(text or plain, raw.get("reason") or "Invalid", number, seconds))
     return found
 
 
@@ -191,7 +201,7 @@ def _act(
 ) -> None:
     """Do with a refusal what the binding says: refuse, warn or only note it."""
     for action in binding.actions:
-        findings.counts.checked(policy.name, binding.name, action.lower(), error_type(denial.message))
+        findings.counts.checked(policy.name, binding.name, action.lower(), error_type(denial.message), denial.seconds)
         if action == "Deny":
             findings.denied.append((policy.name, binding.name, denial))
         elif action == "Warn":

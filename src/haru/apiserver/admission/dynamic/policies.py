@@ -16,6 +16,7 @@ from haru.apiserver.admission.dynamic.asking import Conditions, given_of
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
 from haru.apiserver.admission.dynamic.matching import Equivalents, policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
+from haru.apiserver.admission.dynamic.running import timed_compile
 from haru.cel.admission import Composition, Given, namespace_value
 from haru.kube.errors import StatusError, not_found_error
 
@@ -53,7 +54,7 @@ class Policy:
     @cached_property
     def composition(self) -> Composition:
         """The variables."""
-        return Composition(self.spec.get("variables") or (), params=self.has_params)
+        return Composition(self.spec.get("variables") or (), params=self.has_params, compile=timed_compile)
 
     @cached_property
     def conditions(self) -> Conditions:

@@ -16,7 +16,8 @@ from haru.apiserver.admission.dynamic.chain import Chain
 from haru.apiserver.admission.dynamic.counting import Counts
 from haru.apiserver.admission.dynamic.judging import Policies, ValidatingPolicy
 from haru.apiserver.admission.dynamic.matching import GROUP, Equivalents
-from haru.apiserver.admission.dynamic.policies import Binding
+from haru.apiserver.admission.dynamic.mutating import MutatingPolicy, Mutators
+from haru.apiserver.admission.dynamic.policies import Binding, Policy
 from haru.apiserver.admission.dynamic.type_checking import expression_warnings
 from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
 from haru.apiserver.bootstrap import own_call
@@ -36,13 +37,16 @@ MUTATING = "mutatingwebhookconfigurations"
 VALIDATING = "validatingwebhookconfigurations"
 POLICIES = "validatingadmissionpolicies"
 BINDINGS = "validatingadmissionpolicybindings"
-_PLURALS = (MUTATING, VALIDATING, POLICIES, BINDINGS)
+MUTATORS = "mutatingadmissionpolicies"
+MUTATOR_BINDINGS = "mutatingadmissionpolicybindings"
+_PLURALS = (MUTATING, VALIDATING, POLICIES, BINDINGS, MUTATORS, MUTATOR_BINDINGS)
 Handler = Callable[[Call], Awaitable[Response]]
 _READS = frozenset(("get", "list", "watch"))
 
 
 _LOG = logging.getLogger("haru.apiserver")
 T = TypeVar("T")
+P = TypeVar("P", bound=Policy)
 
 
 def _made(raw: Obj, make: Callable[[], T]) -> list[T]:
@@ -66,6 +70,7 @@ class Registry:
         self.counts = Counts()
         self._webhooks = Webhooks(equivalents, self.caller, self.counts)
         self._policies = Policies(equivalents, self.counts)
+        self._mutators = Mutators(equivalents, self.counts)
         self._chain: Chain | None = None
 
     async def start(self) -> None:
@@ -103,18 +108,27 @@ class Registry:
 
     def _compile(self) -> None:
         mutating, validating = self._hooks(MUTATING), self._hooks(VALIDATING)
+        policies = self._bound(POLICIES, BINDINGS, ValidatingPolicy)
+        enabled = self._core.gates.enabled("MutatingAdmissionPolicy")
+        mutators = self._bound(MUTATORS, MUTATOR_BINDINGS, MutatingPolicy) if enabled else []
+        active = bool(mutating or validating or policies or mutators)
+        chain = Chain(
+            self._webhooks, self._policies, self._mutators, mutating, validating, policies, mutators, self.counts
+        )
+        self._chain = chain if active else None
+
+    def _bound(self, plural: str, of_bindings: str, make: Callable[[Obj, list[Binding]], P]) -> list[P]:
+        """The policies that have bindings, in the order of their names."""
         bindings: dict[str, list[Binding]] = {}
-        for raw in self._objects(BINDINGS):
+        for raw in self._objects(of_bindings):
             for binding in _made(raw, partial(Binding, raw)):
                 bindings.setdefault(binding.policy, []).append(binding)
-        policies: list[ValidatingPolicy] = []
-        for raw in self._objects(POLICIES):
+        found: list[P] = []
+        for raw in self._objects(plural):
             bound = bindings.get(raw["metadata"]["name"])
             if bound:
-                policies += _made(raw, partial(ValidatingPolicy, raw, bound))
-        active = bool(mutating or validating or policies)
-        chain = Chain(self._webhooks, self._policies, mutating, validating, policies)
-        self._chain = chain if active else None
+                found += _made(raw, partial(make, raw, bound))
+        return found
 
     def _objects(self, plural: str) -> list[Obj]:
         """The stored objects in the order of their names."""

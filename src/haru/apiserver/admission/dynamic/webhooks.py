@@ -1,6 +1,6 @@
 """Webhooks: mutating ones one after the other, validating ones all at once.
 
-A webhook that changes an object makes those before it look again, once, if they wish to (`reinvocationPolicy`).
+Whoever changes an object makes the webhooks before look again, once, if they wish to (`reinvocationPolicy`).
 Source: admissionregistration.k8s.io/v1 and the webhook admission plugins, as behaviour.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from time import perf_counter
 from typing import Any
 
 import orjson
@@ -37,8 +39,6 @@ from haru.kube.errors import StatusError, internal_error
 from haru.kube.patch.json_patch import apply_json_patch
 
 Obj = dict[str, Any]
-BuiltIn = Callable[[Obj], Awaitable[Obj]]
-"""The server's own mutating plugins, which look again at what webhooks have changed."""
 
 _LOG = logging.getLogger("haru.apiserver")
 _QUIET = ("None", "NoneOnDryRun")
@@ -69,6 +69,23 @@ class Webhook:
         return self.raw.get("sideEffects") in _QUIET
 
 
+@dataclass
+class HookRound:
+    """What is remembered of one request between the rounds of webhooks; webhooks by their places."""
+
+    willing: set[int] = field(default_factory=set)
+    """Who was asked and may be asked again."""
+    again: set[int] = field(default_factory=set)
+    """Who must, since something has changed."""
+    left: Obj | None = None
+    """The object at the end of the last round."""
+
+    def changed(self) -> None:
+        """The object has changed."""
+        self.again |= self.willing
+        self.willing.clear()
+
+
 class Webhooks:
     """Asks webhooks about requests."""
 
@@ -77,13 +94,14 @@ class Webhooks:
         self._caller = caller
         self._counts = counts
 
-    async def _seen(self, hook: Webhook, attributes: Attributes) -> Seen | None:
+    async def _seen(self, hook: Webhook, attributes: Attributes, step: str) -> Seen | None:
         """In which form a webhook is to be asked; None if it is not."""
         seen = await hook.criteria.match(attributes, self._equivalents)
         if seen is None or not hook.conditions:
             return seen
+        counts = self._counts.condition(hook.name, "webhook", step, attributes)
         try:
-            return seen if hook.conditions.hold(given_of(attributes, seen)) else None
+            return seen if await hook.conditions.hold(given_of(attributes, seen), counts) else None
         except ConditionsFailed as error:
             raise attributes.forbidden(str(error)) from None
 
@@ -91,7 +109,7 @@ class Webhooks:
 
     async def validate(self, hooks: Sequence[Webhook], attributes: Attributes) -> None:
         """Ask everybody at once; the refusal of the first in order is the answer."""
-        asked = [(hook, seen) for hook in hooks if (seen := await self._seen(hook, attributes)) is not None]
+        asked = [(hook, seen) for hook in hooks if (seen := await self._seen(hook, attributes, "validate")) is not None]
         if not asked:
             return
         found = await asyncio.gather(
@@ -104,12 +122,14 @@ class Webhooks:
     async def _ask(self, hook: Webhook, seen: Seen, attributes: Attributes, *, mutating: bool) -> Answer | None:
         """A webhook's permission; None where it failed and may. Raises StatusError for a refusal."""
         call, kind, operation = attributes.call, "admit" if mutating else "validating", attributes.operation
+        counted = partial(self._counts.called, hook.name, kind, operation)
+        start = perf_counter()
         if call.dry_run and not hook.has_no_side_effects:
             raise no_dry_run(hook.name)
         try:
             answer = await self._call(hook, seen, attributes, mutating)
         except CallFailed as error:
-            self._counts.called(hook.name, kind, operation, 503, rejected=not hook.ignores_failures)
+            counted(503, rejected=not hook.ignores_failures, seconds=perf_counter() - start)
             if not hook.ignores_failures:
                 _LOG.warning("failed calling webhook %s, failing closed: %s", hook.name, error)
                 self._counts.rejected(hook.name, kind, operation, "calling_webhook_error", 503)
@@ -124,10 +144,10 @@ class Webhooks:
             annotate(attributes, f"{hook.name}/{key}", value)
         if not answer.allowed:
             refused = refusal(hook.name, answer.result)
-            self._counts.called(hook.name, kind, operation, refused.code, rejected=True)
+            counted(refused.code, rejected=True, seconds=perf_counter() - start)
             self._counts.rejected(hook.name, kind, operation, "no_error", refused.code)
             raise refused
-        self._counts.called(hook.name, kind, operation, 200, rejected=False)
+        counted(200, rejected=False, seconds=perf_counter() - start)
         return answer
 
     async def _call(self, hook: Webhook, seen: Seen, attributes: Attributes, mutating: bool) -> Answer:
@@ -142,48 +162,30 @@ class Webhooks:
 
     # --- mutating
 
-    async def mutate(self, hooks: Sequence[Webhook], attributes: Attributes, built_in: BuiltIn) -> Obj | None:
-        """Ask one after the other; the object as they leave it."""
-        willing: set[int] = set()
-        again: set[int] = set()
-        changed = await self._round(hooks, attributes, willing, again, None)
-        if not changed or attributes.obj is None:
-            return attributes.obj
-        left = attributes.obj
-        attributes.obj = await built_in(left)
-        if attributes.obj != left:
-            again |= willing
-            willing.clear()
-        await self._round(hooks, attributes, willing, again, again)
-        return attributes.obj
-
-    async def _round(
-        self,
-        hooks: Sequence[Webhook],
-        attributes: Attributes,
-        willing: set[int],
-        again: set[int],
-        only: set[int] | None,
+    async def mutate(
+        self, hooks: Sequence[Webhook], attributes: Attributes, passed: HookRound, *, again: bool = False
     ) -> bool:
-        """One round; `willing` gathers who may be asked again, `again` who must be, since something has changed."""
+        """Ask one after the other: whether they changed the object. In the second round (`again`) only whoever must."""
+        if again and attributes.obj != passed.left:
+            passed.changed()
         changed = False
         for place, hook in enumerate(hooks):
-            if only is not None and place not in only:
+            if again and place not in passed.again:
                 continue
-            seen = await self._seen(hook, attributes)
+            seen = await self._seen(hook, attributes, "admit")
             if seen is None:
                 continue
             answer = await self._ask(hook, seen, attributes, mutating=True)
             mutated = answer is not None and await self._apply(hook, seen, attributes, answer.patch)
-            number = f"round_{int(only is not None)}_index_{place}"
+            number = f"round_{int(again)}_index_{place}"
             value = {"configuration": hook.configuration, "webhook": hook.name, "mutated": mutated}
             annotate(attributes, f"mutation.webhook.admission.k8s.io/{number}", orjson.dumps(value).decode())
             if mutated:
                 changed = True
-                again |= willing
-                willing.clear()
+                passed.changed()
             if hook.asks_again:
-                willing.add(place)
+                passed.willing.add(place)
+        passed.left = attributes.obj
         return changed
 
     async def _apply(self, hook: Webhook, seen: Seen, attributes: Attributes, patch: list[Any]) -> bool:

@@ -1,0 +1,114 @@
+"""What the mutations of policies return, put into effect: configurations that are applied, JSON patches.
+
+Source: KEP 3962, as behaviour; the words are those of 1.36.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.cel.libraries.patches import PatchValueError, misplaced, to_json
+from haru.cel.values import Struct
+from haru.kube.decoding import strict_decode
+from haru.kube.defaulting import apply_defaults
+from haru.kube.errors import StatusError, internal_error
+from haru.kube.kinds import Kind, known_kind
+from haru.kube.patch.json_patch import TestFailedError, apply_json_patch
+from haru.kube.patch.overlay import OverlayError, lay_over
+from haru.kube.patch.typed import shape_of
+from haru.kube.schema import type_of
+
+Obj = dict[str, Any]
+
+
+class MutationError(Exception):
+    """A mutation contributes nothing; the policy's `failurePolicy` decides what follows."""
+
+
+def configured(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
+    """The object with an `Object{}` laid over it, with defaults. Raises MutationError."""
+    _check_places(value)
+    try:
+        partial = to_json(value)
+    except PatchValueError as error:
+        raise MutationError(f"error applying patch: {error}") from None
+    kind = _kind(seen, attributes)
+    partial["apiVersion"], partial["kind"] = kind.api_version, kind.kind
+    message = kind.custom.message if kind.custom is not None else type_of(kind)
+    try:
+        laid = lay_over(obj, partial, shape_of(message))
+        if laid == obj:
+            return obj
+        decoded, _ = strict_decode(laid, kind)
+    except OverlayError as error:
+        raise MutationError(f"error applying patch: {error}") from None
+    except StatusError as error:
+        raise MutationError(
+            f"error applying patch: failed to convert typed object to object: {error.message}"
+        ) from None
+    return apply_defaults(decoded, kind, attributes.call.core.gates, attributes.call.now)
+
+
+def patched(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
+    """The object after a list of `JSONPatch{}`, with defaults; as it was where a `test` does not hold.
+
+    Raises MutationError, and StatusError (500) where the result is no object of its kind.
+    """
+    operations = [_operation(each) for each in value]
+    if not operations:
+        return obj
+    try:
+        found = apply_json_patch(obj, operations, replace_adds=True)
+    except TestFailedError:
+        return obj
+    except StatusError as error:
+        causes = error.details.get("causes") or [{"message": error.message}]
+        raise MutationError(f"JSONPath: {causes[0]['message']}") from None
+    kind = _kind(seen, attributes)
+    if found == obj:
+        return obj
+    if (found.get("apiVersion"), found.get("kind")) != (kind.api_version, kind.kind):
+        raise internal_error(f"a patch may not make {kind} another kind of object")
+    try:
+        decoded, problems = strict_decode(found, kind)
+    except StatusError as error:
+        raise internal_error(error.message) from None
+    if problems:
+        raise internal_error(f"strict decoding error: {', '.join(problems)}")
+    return apply_defaults(decoded, kind, attributes.call.core.gates, attributes.call.now)
+
+
+def _operation(given: Any) -> Obj:
+    """One JSONPatch{} as an operation."""
+    if not isinstance(given, Struct):
+        raise MutationError("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
+    found: Obj = {"op": "", "path": ""}
+    for name in ("op", "path", "from"):
+        text = given.get(name, "")
+        if not isinstance(text, str):
+            raise MutationError(f"unexpected type {type(text).__name__} for JSONPatchType '{name}' field")
+        if text or name != "from":
+            found[name] = text
+    if "value" in given:
+        _check_places(given["value"])
+        try:
+            found["value"] = to_json(given["value"])
+        except PatchValueError as error:
+            why = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+            raise MutationError(f"{why}: {error}") from None
+    return found
+
+
+def _check_places(value: Any) -> None:
+    wrong = misplaced(value)
+    if wrong:
+        raise MutationError("type mismatch: " + "\n".join(wrong))
+
+
+def _kind(seen: Seen, attributes: Attributes) -> Kind:
+    """The kind of what is patched: the resource's in the version that the policy sees, or that of a body."""
+    if attributes.is_whole:
+        return seen.target.kind
+    named = seen.kind
+    return known_kind(f"{named.group}/{named.version}" if named.group else named.version, named.name)

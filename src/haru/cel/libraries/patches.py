@@ -1,0 +1,104 @@
+"""What mutating admission policies build: `Object{…}`, `JSONPatch{…}`, and `jsonpatch.escapeKey`.
+
+An `Object` is a part of an object; the type of what stands at a path in it is named by the path
+(`Object.spec.containers`, for the items of a list too). Fields may have any name and value; whether the types stand
+where they say is seen when the value is used.
+Source: KEP 3962, as behaviour.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from haru.cel.environment import Library, function
+from haru.cel.libraries.timestamps import format_duration, format_timestamp
+from haru.cel.types import DYN, STRING, Type, struct
+from haru.cel.values import Duration, Struct, Timestamp, Uint, Value, from_key, show, type_name
+
+OBJECT = struct("Object")
+JSON_PATCH = struct("JSONPatch")
+PATCH_STRUCTS: Mapping[str, Mapping[str, Type]] = {
+    JSON_PATCH.name: {"op": STRING, "path": STRING, "from": STRING, "value": DYN}
+}
+SAFE_INTEGER = (1 << 53) - 1
+"""Integers beyond this are no JSON numbers for everybody, and become texts."""
+
+
+def _escape_key(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+PATCHES = Library(
+    "k8s.mutation",
+    {"jsonpatch.escapeKey": (function("jsonpatch_escapeKey_string", (STRING,), STRING, _escape_key),)},
+    types=(OBJECT, JSON_PATCH),
+)
+
+
+class PatchValueError(ValueError):
+    """What an expression built is no patch."""
+
+
+def misplaced(value: Value) -> list[str]:
+    """For each `Object…{}` that stands where its type does not belong, what is wrong."""
+    return list(_misplaced(value, type_name(value))) if isinstance(value, Struct) else []
+
+
+def _misplaced(value: Value, path: str) -> Iterator[str]:
+    if isinstance(value, Struct):
+        name = value.cel_type.name
+        if name != path:
+            yield (
+                f'unexpected type name "{name}", expected "{path}", which matches field name path from root Object type'
+            )
+        for key, inner in value.items():
+            yield from _misplaced(inner, f"{path}.{key}")
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _misplaced(inner, path)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _misplaced(inner, path)
+
+
+def to_json(value: Value) -> Any:
+    """A value as JSON. Raises PatchValueError for what JSON can not say."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int):
+        return _number(value)
+    if isinstance(value, float):
+        return _decimal(value)
+    if isinstance(value, dict):
+        return {_key(key): to_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(inner) for inner in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Timestamp):
+        return format_timestamp(value)
+    if isinstance(value, Duration):
+        return format_duration(value)
+    raise PatchValueError(f"a value of type {type_name(value)} is not JSON: {show(value)}")
+
+
+def _number(value: int) -> int | str:
+    if isinstance(value, Uint):
+        value = int(value)
+    return value if -SAFE_INTEGER <= value <= SAFE_INTEGER else str(value)
+
+
+def _decimal(value: float) -> int | float:
+    if not math.isfinite(value):
+        raise PatchValueError(f"a double that is {show(value)} is not JSON")
+    return int(value) if value.is_integer() and abs(value) <= SAFE_INTEGER else value
+
+
+def _key(key: Any) -> str:
+    found = from_key(key)
+    if not isinstance(found, str):
+        raise PatchValueError(f"map key {show(found)} is of type {type_name(found)}, not string")
+    return found
