@@ -223,10 +223,14 @@ async def change(
         wanted = await make(live)
         check_preconditions(call, wanted, live)
         pinned = bool(wanted["metadata"].get("resourceVersion"))
+        owned = applied
         if call.chain is not None:
-            wanted = await call.chain.change_update(call, wanted, live, _built_in(call, live))
+            track = None if applied else partial(_tracked, call, live)
+            changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))
+            if changed is not None:
+                wanted, owned = changed, True
         new = await (prepare or prepare_change)(call, wanted, live)
-        if not applied:
+        if not owned:
             new = _tracked(call, live, new)
         if call.chain is not None:
             await call.chain.judge_update(call, new, live)
@@ -343,6 +347,8 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
         errors = validate_update(new, live, kind, core.gates, core.check_selector) or rule_errors(kind, new, live)
     if errors:
         raise call.invalid(call.name, errors)
+    if not call.subresource:
+        await admission.validate_update(call, new, live)
     return new
 
 

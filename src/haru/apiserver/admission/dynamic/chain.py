@@ -19,10 +19,14 @@ from haru.apiserver.admission.dynamic.mutating import MutatingPolicy, Mutators, 
 from haru.apiserver.admission.dynamic.webhooks import HookRound, Webhook, Webhooks
 from haru.apiserver.call import Call
 from haru.kube.defaulting import apply_defaults
+from haru.kube.patch.managers import read
 
 Obj = dict[str, Any]
 BuiltIn = Callable[[Obj], Awaitable[None]]
 """The server's own mutating plugins: they change the object in place."""
+
+Owned = Callable[[Obj], Obj]
+"""The object with the owners of its fields written down."""
 
 _SYSTEM = ("uid", "creationTimestamp", "generation")
 
@@ -130,19 +134,25 @@ class Chain:
 
     # --- update
 
-    async def change_update(self, call: Call, wanted: Obj, live: Obj, built_in: BuiltIn | None = None) -> Obj:
-        """The wanted object as it is left by whoever changes it."""
+    async def change_update(
+        self, call: Call, wanted: Obj, live: Obj, owned: Owned | None, built_in: BuiltIn | None = None
+    ) -> Obj | None:
+        """The wanted object as it is left by whoever changes it; None where nobody changed anything.
+
+        Who holds which field is written down before (`owned`): what is changed here belongs to nobody, as in 1.36.
+        """
         if not self._changes:
-            return wanted
+            return None
         kind = call.resource.kind
         given = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
-        shown = _own(apply_defaults(given, kind, call.core.gates, call.now))
+        complete = apply_defaults(given, kind, call.core.gates, call.now)
+        shown = _own(complete if owned is None else owned(complete))
         if built_in is not None:
             await built_in(shown)
         attributes = Attributes(call, "UPDATE", call.name, shown, live, options_of(call, "UPDATE"))
         changed = await self._change(attributes, built_in)
         assert changed is not None
-        return changed
+        return None if changed is shown or changed == shown else _with_owners(changed, shown)
 
     async def judge_update(self, call: Call, new: Obj, live: Obj) -> None:
         """Ask about an update that is complete and valid."""
@@ -169,6 +179,16 @@ class Chain:
         changed = await self._change(attributes)
         await self._judge(attributes)
         return changed if changed is not None else scale
+
+
+def _with_owners(changed: Obj, before: Obj) -> Obj:
+    """The changed object; with the owners of before where what is said of them can not be read."""
+    metadata, known = changed["metadata"], before["metadata"].get("managedFields")
+    given = metadata.get("managedFields")
+    if not given or given == known or read(given):
+        return changed
+    kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return {**changed, "metadata": {**kept, "managedFields": known} if known else kept}
 
 
 def _own(obj: Obj) -> Obj:
