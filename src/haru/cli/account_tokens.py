@@ -42,7 +42,7 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--service-account-max-token-expiration",
-        type=_seconds,
+        type=seconds,
         metavar="DURATION",
         help="no token is good for longer: 1h to 2^32 s (default 0: no bound, or the signer's)",
     )
@@ -88,7 +88,8 @@ def _truth(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _seconds(text: str) -> int:
+def seconds(text: str) -> int:
+    """A duration in whole seconds, for argparse."""
     from haru.cel.errors import EvaluationError
     from haru.cel.libraries.timestamps import parse_duration
 

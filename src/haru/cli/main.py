@@ -32,6 +32,7 @@ COMMANDS = {
     "device": "take a device out of service by a taint, and bring it back",
     "dashboard": "serve the web page of a cluster",
     "apiserver": "run an API server over etcd, alone or as one of several",
+    "signer": "sign ServiceAccount tokens for an API server, with keys that it does not have",
     "scheduler": "run the scheduler against an API server",
     "controllers": "run the controllers against an API server",
     "completion": "print a shell's completion script",

@@ -1,0 +1,182 @@
+"""Sign ServiceAccount tokens for an API server, from a process of its own that alone has the keys (KEP-740).
+
+`haru signer serve --socket SOCKET --key-dir DIR` serves `v1.ExternalJWTSigner`; the API server is given the socket as
+--service-account-signing-endpoint. `haru signer rotate --key-dir DIR` makes a new key, which is published first, signs
+later, and leaves the old one published until its last token is over; the signer need not be restarted. `haru signer
+keys --key-dir DIR` says what each key does now. `haru signer add-key --key-dir DIR --key-id ID FILE` publishes a public
+key that checks the tokens of others and is hidden from discovery. Keys in a module that speaks PKCS#11: see
+--pkcs11-module. Exit status: 0 done, 2 bad usage, or keys or a socket that cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haru.cli.account_tokens import seconds
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.signer.run import SignerOptions
+    from haru.signer.schedule import Record
+
+_ALGORITHMS = ("ES256", "ES384", "ES512", "RS256")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `haru signer`."""
+    parser.add_argument("action", choices=("serve", "rotate", "keys", "add-key"), help="what to do")
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="add-key: a public key in PEM")
+    parser.add_argument("--key-dir", type=Path, metavar="DIR", help="where keys are kept, for their owner only")
+    parser.add_argument("--key-id", metavar="ID", help="add-key: the kid of the tokens that the key checks")
+    parser.add_argument(
+        "--algorithm", choices=_ALGORITHMS, default="ES256", help="of keys that are made (default ES256)"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="keys: form of the answer")
+    serve = parser.add_argument_group("serve")
+    serve.add_argument("--socket", metavar="SOCKET", help="the path of a Unix socket to serve on, or @NAME")
+    serve.add_argument("--generate", action="store_true", help="make a key if there is none that signs")
+    serve.add_argument(
+        "--refresh-hint",
+        type=seconds,
+        metavar="DURATION",
+        help="how soon API servers fetch keys again (default 1m); a new key signs after twice that",
+    )
+    serve.add_argument(
+        "--max-token-expiration",
+        type=seconds,
+        metavar="DURATION",
+        help="how long a token may be good, at least 10m (default 24h); replaced keys are published for as long",
+    )
+    serve.add_argument(
+        "--rotate-every", type=seconds, default=0, metavar="DURATION", help="make a new key by itself (default: never)"
+    )
+    serve.add_argument(
+        "--issuer", action="append", default=[], metavar="URL", help="sign for this issuer only; may be repeated"
+    )
+    serve.add_argument(
+        "--socket-mode", choices=("0600", "0660"), default="0600", help="who may connect to a path (default 0600)"
+    )
+    serve.add_argument(
+        "--allow-uid",
+        action="append",
+        type=int,
+        default=[],
+        metavar="UID",
+        help="who may connect to @NAME (default: the user of this process alone)",
+    )
+    hsm = parser.add_argument_group("keys in a module (PKCS#11)")
+    hsm.add_argument("--pkcs11-module", type=Path, metavar="FILE", help="the module's library")
+    hsm.add_argument("--pkcs11-token", metavar="LABEL", help="the token in it")
+    hsm.add_argument("--pkcs11-pin-file", type=Path, metavar="FILE", help="a file with its PIN, for its owner only")
+    hsm.add_argument(
+        "--pkcs11-key",
+        action="append",
+        default=[],
+        metavar="LABEL",
+        help="a pair of keys; the first one named signs",
+    )
+    parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serves, or changes or tells of keys."""
+    from haru.cli.logs import configure_logging
+    from haru.signer.files import FileKeys
+    from haru.signer.run import run_signer
+
+    configure_logging(options.verbose, options.log_format)
+    if options.action == "serve":
+        return run_signer(_signer_options(options))
+    if options.key_dir is None:
+        raise UsageError("--key-dir: Required value: name the directory of the keys")
+    files, now = FileKeys(options.key_dir), int(time.time())
+    if options.action == "keys":
+        _tell(files.records(), now, options.output)
+        return 0
+    if options.action == "rotate":
+        files.records()
+        made = files.add(options.algorithm, now)
+        print(f"{made.key_id} is published now and signs from {_time(made.signs_from)} on")
+        return 0
+    if options.file is None or not options.key_id:
+        raise UsageError("add-key: name the file of a public key, and its --key-id")
+    try:
+        pem = options.file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{options.file}: {error.strerror}") from None
+    print(f"{files.add_public(options.key_id, pem, now).key_id} is published for checking, hidden from discovery")
+    return 0
+
+
+def _signer_options(flags: argparse.Namespace) -> SignerOptions:
+    from haru.apiserver.token_options import MOST_SECONDS, check_endpoint
+    from haru.external_jwt import LEAST_EXPIRATION_SECONDS
+    from haru.signer.hsm import Module
+    from haru.signer.run import SignerOptions
+    from haru.signer.schedule import Pace
+
+    check_endpoint(flags.socket or "", "--socket")
+    if (flags.key_dir is None) == (flags.pkcs11_module is None):
+        raise UsageError("name --key-dir or --pkcs11-module: one of them has the keys")
+    module = None
+    if flags.pkcs11_module is not None:
+        if not (flags.pkcs11_token and flags.pkcs11_pin_file and flags.pkcs11_key):
+            raise UsageError("--pkcs11-module: name --pkcs11-token, --pkcs11-pin-file and --pkcs11-key, too")
+        if flags.generate or flags.rotate_every:
+            raise UsageError("--generate and --rotate-every: Forbidden with --pkcs11-module: make keys with its tools")
+        module = Module(flags.pkcs11_module, flags.pkcs11_token, flags.pkcs11_pin_file, flags.pkcs11_key)
+    hint = Pace().refresh_hint if flags.refresh_hint is None else flags.refresh_hint
+    longest = Pace().max_expiration if flags.max_token_expiration is None else flags.max_token_expiration
+    if hint < 1:
+        raise UsageError(f'--refresh-hint: Invalid value: "{hint}s": write at least 1s')
+    if not LEAST_EXPIRATION_SECONDS <= longest <= MOST_SECONDS:
+        raise UsageError(f'--max-token-expiration: Invalid value: "{longest}s": write at least 10m, at most 2^32 s')
+    if 0 < flags.rotate_every <= 2 * hint:
+        raise UsageError(f'--rotate-every: Invalid value: "{flags.rotate_every}s": write more than {2 * hint}s')
+    return SignerOptions(
+        flags.socket,
+        flags.key_dir,
+        module,
+        flags.generate,
+        flags.algorithm,
+        Pace(hint, longest),
+        flags.rotate_every,
+        tuple(flags.issuer),
+        int(flags.socket_mode, 8),
+        (*flags.allow_uid, os.getuid()),
+    )
+
+
+def _tell(records: Sequence[Record], now: float, output: str) -> None:
+    from haru.signer.schedule import state
+
+    told = [
+        {
+            "keyID": record.key_id,
+            "algorithm": record.algorithm,
+            "state": state(records, record, now),
+            "signsFrom": _time(record.signs_from),
+            "ends": _time(record.ends) if record.ends is not None else None,
+        }
+        for record in records
+    ]
+    if output == "json":
+        print(json.dumps({"apiVersion": "haru.dev/v1alpha1", "kind": "SignerKeys", "keys": told}, indent=2))
+        return
+    rows = [("KEY ID", "ALGORITHM", "STATE", "SIGNS FROM", "ENDS")]
+    rows += [(k["keyID"], k["algorithm"], k["state"], k["signsFrom"], k["ends"] or "") for k in told]  # type: ignore[misc]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
