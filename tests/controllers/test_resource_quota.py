@@ -122,7 +122,7 @@ async def test_services_that_become_of_another_type_are_judged_again(cluster):
     await counted(cluster, "q", **{"services.loadbalancers": "0", "services.nodeports": "0"})
     spec = {"ports": [{"port": 80}]}
     await cluster.create(SERVICES, {"metadata": {"name": "s"}, "spec": spec})
-    with pytest.raises(StatusError, match="exceeded quota: q, requested: services.loadbalancers=1"):
+    with pytest.raises(StatusError, match=r"exceeded quota: q, requested: services\.loadbalancers=1"):
         await cluster.client.patch(SERVICES, "s", {"spec": {"type": "LoadBalancer"}}, "ns")
     await cluster.client.patch(SERVICES, "s", {"spec": {"type": "NodePort"}}, "ns")
     assert await used(cluster, "q") == {"services.loadbalancers": "0", "services.nodeports": "1"}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from haru.apiserver.admission_options import AdmissionOptions
 from haru.apiserver.token_options import TokenOptions
 from haru.kube.gates import FeatureGates
 from haru.storage import Store
@@ -66,5 +67,7 @@ class ServerConfig:
     max_writes_in_flight: int = 200
     audit: AuditOptions | None = None
     """The audit log; None: there is none."""
+    admission: AdmissionOptions = field(default_factory=AdmissionOptions)
+    """What admission plugins are told."""
     account_tokens: TokenOptions = field(default_factory=TokenOptions)
     """ServiceAccount tokens: issuers, audiences, lives, and a signer outside."""

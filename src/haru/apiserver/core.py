@@ -20,6 +20,7 @@ from haru.storage import Event, Record, Store, Watch
 
 if TYPE_CHECKING:
     from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
+    from haru.apiserver.admission.pod_security import PodSecurity
     from haru.apiserver.authorization import Authorizer
 
 Obj = dict[str, Any]
@@ -39,6 +40,7 @@ class Core:
         self.authorizer: Authorizer | None = None
         self.limits: LimitsOfNamespaces | None = None
         """Quotas and limit ranges, once the server has started."""
+        self.pod_security: PodSecurity | None = None
         self.watches: set[Watch] = set()
         self._random = b""
         self.encoded_events: list[Event] = []

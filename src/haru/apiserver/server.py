@@ -19,6 +19,7 @@ import orjson
 from haru.apiserver import bootstrap
 from haru.apiserver.admission.dynamic.registry import Registry
 from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
+from haru.apiserver.admission.pod_security import PodSecurity
 from haru.apiserver.audit import Auditor
 from haru.apiserver.authentication import ABORT, Authenticator, is_open
 from haru.apiserver.authorization import MASTERS, Authorizer
@@ -70,6 +71,8 @@ class ApiServer:
         self._definitions = Definitions(self.core)
         self._registry = Registry(self.core)
         self.metrics.more.append(self._registry.counts.lines)
+        self.core.pod_security = PodSecurity(config.admission, config.gates.minor)
+        self.metrics.more.append(self.core.pod_security.lines)
         self.metrics.more.append(self.core.account_tokens.metrics.lines)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)

@@ -17,11 +17,13 @@ from haru.apiserver.admission import (
     node_restriction,
     nodes,
     parameters,
+    pod_standards,
     pods,
     priority,
     workloads,
 )
 from haru.apiserver.call import Call
+from haru.kube.pod_security.templates import WORKLOADS
 
 Obj = dict[str, Any]
 OnCreate = Callable[[Call, Obj], Awaitable[None]]
@@ -39,6 +41,7 @@ _MUTATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     ("", "nodes"): (nodes.taint_until_ready,),
     (_SCHEDULING, "podgroups"): (priority.set_group_priority, workloads.add_protection),
 }
+_NAMESPACES = ("", "namespaces")
 _VALIDATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     (_SCHEDULING, "podgroups"): (workloads.require_workload,),
     (_SCHEDULING, "priorityclasses"): (priority.require_single_default,),
@@ -47,6 +50,8 @@ _VALIDATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     **{(_ADMISSION, plural): (parameters.check_kind,) for plural in _POLICIES},
     **{(_ADMISSION, plural): (parameters.check_reference,) for plural in _BINDINGS},
 }
+_VALIDATE_NEW.update({("", "pods"): (pod_standards.check_pod,), _NAMESPACES: (pod_standards.check_namespace,)})
+_VALIDATE_NEW.update(dict.fromkeys(WORKLOADS, (pod_standards.check_workload,)))
 _VALIDATE_NEW.update({(_RBAC, plural): (escalation.check_role,) for plural in ("roles", "clusterroles")})
 _VALIDATE_NEW.update(
     {(_RBAC, plural): (escalation.check_binding,) for plural in ("rolebindings", "clusterrolebindings")}
@@ -63,6 +68,13 @@ _UPDATE.update(
 )
 _STATUS: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
     (_RESOURCE, "resourceclaims"): (devices.require_admin_namespace_for_status, devices.authorize_status),
+}
+
+
+_VALIDATE_UPDATE: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
+    ("", "pods"): (pod_standards.check_pod_update,),
+    _NAMESPACES: (pod_standards.check_namespace_update,),
+    **dict.fromkeys(WORKLOADS, (pod_standards.check_workload_update,)),
 }
 
 
@@ -84,6 +96,12 @@ async def validate_create(call: Call, obj: Obj) -> None:
     """Refuse an object that is complete and valid."""
     for plugin in _VALIDATE_NEW.get(_of(call), ()):
         await plugin(call, obj)
+
+
+async def validate_update(call: Call, new: Obj, old: Obj) -> None:
+    """Refuse an update of the main resource that is complete and valid."""
+    for plugin in _VALIDATE_UPDATE.get(_of(call), ()):
+        await plugin(call, new, old)
 
 
 async def admit_update(call: Call, new: Obj, old: Obj) -> None:

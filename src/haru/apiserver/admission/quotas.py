@@ -59,7 +59,9 @@ async def check(call: Call, new: Obj, record: Record | None) -> None:
 async def _counted(call: Call, new: Obj, record: Record | None) -> Write | None:
     """The write as quotas see it; None when none of them is concerned."""
     kind, limits = call.resource.kind, call.core.limits
-    if limits is None or not kind.namespaced or not await limits.quotas(call.namespace):
+    if limits is None or not kind.namespaced:
+        return None
+    if not call.core.config.admission.limited and not await limits.quotas(call.namespace):
         return None
     evaluator = evaluator_of(kind.group, kind.plural)
     if evaluator is None or (record is not None and not evaluator.updates):
@@ -77,7 +79,11 @@ async def _charges(call: Call, asked: Write, limits: LimitsOfNamespaces) -> list
         extended = call.core.gates.enabled("DRAExtendedResource")
         around = Surroundings(around.now, await limits.extended_resources(), extended, lambda _: pod)
     try:
-        return charges(Write(asked.evaluator, asked.subresource, asked.new, asked.old, around), quotas)
+        return charges(
+            Write(asked.evaluator, asked.subresource, asked.new, asked.old, around),
+            quotas,
+            call.core.config.admission.limited,
+        )
     except QuotaRefusal as refusal:
         kind = call.resource.kind
         raise forbidden_error(kind.group, kind.plural, asked.new["metadata"]["name"], str(refusal)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from haru.apiserver.admission.pod_standards import check_pod_update
 from haru.apiserver.call import Call
 from haru.apiserver.core import Obj
 from haru.apiserver.http import Response, text_response
@@ -71,7 +72,9 @@ async def _ephemeral(call: Call, wanted: Obj, live: Obj) -> Obj:
             errors.append(forbidden(f"{field}.resources", "cannot be set for an Ephemeral Container"))
     if errors:
         raise call.invalid(call.name, errors)
-    return _next_generation(call, wanted, live, {**live["spec"], "ephemeralContainers": after})
+    new = _next_generation(call, wanted, live, {**live["spec"], "ephemeralContainers": after})
+    await check_pod_update(call, new, live)
+    return new
 
 
 async def _resized(call: Call, wanted: Obj, live: Obj) -> Obj:

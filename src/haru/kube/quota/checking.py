@@ -11,6 +11,7 @@ from typing import Any
 
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.quota.claims import Claims
+from haru.kube.quota.limited import Limited, uncovered
 from haru.kube.quota.pods import Pods
 from haru.kube.quota.scopes import selectors_of
 from haru.kube.quota.services import Services
@@ -65,16 +66,16 @@ class Charge:
     pending: bool = False
 
 
-def charges(write: Write, quotas: Iterable[Obj]) -> list[Charge]:
-    """Which quotas change with a write. Raises `QuotaRefusal` when one of them has no room."""
+def charges(write: Write, quotas: Sequence[Obj], limited: Iterable[Limited] = ()) -> list[Charge]:
+    """Which quotas change with a write. Raises `QuotaRefusal` when one of them has no room, or one is lacking."""
     new_usage = write.evaluator.usage(write.new, write.around)
     old_usage = write.evaluator.usage(write.old, write.around) if write.old is not None else {}
-    found = []
-    for quota in quotas:
-        charge = _charge(write, quota, new_usage, old_usage)
-        if charge is not None:
-            found.append(charge)
-    return found
+    found = [_charge(write, quota, new_usage, old_usage) for quota in quotas]
+    more = {name: amount for name, amount in new_usage.items() if amount > old_usage.get(name, ZERO)}
+    lacking = uncovered(limited, write.evaluator, write.new, new_usage, quotas, write.around) if more else ""
+    if lacking:
+        raise QuotaRefusal(lacking)
+    return [charge for charge in found if charge is not None]
 
 
 def in_scopes(evaluator: Evaluator, quota: Obj, obj: Obj) -> bool:
