@@ -1,4 +1,5 @@
-"""Who a request is from: a static token, a ServiceAccount's token, a client certificate; else nobody.
+"""Who a request is from: the user that a front proxy speaks for; else whose a static token, a ServiceAccount's token or
+a client certificate is; else nobody.
 
 An identity may speak for another with the `Impersonate-*` headers; the authorizer is asked for that right.
 Source: Kubernetes authentication; ServiceAccount tokens as bound tokens (KEP 1205).
@@ -14,6 +15,7 @@ from urllib.parse import unquote
 from haru.apiserver.config import ANONYMOUS, UserInfo
 from haru.apiserver.core import Core
 from haru.apiserver.http import Request
+from haru.apiserver.peers.arriving import Authorities
 from haru.apiserver.static_tokens import with_group
 from haru.apiserver.tokens import InvalidToken
 from haru.apiserver.tokens.discovery import PATHS
@@ -21,7 +23,7 @@ from haru.kube.errors import StatusError, bad_request_error, forbidden_error, un
 
 _LOG = logging.getLogger("haru.apiserver")
 PEER = "haru.peer"
-"""The ASGI extension in which the HTTP server reports the subject of a verified client certificate."""
+"""The ASGI extension in which the HTTP server reports a verified client certificate: whom it names, who signed it."""
 ABORT = "haru.abort"
 """The ASGI extension by which the application cuts a connection whose client does not read."""
 _OPEN = (["healthz"], ["livez"], ["readyz"])
@@ -32,12 +34,19 @@ class Authenticator:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._authorities = Authorities(core.config.client_ca_pem, core.config.front_proxy)
 
     async def authenticate(self, request: Request) -> None:
         """Set the request's user; 401 for bad credentials, and for none where some are needed."""
+        peer = (request.scope.get("extensions") or {}).get(PEER)
+        spoken_for = self._authorities.front_proxy_user(request, peer)
         header = request.headers.get(b"authorization")
-        if header is not None:
+        if spoken_for is not None:
+            request.user = spoken_for
+        elif header is not None:
             request.user = await self._user_of_token(request, bearer(header))
+        elif peer and not self._authorities.is_user(peer):
+            raise unauthorized_error()
         elif (certified := user_of_certificate(request.scope)) is not None:
             request.user = certified
         else:

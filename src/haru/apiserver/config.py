@@ -14,6 +14,7 @@ from haru.storage import Store
 
 if TYPE_CHECKING:
     from haru.apiserver.audit import AuditOptions
+    from haru.apiserver.peers.options import FrontProxyOptions, PeerOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +72,7 @@ class ServerConfig:
     """What admission plugins are told."""
     account_tokens: TokenOptions = field(default_factory=TokenOptions)
     """ServiceAccount tokens: issuers, audiences, lives, and a signer outside."""
+    peers: PeerOptions | None = None
+    """What the server is to its peers; None: it does not tell of itself, nor look for others."""
+    front_proxy: FrontProxyOptions | None = None
+    """Who may speak for users in headers; None: nobody."""

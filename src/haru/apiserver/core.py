@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from haru.apiserver.config import ServerConfig
 from haru.apiserver.objects import decode, shared
@@ -22,8 +22,16 @@ if TYPE_CHECKING:
     from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
     from haru.apiserver.admission.pod_security import PodSecurity
     from haru.apiserver.authorization import Authorizer
+    from haru.apiserver.peers import Peers
 
 Obj = dict[str, Any]
+
+
+class Closable(Protocol):
+    """What ends when it is told to."""
+
+    def close(self) -> None:
+        """End."""
 
 
 class Core:
@@ -45,6 +53,10 @@ class Core:
         self._random = b""
         self.encoded_events: list[Event] = []
         """The events that carry their encoded lines, oldest first (kept by the watches)."""
+        self.streams: set[Closable] = set()
+        """Streams that end otherwise than by their watch."""
+        self.peers: Peers | None = None
+        """The other API servers on the store; None: this one does not look for any."""
         self.stopping = False
         self.listening: tuple[str, int] | None = None
         """The address and port that were last told to serve this server; the `kubernetes` Service leads there."""
@@ -59,8 +71,8 @@ class Core:
     def stop_streams(self) -> None:
         """End every stream, now and from now on."""
         self.stopping = True
-        for watch in self.watches:
-            watch.close()
+        for each in (*self.watches, *self.streams):
+            each.close()
         self.watches = set()
 
     def now(self) -> str:

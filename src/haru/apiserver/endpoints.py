@@ -16,14 +16,17 @@ from haru.apiserver.core import Core
 from haru.apiserver.http import Request, Response, json_response, text_response
 from haru.apiserver.metrics import Metrics
 from haru.apiserver.negotiation import parse_accept
+from haru.apiserver.peers.server import HOOK, etag_of
 from haru.apiserver.resources import no_such_path
 from haru.apiserver.tokens import discovery as openid
 from haru.kube import discovery
+from haru.kube.discovery_merge import Groups
 from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.gate_table import NEWEST
 
 KUBERNETES_VERSION = "v1.36.0"
 _HEALTH = ("healthz", "livez", "readyz")
+NO_PEER = "nopeer"
 _CHECKS = ("ping", "storage", "rbac")
 _OPENAPI_V2 = tuple(f"application/com.github.proto-openapi.spec.v2{dot}v1.0+protobuf" for dot in "@.")
 
@@ -35,6 +38,7 @@ class Endpoints:
         self._core = core
         self._metrics = metrics
         self._documents: dict[str, tuple[bytes, str]] = {}
+        self._groups: dict[str, Groups] = {}
         self._generation = 0
 
     def is_discovery(self, path: str) -> bool:
@@ -67,7 +71,7 @@ class Endpoints:
         if path == snapshots.PATH:
             return await snapshots.snapshot_response(self._core)
         if first in ("api", "apis"):
-            return self._discovery(request, path, rest)
+            return await self._discovery(request, path, rest)
         if path == "/":
             return json_response({"paths": self._paths()})
         raise no_such_path()
@@ -87,19 +91,26 @@ class Endpoints:
     # --- health
 
     async def _health(self, request: Request, name: str, rest: list[str]) -> Response:
-        if rest and rest[0] not in _CHECKS:
+        checks = self._checks()
+        if rest and "/".join(rest) not in checks:
             raise no_such_path()
         failing = self._failing(name, rest)
         if failing:
             return text_response(f"[-]{failing}\n{name} check failed\n", 503)
         if rest or "verbose" not in request.query:
             return text_response("ok")
-        lines = [f"[+]{check} ok" for check in _CHECKS]
+        lines = [f"[+]{check} ok" for check in checks]
         return text_response("\n".join([*lines, f"{name} check passed", ""]))
+
+    def _checks(self) -> tuple[str, ...]:
+        peers = self._core.peers
+        return (*_CHECKS, HOOK) if peers is not None and peers.proxies else _CHECKS
 
     def _failing(self, name: str, rest: list[str]) -> str:
         if name == "livez":
             return ""
+        if self._core.peers is not None and self._core.peers.failing and "/".join(rest) in ("", HOOK):
+            return f"{HOOK} failed: what the other API servers serve is not known yet"
         if self._core.stopping:
             return "shutdown failed: the server is stopping"
         if self._core.store.failing and rest in ([], ["storage"]):
@@ -108,12 +119,13 @@ class Endpoints:
 
     # --- discovery
 
-    def _discovery(self, request: Request, path: str, rest: list[str]) -> Response:
+    async def _discovery(self, request: Request, path: str, rest: list[str]) -> Response:
         served = self._core.served
         if path in ("/api", "/apis"):
-            if wants_aggregated(request.header(b"accept")):
-                return self._cached(request, f"aggregated {path}", discovery.AGGREGATED_CONTENT_TYPE)
-            return self._cached(request, path, "application/json")
+            profile = aggregated_profile(request.header(b"accept"))
+            if profile is None:
+                return self._cached(request, path, "application/json")
+            return await self._aggregated(request, path, profile)
         if path.startswith("/api/"):
             rest = ["", *rest]
         if len(rest) == 1:
@@ -124,6 +136,19 @@ class Endpoints:
         if (rest[0], rest[1]) not in served.group_versions:
             raise no_such_path()
         return json_response(discovery.api_resource_list(rest[0], rest[1], served.kinds))
+
+    async def _aggregated(self, request: Request, path: str, profile: str) -> Response:
+        """The aggregated document: of all servers below /apis, if this one knows others, unless it alone is meant."""
+        name, peers = f"aggregated {path}", self._core.peers
+        own = self._kept(name)
+        found = None
+        if path == "/apis" and peers is not None and profile == NO_PEER:
+            peers.counts.nopeer += 1
+        elif path == "/apis" and peers is not None and peers.proxies:
+            found = await peers.discovery(self._groups[name])
+        response = with_etag(request, *(found or own), discovery.AGGREGATED_CONTENT_TYPE)
+        response.headers.append((b"cache-control", b"public"))
+        return response
 
     def _build(self, name: str) -> object:
         served = self._core.served
@@ -137,11 +162,17 @@ class Endpoints:
 
     def _cached(self, request: Request, name: str, content_type: str) -> Response:
         """A document that changes with what is served only, with its ETag."""
+        return with_etag(request, *self._kept(name), content_type)
+
+    def _kept(self, name: str) -> tuple[bytes, str]:
         found = self._documents.get(name)
         if found is None:
-            body = orjson.dumps(self._build(name))
-            found = self._documents[name] = (body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"')
-        return with_etag(request, found[0], found[1], content_type)
+            document = self._build(name)
+            if isinstance(document, dict):
+                self._groups[name] = document.get("items") or []
+            body = orjson.dumps(document)
+            found = self._documents[name] = (body, etag_of(body))
+        return found
 
     def _openid(self, path: str) -> Response:
         """How to check ServiceAccount tokens; 404 where there is nothing to tell."""
@@ -222,16 +253,16 @@ def with_etag(request: Request, body: bytes, etag: str, content_type: str) -> Re
 
 
 @lru_cache(maxsize=64)
-def wants_aggregated(accept: str) -> bool:
-    """Whether the client prefers the aggregated discovery document over the legacy ones."""
+def aggregated_profile(accept: str) -> str | None:
+    """The profile (mostly none: "") of the aggregated document; None for a client that prefers the legacy ones."""
     for media, parameters in parse_accept(accept):
         if media == "application/json":
             if parameters.get("as") == "APIGroupDiscoveryList":
                 if parameters.get("v") == "v2" and parameters.get("g") == "apidiscovery.k8s.io":
-                    return True
+                    return parameters.get("profile", "")
                 continue
-            return False
-    return False
+            return None
+    return None
 
 
 def version_info(emulated: int = NEWEST) -> dict[str, str]:

@@ -183,6 +183,8 @@ class Response:
     content_type: str = JSON
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     stream: Callable[[Request], Awaitable[None]] | None = None
+    passed_on: bool = False
+    """It is another server's answer: the headers are all there, the body as it was sent."""
 
 
 def json_response(obj: Any, status: int = 200, headers: Iterable[tuple[bytes, bytes]] = ()) -> Response:

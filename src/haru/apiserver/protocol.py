@@ -5,15 +5,28 @@ cut the client off. uvicorn and httptools are imported when it is made.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any
 
 from haru.apiserver.authentication import ABORT, PEER
+from haru.apiserver.peers.arriving import fingerprint
 
 HEAD_BYTES = 1024 * 1024
 """A request line with its headers may have as much, as in Go's server."""
 HEAD_SECONDS = 32.0
 """So long a client may take for the head of a request, as for kube-apiserver."""
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+def anchor_of(tls: Any) -> str:
+    """What the authority at the end of the verified chain is recognized by; empty without a chain."""
+    # Public from Python 3.13 on, where the certificates come as bytes.
+    chain = getattr(tls, "get_verified_chain", None) or tls._sslobj.get_verified_chain
+    certificates = chain()
+    if not certificates:
+        return ""
+    last = certificates[-1]
+    return fingerprint(last if isinstance(last, bytes) else ssl.PEM_cert_to_DER_cert(last.public_bytes()))
 
 
 def protocol_class() -> Any:
@@ -23,6 +36,7 @@ def protocol_class() -> Any:
     class Connection(HttpToolsProtocol):
         _in_head = True
         _head_bytes = 0
+        _anchor: str | None = None
         _patience: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
@@ -55,8 +69,15 @@ def protocol_class() -> Any:
                 extensions[PEER] = {
                     "names": [value for part in subject for key, value in part if key == "commonName"],
                     "organizations": [value for part in subject for key, value in part if key == "organizationName"],
+                    "anchor": self._anchor_of_chain(),
                 }
             self.scope["extensions"] = extensions
+
+        def _anchor_of_chain(self) -> str:
+            """The authority that the client's certificate leads to, found out once for a connection."""
+            if self._anchor is None:
+                self._anchor = anchor_of(self.transport.get_extra_info("ssl_object"))
+            return self._anchor
 
         def on_headers_complete(self) -> None:
             self._in_head = False

@@ -33,6 +33,9 @@ from haru.apiserver.janitor import keep_house
 from haru.apiserver.limits import InFlight
 from haru.apiserver.metrics import Metrics
 from haru.apiserver.node_authorization import Attributes
+from haru.apiserver.peers import Peers
+from haru.apiserver.peers.passing import PeerGone
+from haru.apiserver.peers.routes import Asked
 from haru.apiserver.published import withdraw
 from haru.apiserver.rest import HANDLERS, Handler
 from haru.apiserver.subresources import SUBRESOURCES
@@ -74,6 +77,9 @@ class ApiServer:
         self.core.pod_security = PodSecurity(config.admission, config.gates.minor)
         self.metrics.more.append(self.core.pod_security.lines)
         self.metrics.more.append(self.core.account_tokens.metrics.lines)
+        if config.peers is not None and config.gates.enabled("APIServerIdentity"):
+            self.core.peers = Peers(self.core, config.peers)
+            self.metrics.more.append(self.core.peers.counts.lines)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._janitor: asyncio.Task[None] | None = None
@@ -150,7 +156,7 @@ class ApiServer:
             if request.trail is not None:
                 request.trail.panicked = True
             response = error_response(internal_error(f"{type(error).__name__}: {error}"))
-        if response.body and response.content_type == JSON and wants_pretty(request):
+        if response.body and response.content_type == JSON and not response.passed_on and wants_pretty(request):
             response.body = orjson.dumps(orjson.loads(response.body), option=orjson.OPT_INDENT_2) + b"\n"
         if request.warnings:
             response.headers += warning_headers(request.warnings)
@@ -172,7 +178,14 @@ class ApiServer:
         await self._identify(request)
         if not path.startswith(("/api/", "/apis/")) or self._endpoints.is_discovery(path):
             return await self._endpoints.handle(request)
-        call, handler = self._route(request)
+        try:
+            call, handler = self._route(request)
+        except StatusError as error:
+            # Not on the way of what is served here: only who would get 404 is looked for elsewhere.
+            elsewhere = await self.core.peers.elsewhere(request) if error.code == 404 and self.core.peers else None
+            if elsewhere is None:
+                raise
+            return await self._forward(request, *elsewhere)
         await _authorize(authorizer, call, self.metrics)
         deprecated = deprecation_warning(call.resource.kind)
         if deprecated:
@@ -204,6 +217,19 @@ class ApiServer:
         if request.user is not own:
             request.trail.impersonated(request.user)
 
+    async def _forward(self, request: Request, asked: Asked, peers: list[str]) -> Response:
+        """The answer of a peer that serves what this server does not; the user must be allowed it here as well."""
+        assert self.core.authorizer is not None and self.core.peers is not None
+        verb = "watch" if asked.watch else _verb(request, bool(asked.name))
+        group, _, plural = asked.gvr
+        wanted = Attributes(verb, group, plural, asked.subresource, asked.namespace, asked.name, "")
+        await _permit(self.core.authorizer, request, wanted, self.metrics)
+        if verb == "watch":
+            return await self.core.peers.forward(request, asked, peers, watches=True)
+        with self._in_flight.slot(request.method):
+            async with asyncio.timeout(REQUEST_SECONDS):
+                return await self.core.peers.forward(request, asked, peers, watches=False)
+
     def _route(self, request: Request) -> tuple[Call, Handler]:
         """The call that a path and method make, and who handles it. 404 or 405 when nobody does."""
         target = self.core.served.target(request.path)
@@ -233,7 +259,7 @@ class ApiServer:
         try:
             await response.stream(request)
             await request.send({"type": "http.response.body", "body": b"", "more_body": False})
-        except TimeoutError:
+        except (TimeoutError, PeerGone):
             _abort(request)
         except OSError:
             pass  # the client went away while something was sent to it
@@ -245,11 +271,7 @@ class ApiServer:
 
 
 async def _authorize(authorizer: Authorizer, call: Call, metrics: Metrics) -> None:
-    kind, user = call.resource.kind, call.request.user
-    if MASTERS in user.groups:
-        call.request.judged(True, "")
-        metrics.judged(True)
-        return
+    kind = call.resource.kind
     # A request for a namespace is one in it: who may read everything in a namespace may read the namespace.
     namespace = call.name if (kind.group, kind.plural) == ("", "namespaces") else call.namespace
     name, node = call.name, ""
@@ -257,18 +279,30 @@ async def _authorize(authorizer: Authorizer, call: Call, metrics: Metrics) -> No
         selected_name, node = selected(call.request)
         name = selected_name if call.verb != "deletecollection" else ""
     asked = Attributes(call.verb, kind.group, kind.plural, call.subresource, namespace, name, node)
+    await _permit(authorizer, call.request, asked, metrics, call.name)
+
+
+async def _permit(
+    authorizer: Authorizer, request: Request, asked: Attributes, metrics: Metrics, named: str | None = None
+) -> None:
+    """403 for what the user may not do; `named` is the name that the answer tells, where it is another one."""
+    user = request.user
+    if MASTERS in user.groups:
+        request.judged(True, "")
+        metrics.judged(True)
+        return
     await authorizer.prepare(user, asked)
     decision = authorizer.decide(user, asked)
-    call.request.judged(decision.allowed, decision.reason)
+    request.judged(decision.allowed, decision.reason)
     metrics.judged(decision.allowed)
     if decision:
         return
-    resource = f"{kind.plural}/{call.subresource}" if call.subresource else kind.plural
-    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    why = f'User "{user.name}" cannot {call.verb} resource "{resource}" in API group "{kind.group}" {where}'
+    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    why = f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
     why = f"{why}: {decision.reason}" if decision.reason else why
     _LOG.info("forbidden: %s", why)
-    raise forbidden_error(kind.group, kind.plural, call.name, why)
+    raise forbidden_error(asked.group, asked.resource, asked.name if named is None else named, why)
 
 
 def selected(request: Request) -> tuple[str, str]:
@@ -312,6 +346,8 @@ def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
 
 
 def _head(response: Response, audit_id: str, length: int | None) -> Scope:
+    if response.passed_on:
+        return {"type": "http.response.start", "status": response.status, "headers": response.headers}
     headers = [
         (b"content-type", response.content_type.encode()),
         (b"audit-id", audit_id.encode()),
@@ -326,7 +362,7 @@ def _head(response: Response, audit_id: str, length: int | None) -> Scope:
 
 async def _send_whole(request: Request, response: Response) -> None:
     body = response.body
-    if len(body) > GZIP_FROM and b"gzip" in request.headers.get(b"accept-encoding", b""):
+    if len(body) > GZIP_FROM and not response.passed_on and b"gzip" in request.headers.get(b"accept-encoding", b""):
         body = await asyncio.to_thread(gzip.compress, body, 1)
         response.headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
     await request.send(_head(response, request.audit_id, len(body)))

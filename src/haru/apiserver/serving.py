@@ -31,8 +31,8 @@ BACKLOG = 2048
 class HttpServer:
     """Serves one API server on one address until it is stopped.
 
-    `client_ca_file` names the authority of client certificates; without it none are asked for. Port 0 takes a free one;
-    `port` tells which, once started.
+    `client_ca_file` names the authority of client certificates, `front_proxy_ca_file` that of front proxies; without
+    both no certificates are asked for. Port 0 takes a free one; `port` tells which, once started.
     """
 
     def __init__(
@@ -44,13 +44,14 @@ class HttpServer:
         cert_file: str | Path | None = None,
         key_file: str | Path | None = None,
         client_ca_file: str | Path | None = None,
+        front_proxy_ca_file: str | Path | None = None,
     ) -> None:
         self._app = app
         self._host = host
         self._wanted_port = port
         self.port = 0
         """The port that is served; 0 before the first start."""
-        self._tls = (cert_file, key_file, client_ca_file)
+        self._tls = (cert_file, key_file, client_ca_file, front_proxy_ca_file)
         self._server: uvicorn.Server | None = None
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
@@ -74,6 +75,8 @@ class HttpServer:
             await asyncio.sleep(0.001)
         self._app.core.listening = (self._socket.getsockname()[0], self.port)
         await publish(self._app.core)
+        if self._app.core.peers is not None:
+            await self._app.core.peers.start()
 
     async def _serve(self, server: Any, listener: socket.socket) -> None:
         # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
@@ -83,6 +86,8 @@ class HttpServer:
         """End watches, finish what is in flight, close."""
         if self._server is None or self._task is None:
             return
+        if self._app.core.peers is not None:
+            await self._app.core.peers.stop()
         self._app.core.stop_streams()
         self._server.should_exit = True
         while not self._task.done():
@@ -121,7 +126,9 @@ def listening_socket(host: str, port: int) -> socket.socket:
 def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> uvicorn.Server:
     import uvicorn
 
-    cert, key, client_ca = tls
+    cert, key, *authorities = tls
+    given = [path for path in authorities if path]
+    client_ca, others = (given[0], given[1:]) if given else (None, [])
     config = uvicorn.Config(
         app,
         loop="none",  # the loop runs already
@@ -142,4 +149,9 @@ def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> uvicorn.
         ssl_ca_certs=str(client_ca) if client_ca else None,
         ssl_cert_reqs=ssl.CERT_OPTIONAL if client_ca else ssl.CERT_NONE,
     )
+    if others:
+        config.load()
+        assert config.ssl is not None
+        for path in others:
+            config.ssl.load_verify_locations(cafile=path)
     return uvicorn.Server(config)

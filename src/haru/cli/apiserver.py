@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from haru.cli.account_tokens import add_token_arguments, token_files_of
 from haru.cli.component import parse_gates, port_number
 from haru.cli.main import UsageError
+from haru.cli.peers import add_peer_arguments, peer_files_of
 from haru.cli.security import add_security_arguments, security_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--token-auth-file", type=Path, metavar="FILE", help='bearer tokens: lines token,user,uid,"group1,group2"'
     )
     add_token_arguments(parser)
+    add_peer_arguments(parser)
     add_security_arguments(parser)
     parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
     parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", default="", help="switch API versions")
@@ -144,4 +146,5 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
         flags.max_requests_inflight,
         flags.max_mutating_requests_inflight,
         security_of(flags, SecurityOptions()),
+        peer_files_of(flags),
     )

@@ -22,6 +22,7 @@ from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.options import OptionError, check_versions
+from haru.embedded.peering import PeerFiles
 from haru.embedded.process import first, loop_factory, seconds_since_start
 from haru.embedded.security import SecurityOptions
 from haru.kube.gates import FeatureGates
@@ -55,6 +56,8 @@ class ReplicaOptions:
     max_writes: int = 200
     security: SecurityOptions = field(default_factory=SecurityOptions)
     """Encryption at rest, and the audit log."""
+    peers: PeerFiles = field(default_factory=PeerFiles)
+    """The other API servers, of this version or another one, and who may speak for users."""
 
 
 def run_replica(options: ReplicaOptions) -> int:
@@ -98,19 +101,22 @@ class Replica:
             sealing=options.security.sealing(),
         )
         signing_key, account_tokens = options.account_tokens.read()
+        client_ca = _read(options.client_ca, "--client-ca-file") if options.client_ca else None
         self._server = ApiServer(
             ServerConfig(
                 self.store,
                 options.gates,
                 options.runtime_config,
                 tokens_of(options.token_file),
-                _read(options.client_ca, "--client-ca-file") if options.client_ca else None,
+                client_ca,
                 signing_key,
                 f"{options.advertise or _own_address(options.host)}:{options.port}",
                 max_reads_in_flight=options.max_reads,
                 max_writes_in_flight=options.max_writes,
                 audit=options.security.audit(),
                 account_tokens=account_tokens,
+                peers=options.peers.peers(options.gates),
+                front_proxy=options.peers.front_proxy(client_ca, options.gates),
             )
         )
         self._listener: HttpServer | None = None
@@ -127,6 +133,7 @@ class Replica:
             cert_file=self._cert,
             key_file=self._key,
             client_ca_file=options.client_ca,
+            front_proxy_ca_file=options.peers.front_proxy_ca,
         )
         try:
             await self._listener.start()

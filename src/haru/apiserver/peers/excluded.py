@@ -1,0 +1,57 @@
+"""Group versions that are custom: no peer is asked for them, as every server knows of definitions by itself.
+
+What a peer has told is not told anew when a definition goes; so its versions stay excluded for a while after.
+Source: the exclusion of custom and aggregated APIs from peer discovery in Kubernetes 1.36, as behaviour.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from haru.apiserver.core import Core
+from haru.apiserver.following import Followed
+from haru.apiserver.objects import shared
+from haru.storage import Record
+
+GRACE = timedelta(minutes=5)
+_GROUP, _PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
+GroupVersion = tuple[str, str]
+
+
+class Excluded:
+    """The group versions of definitions, present and recent ones."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._followed = Followed(core, _GROUP, (_PLURAL,))
+        self._present: set[GroupVersion] = set()
+        self._leaving: dict[GroupVersion, datetime] = {}
+
+    async def start(self) -> None:
+        """Read the definitions, and follow them from there."""
+        await self._followed.start()
+        self._take()
+
+    async def now(self) -> set[GroupVersion]:
+        """What is excluded at this moment."""
+        if await self._followed.take_in():
+            self._take()
+        if self._leaving:
+            now = self._core.clock()
+            self._leaving = {version: until for version, until in self._leaving.items() if until > now}
+        return self._present | self._leaving.keys()
+
+    def _take(self) -> None:
+        present: set[GroupVersion] = set()
+        for record in self._followed.of(_PLURAL):
+            present |= versions_of(record)
+        until = self._core.clock() + GRACE
+        for version in self._present - present:
+            self._leaving[version] = until
+        self._present = present
+
+
+def versions_of(record: Record) -> set[GroupVersion]:
+    """The group versions that a definition brings."""
+    spec = shared(record)["spec"]
+    return {(spec["group"], version["name"]) for version in spec.get("versions") or ()}

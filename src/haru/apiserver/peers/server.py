@@ -1,0 +1,155 @@
+"""One server among its peers: from the moment on that it listens until it stops.
+
+Nothing is forwarded before the Leases of the others have been read; `/readyz` says so until then. A server without the
+certificates for it only tells that it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import orjson
+
+from haru.apiserver.core import Core
+from haru.apiserver.http import Request, Response
+from haru.apiserver.peers.arriving import was_forwarded
+from haru.apiserver.peers.asking import Asker
+from haru.apiserver.peers.counts import Counts
+from haru.apiserver.peers.excluded import Excluded
+from haru.apiserver.peers.identity import COLLECT_SECONDS, RENEW_SECONDS, Identity
+from haru.apiserver.peers.known import Known
+from haru.apiserver.peers.options import PeerOptions
+from haru.apiserver.peers.passing import Passing
+from haru.apiserver.peers.places import Address, Places, url_of
+from haru.apiserver.peers.routes import Asked, asked_of
+from haru.kube.discovery_merge import Groups, merged
+from haru.kube.errors import StatusError
+from haru.storage import CompareFailed, StoreError
+
+HOOK = "poststarthook/unknown-version-proxy-filter"
+WITHDRAWAL_SECONDS = 3.0
+_LOG = logging.getLogger("haru.apiserver")
+
+
+class Peers:
+    """The other API servers, as one server knows them."""
+
+    def __init__(self, core: Core, options: PeerOptions) -> None:
+        self._core, self._options = core, options
+        self.counts = Counts()
+        self.identity = Identity(core, options.hostname)
+        self.proxies = options.complete and core.gates.enabled("UnknownVersionInteroperabilityProxy")
+        """Whether requests are forwarded and discovery is merged."""
+        self._reachable = core.gates.enabled("UnknownVersionInteroperabilityProxy")
+        self._places = Places(core, self.identity.name)
+        self._asker = Asker(options, self.counts)
+        self._excluded = Excluded(core)
+        self._known = Known(core, self.identity.name, self._places.resolve, self._asker.offer, self.counts)
+        self._passing = Passing(core, self._places, self._asker, self.counts)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._synced = False
+        self._merged: tuple[object, bytes, str] | None = None
+
+    @property
+    def failing(self) -> str:
+        """The name of the check that `/readyz` fails by; empty when it does not."""
+        return HOOK if self.proxies and not self._synced else ""
+
+    async def start(self) -> None:
+        """Tell the others of this server, which listens now, and find out about them."""
+        address = self._address()
+        await self.identity.claim(f"{url_of(address).removeprefix('https://')}")
+        if self.proxies:
+            self._asker.open()
+            await self._excluded.start()
+            await self._known.start()
+            self._run("who is there", self._known.follow())
+            self._synced = True
+        if self._reachable:
+            await self._places.publish(address)
+        self._run("telling", self._keep_telling(address))
+
+    async def stop(self) -> None:
+        """Take this server away from the others' view, and end what it does for them."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            async with asyncio.timeout(WITHDRAWAL_SECONDS):
+                await self._places.withdraw()
+                await self.identity.withdraw()
+        except (StoreError, CompareFailed, StatusError, TimeoutError) as error:
+            # What is left runs out.
+            _LOG.info("this server could not be taken away from its peers: %s", error)
+        await self._known.stop()
+        await self._asker.stop()
+
+    async def elsewhere(self, request: Request) -> tuple[Asked, list[str]] | None:
+        """What is asked for and the peers that serve it; None: it is this server's to answer."""
+        if not self.proxies or not self._synced or was_forwarded(request):
+            return None
+        asked = asked_of(request.path)
+        if asked is None or self._core.served.get(*asked.gvr) is not None:
+            return None
+        peers = self._known.serving(asked.gvr, await self._excluded.now())
+        return (asked, peers) if peers else None
+
+    async def forward(self, request: Request, asked: Asked, peers: list[str], watches: bool) -> Response:
+        """The answer of one of the peers."""
+        return await self._passing.forward(request, asked, peers, watches)
+
+    async def discovery(self, own: Groups) -> tuple[bytes, str] | None:
+        """The merged document and its ETag; None when the peers add nothing to the own one (its items)."""
+        excluded = await self._excluded.now()
+        basis = (self._known.generation, self._core.served.generation, frozenset(excluded))
+        if self._merged is not None and self._merged[0] == basis:
+            self.counts.hits += 1
+        else:
+            self.counts.misses += 1
+            self.counts.aggregations += 1
+            groups = merged({**self._known.documents(excluded), self.identity.name: own}, self.identity.name)
+            body = b"" if groups is own else _document(groups)
+            self._merged = basis, body, etag_of(body)
+        return self._merged[1:] if self._merged[1] else None
+
+    def _address(self) -> Address:
+        """Where peers reach this server: as it is told, else where it is advertised, at the port that it serves."""
+        assert self._core.listening is not None
+        ip, port = self._core.listening
+        if ipaddress.ip_address(ip).is_unspecified:
+            ip = self._core.config.advertise_address.rpartition(":")[0].strip("[]")
+        return self._options.advertise_ip or ip, self._options.advertise_port or port
+
+    async def _keep_telling(self, address: Address) -> None:
+        collected = time.monotonic()
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            try:
+                await self.identity.renew()
+                if self._reachable:
+                    await self._places.publish(address)
+                if time.monotonic() - collected >= COLLECT_SECONDS:
+                    collected = time.monotonic()
+                    await self.identity.collect()
+            except (StoreError, StatusError, CompareFailed) as error:
+                _LOG.warning("the peers could not be told that this server is there: %s", error)
+
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work, name=f"haru peers: {name}"))
+
+
+def _document(groups: Groups) -> bytes:
+    document = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}}
+    return orjson.dumps({**document, "items": groups})
+
+
+def etag_of(body: bytes) -> str:
+    """The ETag of a document of discovery: its SHA-512 in capitals."""
+    return f'"{hashlib.sha512(body).hexdigest().upper()}"'
