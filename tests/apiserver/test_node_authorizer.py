@@ -218,11 +218,11 @@ async def test_a_claim_of_a_template_is_reached_by_the_status(nodes: Caller) -> 
 
 
 async def test_a_mirror_pod_opens_nothing(nodes: Caller) -> None:
-    mirror = pod("mirror", volumes=[{"name": "s", "secret": {"secretName": "wanted"}}])
+    mirror = pod("mirror", volumes=[{"name": "s", "configMap": {"name": "wanted"}}])
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     await nodes.create(PODS, mirror)
     await bind(nodes, "mirror", "a")
-    assert await code(nodes.as_("node-a"), "GET", f"{SPACE}/secrets/wanted") == 403
+    assert await code(nodes.as_("node-a"), "GET", f"{SPACE}/configmaps/wanted") == 403
 
 
 # --- reviews

@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from haru.apiserver.admission import (
+    accounts,
     devices,
     escalation,
+    limit_ranges,
     namespaces,
     node_restriction,
     nodes,
@@ -37,7 +39,12 @@ _POLICIES = ("validatingadmissionpolicies", "mutatingadmissionpolicies")
 _BINDINGS = ("validatingadmissionpolicybindings", "mutatingadmissionpolicybindings")
 
 _MUTATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
-    ("", "pods"): (pods.set_service_account, priority.set_pod_priority, pods.add_default_tolerations),
+    ("", "pods"): (
+        limit_ranges.complete_pod,
+        accounts.set_service_account,
+        priority.set_pod_priority,
+        pods.add_default_tolerations,
+    ),
     ("", "nodes"): (nodes.taint_until_ready,),
     (_SCHEDULING, "podgroups"): (priority.set_group_priority, workloads.add_protection),
 }
@@ -50,7 +57,13 @@ _VALIDATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     **{(_ADMISSION, plural): (parameters.check_kind,) for plural in _POLICIES},
     **{(_ADMISSION, plural): (parameters.check_reference,) for plural in _BINDINGS},
 }
-_VALIDATE_NEW.update({("", "pods"): (pod_standards.check_pod,), _NAMESPACES: (pod_standards.check_namespace,)})
+_VALIDATE_NEW.update(
+    {
+        ("", "pods"): (limit_ranges.check_pod, pod_standards.check_pod),
+        ("", "persistentvolumeclaims"): (limit_ranges.check_volume_claim,),
+        _NAMESPACES: (pod_standards.check_namespace,),
+    }
+)
 _VALIDATE_NEW.update(dict.fromkeys(WORKLOADS, (pod_standards.check_workload,)))
 _VALIDATE_NEW.update({(_RBAC, plural): (escalation.check_role,) for plural in ("roles", "clusterroles")})
 _VALIDATE_NEW.update(
@@ -73,6 +86,7 @@ _STATUS: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
 
 _VALIDATE_UPDATE: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
     ("", "pods"): (pod_standards.check_pod_update,),
+    ("", "persistentvolumeclaims"): (limit_ranges.check_volume_claim_update,),
     _NAMESPACES: (pod_standards.check_namespace_update,),
     **dict.fromkeys(WORKLOADS, (pod_standards.check_workload_update,)),
 }

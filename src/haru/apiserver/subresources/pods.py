@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from haru.apiserver.admission.accounts import check_ephemeral_containers
+from haru.apiserver.admission.limit_ranges import check_resized_pod
 from haru.apiserver.admission.pod_standards import check_pod_update
 from haru.apiserver.call import Call
 from haru.apiserver.core import Obj
@@ -73,6 +75,7 @@ async def _ephemeral(call: Call, wanted: Obj, live: Obj) -> Obj:
     if errors:
         raise call.invalid(call.name, errors)
     new = _next_generation(call, wanted, live, {**live["spec"], "ephemeralContainers": after})
+    await check_ephemeral_containers(call, new)
     await check_pod_update(call, new, live)
     return new
 
@@ -96,7 +99,9 @@ async def _resized(call: Call, wanted: Obj, live: Obj) -> Obj:
         errors.append(invalid("spec", qos_class(spec), why))
     if errors:
         raise call.invalid(call.name, errors)
-    return _next_generation(call, wanted, live, spec)
+    new = _next_generation(call, wanted, live, spec)
+    await check_resized_pod(call, new, live)
+    return new
 
 
 def _fixed(resources: Obj) -> Obj:
