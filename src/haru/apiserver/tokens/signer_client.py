@@ -36,10 +36,9 @@ _OPTIONS = (
 class SignerClient:
     """Calls of one signer. All raise `SignerError`."""
 
-    def __init__(self, endpoint: str, metrics: TokenMetrics, *, sign_seconds: float = SIGN_SECONDS) -> None:
+    def __init__(self, endpoint: str, metrics: TokenMetrics) -> None:
         self._endpoint = endpoint
         self._metrics = metrics
-        self._sign_seconds = sign_seconds
         self._channel: grpc.aio.Channel | None = None
         self._calls: dict[str, Any] = {}
 
@@ -61,7 +60,7 @@ class SignerClient:
     async def sign(self, payload: str) -> tuple[str, str]:
         """Header and signature of a payload, nothing of which has been checked."""
         request = messages.sign_request(payload)
-        return await self._call(messages.SIGN, request, self._sign_seconds, messages.read_sign_answer)
+        return await self._call(messages.SIGN, request, SIGN_SECONDS, messages.read_sign_answer)
 
     async def fetch_keys(self) -> messages.Keys:
         """The keys, nothing of which has been checked."""

@@ -1,0 +1,597 @@
+"""ServiceAccount tokens by keys in files: what is asked for, what is in them, and which are refused."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import jwt
+import pytest
+from api_caller import ADMIN, KEY, PODS, Caller, Clock, make_config, pod, service_account_key
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from fake_signer import TestKey
+
+from haru.apiserver.certificates import new_authority
+from haru.apiserver.config import UserInfo
+from haru.apiserver.server import ApiServer
+from haru.apiserver.token_options import TokenOptions
+from haru.apiserver.tokens.keys import KeyFileError, key_id_of, load_signing_key, load_verification_keys
+from haru.jose import JoseError, decode, encode
+from haru.storage import SqliteStore
+
+Obj = dict[str, Any]
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+JWKS = "/openid/v1/jwks"
+CONFIGURATION = "/.well-known/openid-configuration"
+DEFAULT = "https://kubernetes.default.svc.cluster.local"
+
+
+@asynccontextmanager
+async def server(
+    key: bytes = KEY, *, store: SqliteStore | None = None, users: dict[str, UserInfo] | None = None, **settings: Any
+) -> AsyncIterator[Caller]:
+    own = store or SqliteStore(":memory:")
+    if store is None:
+        await own.start()
+    clock = Clock()
+    more: Obj = {"tokens": users} if users else {}
+    options = TokenOptions(**settings)
+    app = ApiServer(make_config(own, clock, service_account_key_pem=key, account_tokens=options, **more))
+    await app.start()
+    yield Caller(app, clock)
+    await app.stop()
+    if store is None:
+        await own.stop()
+
+
+@pytest.fixture
+async def robot(api: Caller) -> Caller:
+    await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    return api
+
+
+async def ask(api: Caller, metadata: Obj | None = None, **spec: Any) -> Any:
+    return await api("POST", f"{ACCOUNTS}/robot/token", {"metadata": metadata or {}, "spec": spec})
+
+
+async def token_of(api: Caller, **spec: Any) -> str:
+    answer = await ask(api, **spec)
+    assert answer.status == 201, answer.body
+    token: str = answer.json["status"]["token"]
+    return token
+
+
+def said(token: str) -> Obj:
+    claims: Obj = jwt.decode(token, options={"verify_signature": False})
+    return claims
+
+
+async def review(api: Caller, token: str, *audiences: str) -> Obj:
+    spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+    answer = await api("POST", REVIEWS, {"spec": spec})
+    assert answer.status == 201, answer.body
+    status: Obj = answer.json["status"]
+    return status
+
+
+async def why_not(api: Caller, token: str, *audiences: str) -> str:
+    """Why a token is refused; and it is refused as a bearer's, too."""
+    status = await review(api, token, *audiences)
+    assert "authenticated" not in status and status["user"] == {}, status
+    if not audiences:
+        assert (await api.as_(token)("GET", PODS)).status == 401
+    error: str = status["error"]
+    return error
+
+
+# --- what is asked for
+
+
+async def test_what_a_token_says(robot: Caller) -> None:
+    claims = said(await token_of(robot))
+    now = int(robot.clock.now.timestamp())
+    account = await robot.get(f"{ACCOUNTS}/robot")
+    assert claims.pop("jti").count("-") == 4
+    assert claims == {
+        "aud": [DEFAULT],
+        "exp": now + 3600,
+        "iat": now,
+        "nbf": now,
+        "iss": DEFAULT,
+        "sub": "system:serviceaccount:default:robot",
+        "kubernetes.io": {
+            "namespace": "default",
+            "serviceaccount": {"name": "robot", "uid": account["metadata"]["uid"]},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "code"), [(599, 422), (600, 201), (1 << 32, 201), ((1 << 32) + 1, 422), (0, 422), (-1, 422)]
+)
+async def test_how_long_a_token_may_be_good(robot: Caller, seconds: int, code: int) -> None:
+    answer = await ask(robot, expirationSeconds=seconds)
+    assert answer.status == code, answer.body
+    if code == 201:
+        claims = said(answer.json["status"]["token"])
+        assert claims["exp"] - claims["iat"] == seconds and "warning" not in answer.headers
+    else:
+        assert answer.json["details"]["causes"][0]["field"] == "spec.expirationSeconds"
+
+
+async def test_a_longer_life_than_there_may_be_is_shortened() -> None:
+    async with server(max_seconds=7200) as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        answer = await ask(api, expirationSeconds=7201)
+        assert answer.headers["warning"] == '299 - "requested expiration of 7201 seconds shortened to 7200 seconds"'
+        assert answer.json["spec"]["expirationSeconds"] == 7200
+        assert answer.json["status"]["expirationTimestamp"] == "2026-03-04T07:06:07Z"
+        assert said(answer.json["status"]["token"])["exp"] == int(api.clock.now.timestamp()) + 7200
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code", "text"),
+    [
+        ({"name": "robot", "namespace": "default"}, 201, ""),
+        ({"name": "other"}, 422, "must match the service account name if specified"),
+        ({"namespace": "other"}, 422, "must match the service account namespace if specified"),
+        ({"uid": "other"}, 409, "does not match the UID of the service account"),
+    ],
+)
+async def test_what_the_body_says_of_the_account(robot: Caller, metadata: Obj, code: int, text: str) -> None:
+    answer = await ask(robot, metadata)
+    assert answer.status == code and text in answer.json.get("message", ""), answer.body
+
+
+async def test_the_uid_of_the_account_may_be_named(robot: Caller) -> None:
+    uid = (await robot.get(f"{ACCOUNTS}/robot"))["metadata"]["uid"]
+    assert (await ask(robot, {"uid": uid})).status == 201
+
+
+async def test_what_a_token_can_not_be_bound_to(robot: Caller) -> None:
+    await robot.create(PODS, pod("theirs"))
+    await robot.create(PODS, pod("own", serviceAccountName="robot"))
+    for reference, code, text in (
+        ({"kind": "Pod", "name": "none"}, 404, '"none" not found'),
+        ({"kind": "Pod", "name": "theirs"}, 400, "running with different serviceaccount name"),
+        ({"kind": "Pod", "name": "own", "uid": "other"}, 409, "does not match the UID in record"),
+        ({"kind": "Node", "name": "none"}, 404, '"none" not found'),
+        ({"kind": "Secret", "name": "none"}, 404, '"none" not found'),
+        ({"kind": "ConfigMap", "name": "x"}, 400, "cannot bind token"),
+        ({"kind": "Pod", "name": "own", "apiVersion": "v2"}, 400, "cannot bind token"),
+    ):
+        answer = await ask(robot, boundObjectRef=reference)
+        assert answer.status == code and text in answer.json["message"], (reference, answer.body)
+
+
+# --- what it is bound to
+
+
+SECRETS, NODES = "/api/v1/namespaces/default/secrets", "/api/v1/nodes"
+
+
+async def test_a_token_of_a_pod_tells_of_its_node(robot: Caller) -> None:
+    node = await robot.create(NODES, {"metadata": {"name": "n1"}})
+    made = await robot.create(PODS, pod("a", serviceAccountName="robot", nodeName="n1"))
+    token = await token_of(robot, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "a"})
+    private = said(token)["kubernetes.io"]
+    assert private["pod"] == {"name": "a", "uid": made["metadata"]["uid"]}
+    assert private["node"] == {"name": "n1", "uid": node["metadata"]["uid"]}
+    info = (await robot.as_(token)("POST", SELF, {})).json["status"]["userInfo"]
+    assert info["extra"] == {
+        "authentication.kubernetes.io/credential-id": [f"JTI={said(token)['jti']}"],
+        "authentication.kubernetes.io/pod-name": ["a"],
+        "authentication.kubernetes.io/pod-uid": [made["metadata"]["uid"]],
+        "authentication.kubernetes.io/node-name": ["n1"],
+        "authentication.kubernetes.io/node-uid": [node["metadata"]["uid"]],
+    }
+    await robot("DELETE", f"{NODES}/n1")
+    assert (await review(robot, token))["authenticated"], "it is the pod that counts"
+    await robot("DELETE", f"{PODS}/a?gracePeriodSeconds=0")
+    assert "one of its pods is gone" in await why_not(robot, token)
+
+
+@pytest.mark.parametrize(("kind", "path"), [("Secret", SECRETS), ("Node", NODES), ("Pod", PODS)])
+async def test_a_token_ends_with_what_it_is_bound_to(robot: Caller, kind: str, path: str) -> None:
+    obj = pod("x", serviceAccountName="robot") if kind == "Pod" else {"metadata": {"name": "x"}}
+    await robot.create(path, obj)
+    token = await token_of(robot, boundObjectRef={"kind": kind, "apiVersion": "v1", "name": "x"})
+    assert (await review(robot, token))["authenticated"]
+    await robot("DELETE", f"{path}/x?gracePeriodSeconds=0")
+    assert "service account token has been invalidated" in await why_not(robot, token)
+    await robot.create(path, obj)
+    assert "has been made anew" in await why_not(robot, token), "another one of this name does not help"
+
+
+async def test_what_is_being_deleted_speaks_for_a_minute(robot: Caller) -> None:
+    await robot.create(PODS, pod("a", serviceAccountName="robot", nodeName="n1"))
+    token = await token_of(robot, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "a"})
+    await robot("DELETE", f"{PODS}/a?gracePeriodSeconds=30")
+    robot.clock.advance(seconds=90)
+    assert (await review(robot, token))["authenticated"]
+    robot.clock.advance(seconds=1)
+    assert "one of its pods has been deleted" in await why_not(robot, token)
+
+
+async def test_a_token_ends_with_its_account(robot: Caller) -> None:
+    token = await token_of(robot)
+    await robot("DELETE", f"{ACCOUNTS}/robot")
+    assert "one of its serviceaccounts is gone" in await why_not(robot, token)
+    await robot.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    assert "one of its serviceaccounts has been made anew" in await why_not(robot, token)
+
+
+async def test_without_lookup_a_token_is_good_until_it_ends() -> None:
+    async with server(lookup=False) as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        await api.create(PODS, pod("a", serviceAccountName="robot"))
+        token = await token_of(api, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "a"})
+        await api("DELETE", f"{PODS}/a?gracePeriodSeconds=0")
+        await api("DELETE", f"{ACCOUNTS}/robot")
+        assert (await review(api, token))["user"]["username"] == "system:serviceaccount:default:robot"
+        api.clock.advance(seconds=3661)
+        assert "expired" in await why_not(api, token)
+
+
+# --- extended lives
+
+
+async def test_tokens_of_volumes_live_longer_than_they_say() -> None:
+    async with server() as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        await api.create(PODS, pod("a", serviceAccountName="robot"))
+        reference = {"kind": "Pod", "apiVersion": "v1", "name": "a"}
+        answer = await ask(api, expirationSeconds=3607, boundObjectRef=reference)
+        token, now = answer.json["status"]["token"], int(api.clock.now.timestamp())
+        assert answer.json["status"]["expirationTimestamp"] == "2026-03-04T06:06:14Z", "what is told is short"
+        assert said(token)["exp"] == now + 365 * 86400
+        assert said(token)["kubernetes.io"]["warnafter"] == now + 3607
+        assert (await api.as_(token)("GET", PODS)).status == 403
+        api.clock.advance(seconds=3608)
+        assert (await api.as_(token)("GET", PODS)).status == 403
+        text = (await api("GET", "/metrics")).body.decode()
+        assert "\nserviceaccount_valid_tokens_total 1\n" in text
+        assert "\nserviceaccount_stale_tokens_total 1\n" in text
+        api.clock.advance(days=365)
+        assert "expired" in await why_not(api, token)
+
+
+@pytest.mark.parametrize(
+    ("settings", "spec"),
+    [
+        ({"extend": False}, {"expirationSeconds": 3607, "bound": True}),
+        ({}, {"expirationSeconds": 3606, "bound": True}),
+        ({}, {"expirationSeconds": 3607}),
+        ({}, {"expirationSeconds": 3607, "bound": True, "audiences": ["vault"]}),
+        ({}, {"expirationSeconds": 3607, "bound": True, "audiences": [DEFAULT, "vault"]}),
+    ],
+)
+async def test_other_tokens_do_not(settings: Obj, spec: Obj) -> None:
+    async with server(**settings) as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        await api.create(PODS, pod("a", serviceAccountName="robot"))
+        bound = {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "a"}} if spec.pop("bound", 0) else {}
+        claims = said(await token_of(api, **spec, **bound))
+        assert claims["exp"] - claims["iat"] == spec["expirationSeconds"]
+        assert "warnafter" not in claims["kubernetes.io"]
+
+
+# --- audiences and issuers
+
+
+async def test_reviews_say_for_whom_a_token_is(robot: Caller) -> None:
+    token = await token_of(robot, audiences=["vault", "db", "x"])
+    status = await review(robot, token, "db", "cache", "vault")
+    assert status["authenticated"] and status["audiences"] == ["db", "vault"]
+    assert "is invalid for the target audiences" in await why_not(robot, token, "cache")
+    assert "is invalid for the target audiences" in await why_not(robot, token), "it is not for this server"
+    assert (await review(robot, await token_of(robot)))["audiences"] == [DEFAULT]
+    # A token that a server was started with is for that server alone.
+    assert (await review(robot, ADMIN, DEFAULT, "x"))["audiences"] == [DEFAULT]
+    assert await why_not(robot, ADMIN, "x") == "invalid bearer token"
+
+
+async def test_audiences_of_the_server() -> None:
+    async with server(audiences=("a", "b")) as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        assert said(await token_of(api))["aud"] == ["a", "b"]
+        token = await token_of(api, audiences=["b", "c"])
+        assert (await review(api, token))["audiences"] == ["b"]
+        assert "invalid for the target" in await why_not(api, await token_of(api, audiences=[DEFAULT]))
+
+
+async def test_several_issuers() -> None:
+    store = SqliteStore(":memory:")
+    await store.start()
+    async with server(store=store, issuers=("https://old",)) as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        old = await token_of(api)
+    async with server(store=store, issuers=("https://new", "https://old")) as api:
+        new = await token_of(api)
+        assert said(new)["iss"] == "https://new" and said(new)["aud"] == ["https://new", "https://old"]
+        assert (await review(api, new))["authenticated"] and (await review(api, old))["authenticated"]
+        assert (await api.get(CONFIGURATION))["issuer"] == "https://new"
+    async with server(store=store, issuers=("https://new",)) as api:
+        assert await why_not(api, old) == "invalid bearer token"
+    await store.stop()
+
+
+# --- keys
+
+
+def pem_of(key: Any) -> bytes:
+    pem: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem
+
+
+def public_of(pem: bytes) -> bytes:
+    public = load_pem_private_key(pem, None).public_key()
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+async def test_keys_are_changed_by_way_of_both() -> None:
+    old_key, new_key = service_account_key(), pem_of(rsa.generate_private_key(65537, 2048))
+    store = SqliteStore(":memory:")
+    await store.start()
+    async with server(old_key, store=store) as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        old = await token_of(api)
+    async with server(new_key, store=store, verification_pems=(public_of(old_key) + public_of(new_key),)) as api:
+        new = await token_of(api)
+        assert jwt.get_unverified_header(new)["alg"] == "RS256"
+        assert (await review(api, old))["authenticated"] and (await review(api, new))["authenticated"]
+        found = (await api.get(JWKS))["keys"]
+        assert [key["alg"] for key in found] == ["RS256", "ES256"], "each once"
+        for token in (old, new):
+            [key] = [k for k in jwt.PyJWKSet(found).keys if k.key_id == jwt.get_unverified_header(token)["kid"]]
+            jwt.decode(token, key, audience=DEFAULT, options={"verify_exp": False})
+    async with server(new_key, store=store) as api:
+        assert "no key of this server has signed" in await why_not(api, old)
+        assert (await review(api, new))["authenticated"]
+    await store.stop()
+
+
+async def test_a_server_that_only_checks() -> None:
+    store = SqliteStore(":memory:")
+    await store.start()
+    async with server(store=store) as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        token = await token_of(api)
+    async with server(b"", store=store, verification_pems=(public_of(KEY),)) as api:
+        assert (await review(api, token))["authenticated"]
+        assert (await ask(api)).status == 400
+    await store.stop()
+
+
+def test_what_key_files_hold() -> None:
+    private, other = service_account_key(), pem_of(ec.generate_private_key(ec.SECP521R1()))
+    certificate = new_authority(Clock().now).certificate
+    found = load_verification_keys(b"# ours\n" + private + b"\n" + public_of(other) + certificate)
+    assert [key.algorithm for key in found] == ["ES256", "ES512", "ES256"]
+    assert all(key.key_id == key_id_of(key.der) and len(key.key_id) == 43 for key in found)
+    assert load_signing_key(private).public.key_id == found[0].key_id
+    short = pem_of(rsa.generate_private_key(65537, 1024))
+    for pem, text in (
+        (b"", "no key in PEM"),
+        (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "a block PUBLIC KEY that is no key"),
+        (b"-----BEGIN RSA THING-----\nAAAA\n-----END RSA THING-----", "a block RSA THING that is no key"),
+        (short, "1024 bits"),
+    ):
+        with pytest.raises(KeyFileError, match=text):
+            load_verification_keys(pem)
+    with pytest.raises(KeyFileError, match="not a private key in PEM"):
+        load_signing_key(public_of(private))
+
+
+# --- tokens that somebody made
+
+
+def own_key() -> TestKey:
+    """The server's own key, for tokens that it would never make."""
+    signing = load_signing_key(KEY)
+    return TestKey(signing.public.key_id, signing.private)
+
+
+def changed(claims: Obj, **more: Any) -> Obj:
+    return {name: value for name, value in {**claims, **more}.items() if value is not None}
+
+
+TIMES = "no time that can be read"
+FORGED: dict[str, tuple[Callable[[Obj], str], str]] = {
+    "another key, the same kid": (
+        lambda c: TestKey(own_key().key_id, ec.generate_private_key(ec.SECP256R1())).token(c),
+        "no key of this server has signed",
+    ),
+    "another key, no kid": (
+        lambda c: TestKey("", ec.generate_private_key(ec.SECP256R1())).token(c, kid=None),
+        "no key of this server has signed",
+    ),
+    "an unknown kid": (lambda c: own_key().token(c, kid="x"), "no key of this server has signed"),
+    "alg none, no signature": (
+        lambda c: own_key().token(c, alg="none").rpartition(".")[0] + ".",
+        "no key of this server has signed",
+    ),
+    "alg none, a good signature": (lambda c: own_key().token(c, alg="none"), "no key of this server has signed"),
+    "no alg": (lambda c: own_key().token(c, alg=None), "no key of this server has signed"),
+    "another algorithm": (lambda c: own_key().token(c, alg="ES384"), "no key of this server has signed"),
+    "the public key as a secret": (
+        lambda c: jwt.encode(c, base64.b64encode(own_key().public().der), "HS256", {"kid": own_key().key_id}),
+        "no key of this server has signed",
+    ),
+    "a key in the header": (lambda c: own_key().token(c, jwk={"kty": "EC"}), ""),
+    "crit": (lambda c: own_key().token(c, crit=["exp"]), ""),
+    "a typ of others": (lambda c: own_key().token(c, typ="at+jwt"), ""),
+    "padding": (lambda c: own_key().token(c) + "==", ""),
+    "bits after the end": (lambda c: _last_bits(own_key().token(c)), ""),
+    "another issuer": (lambda c: own_key().token(changed(c, iss="https://other")), ""),
+    "no issuer": (lambda c: own_key().token(changed(c, iss=None)), ""),
+    "an issuer that is a list": (lambda c: own_key().token(changed(c, iss=[DEFAULT])), ""),
+    "another audience": (lambda c: own_key().token(changed(c, aud=["x"])), 'audiences ["x"] is invalid'),
+    "no audience": (lambda c: own_key().token(changed(c, aud=None)), "audiences [] is invalid"),
+    "over": (lambda c: own_key().token(changed(c, exp=c["iat"] - 61)), "service account token has expired"),
+    "without an end": (lambda c: own_key().token(changed(c, exp=None)), TIMES),
+    "an end in words": (lambda c: own_key().token(changed(c, exp="never")), TIMES),
+    "an end that is true": (lambda c: own_key().token(changed(c, exp=True)), TIMES),
+    "an end beyond all numbers": (lambda c: own_key().token(changed(c, exp=10**400)), TIMES),
+    "not yet": (lambda c: own_key().token(changed(c, nbf=c["iat"] + 61)), "is not valid yet"),
+    "issued tomorrow": (lambda c: own_key().token(changed(c, iat=c["iat"] + 86400)), "is not valid yet"),
+    "nobody": (lambda c: own_key().token(changed(c, **{"kubernetes.io": None})), "names no account"),
+    "private claims in words": (lambda c: own_key().token(changed(c, **{"kubernetes.io": "x"})), "names no account"),
+    "an account that is a list": (
+        lambda c: own_key().token(changed(c, **{"kubernetes.io": {"namespace": "default", "serviceaccount": []}})),
+        "names no account",
+    ),
+    "another uid": (
+        lambda c: own_key().token(
+            changed(
+                c,
+                **{"kubernetes.io": {"namespace": "default", "serviceaccount": {"name": "robot", "uid": "other"}}},
+            )
+        ),
+        "has been made anew",
+    ),
+    "a list as payload": (lambda c: own_key().token([c]), ""),  # type: ignore[arg-type]
+    "too long": (lambda c: own_key().token(changed(c, pad="x" * 70_000)), ""),
+}
+
+
+def _last_bits(token: str) -> str:
+    """The same signature, written in another way: 64 bytes leave four bits over."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    return token[:-1] + letters[letters.index(token[-1]) | 1]
+
+
+@pytest.mark.parametrize("name", FORGED)
+async def test_tokens_that_are_refused(robot: Caller, name: str) -> None:
+    good = await token_of(robot)
+    assert (await review(robot, own_key().token(said(good))))["authenticated"], "made by hand, it is good"
+    make, reason = FORGED[name]
+    error = await why_not(robot, make(said(good)))
+    assert error == "invalid bearer token" if not reason else reason in error
+
+
+async def test_a_minute_is_granted(robot: Caller) -> None:
+    claims = said(await token_of(robot))
+    for good in ({"exp": claims["iat"] - 60}, {"nbf": claims["iat"] + 60}, {"aud": DEFAULT}, {"nbf": None}):
+        assert (await review(robot, own_key().token(changed(claims, **good))))["authenticated"], good
+
+
+async def test_a_token_that_was_good_is_looked_at_each_time(robot: Caller) -> None:
+    token = await token_of(robot, expirationSeconds=600)
+    for _ in range(3):
+        assert (await review(robot, token))["authenticated"]
+    robot.clock.advance(seconds=661)
+    assert "service account token has expired" in await why_not(robot, token)
+
+
+NO_TOKENS = (
+    "..",
+    "a.b",
+    "a.b.c",
+    "....",
+    "\x00.\x00.\x00",
+    "é.é.é",
+    "=" * 9 + "..",
+    "e30.e30.",
+    "W10.W10.",
+    "bm8.bm8.",
+)
+
+
+async def test_what_is_no_token(robot: Caller) -> None:
+    for text in NO_TOKENS:
+        assert (await review(robot, text))["error"] == "invalid bearer token", text
+
+
+def test_base64url_has_one_form() -> None:
+    for size in range(40):
+        data = bytes(range(200, 200 + size))
+        assert decode(encode(data)) == data
+    for text in ("A", "AB=", "AA==", "A+", "A/", "AB", "AAB", "é", "A A", "AAAAA"):
+        with pytest.raises(JoseError):
+            decode(text)
+
+
+# --- tokens out of Secrets
+
+
+async def test_tokens_of_secrets(robot: Caller) -> None:
+    uid = (await robot.get(f"{ACCOUNTS}/robot"))["metadata"]["uid"]
+    claims = {
+        "iss": "kubernetes/serviceaccount",
+        "sub": "system:serviceaccount:default:robot",
+        "kubernetes.io/serviceaccount/namespace": "default",
+        "kubernetes.io/serviceaccount/secret.name": "robot-token",
+        "kubernetes.io/serviceaccount/service-account.name": "robot",
+        "kubernetes.io/serviceaccount/service-account.uid": uid,
+    }
+    token = own_key().token(claims)
+    assert "its Secret does not hold it" in await why_not(robot, token)
+    secret = {
+        "metadata": {"name": "robot-token", "annotations": {"kubernetes.io/service-account.name": "robot"}},
+        "type": "kubernetes.io/service-account-token",
+        "data": {"token": base64.b64encode(token.encode()).decode()},
+    }
+    await robot.create(SECRETS, secret)
+    status = await review(robot, token)
+    assert status["user"]["username"] == "system:serviceaccount:default:robot" and "extra" not in status["user"]
+    assert "\nserviceaccount_legacy_tokens_total 1\n" in (await robot("GET", "/metrics")).body.decode()
+    other = own_key().token({**claims, "extra": 1})
+    assert "its Secret does not hold it" in await why_not(robot, other)
+    assert "names no account" in await why_not(robot, own_key().token({**claims, "sub": "system:admin"}))
+    await robot("DELETE", f"{SECRETS}/robot-token")
+    assert "its Secret does not hold it" in await why_not(robot, token)
+
+
+# --- discovery
+
+
+async def test_documents_of_keys_in_files(api: Caller) -> None:
+    answer = await api("GET", CONFIGURATION)
+    assert answer.headers["cache-control"] == "public, max-age=3600"
+    assert answer.json["jwks_uri"] == "https://127.0.0.1:6443/openid/v1/jwks"
+    [key] = (await api.get(JWKS))["keys"]
+    assert set(key) == {"use", "kty", "kid", "alg", "crv", "x", "y"}
+    assert {CONFIGURATION, JWKS} <= set((await api.get("/"))["paths"])
+    assert (await api("POST", JWKS, {})).status == 405
+
+
+@pytest.mark.parametrize("issuer", ["http://issuer", "issuer", "https://issuer?x=1", "https://issuer#x", "https://"])
+async def test_an_issuer_that_is_no_url_has_no_documents(issuer: str) -> None:
+    async with server(issuers=(issuer,)) as api:
+        assert [(await api("GET", path)).status for path in (CONFIGURATION, JWKS)] == [404, 404]
+        assert not {CONFIGURATION, JWKS} & set((await api.get("/"))["paths"])
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        assert (await review(api, await token_of(api)))["authenticated"]
+
+
+async def test_who_may_read_the_documents(robot: Caller) -> None:
+    nobody, account = robot.as_(""), robot.as_(await token_of(robot))
+    for path in (CONFIGURATION, JWKS, f"{JWKS}/"):
+        assert (await account("GET", path)).status == 200
+        assert (await nobody("GET", path)).status == 401
+        assert (await robot.as_("user-token")("GET", path)).status == 403
+    binding = {
+        "metadata": {"name": "public"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "system:service-account-issuer-discovery",
+        },
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:unauthenticated"}],
+    }
+    await robot.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    for path in (CONFIGURATION, JWKS):
+        assert (await nobody("GET", path)).status == 200
+    assert (await nobody("GET", "/metrics")).status == 401

@@ -1,0 +1,495 @@
+"""ServiceAccount tokens that a signer outside signs: over real sockets, with a signer that is told what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import jwt
+import pytest
+from api_caller import PODS, Caller, Clock, make_config, pod
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from fake_signer import FakeSigner, TestKey, ec_key, rsa_key, socket_of
+
+from haru import external_jwt as messages
+from haru.apiserver.server import ApiServer
+from haru.apiserver.token_options import TokenOptions
+from haru.apiserver.tokens import signer_client
+from haru.errors import HaruError
+from haru.jose import encode
+from haru.protobuf import chunk, integer
+from haru.storage import SqliteStore
+
+Obj = dict[str, Any]
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+JWKS = "/openid/v1/jwks"
+CONFIGURATION = "/.well-known/openid-configuration"
+ISSUER = "https://issuer.example"
+
+
+@asynccontextmanager
+async def server(endpoint: str, **settings: Any) -> AsyncIterator[Caller]:
+    """An API server that has its tokens signed there; its clock starts now, and stands still."""
+    store, clock = SqliteStore(":memory:"), Clock()
+    clock.now = datetime.now(UTC)
+    await store.start()
+    options = TokenOptions(endpoint, issuers=settings.pop("issuers", (ISSUER,)), **settings)
+    app = ApiServer(make_config(store, clock, service_account_key_pem=b"", account_tokens=options))
+    try:
+        await app.start()
+        yield Caller(app, clock)
+    finally:
+        await app.stop()
+        await store.stop()
+
+
+@asynccontextmanager
+async def signed_by(signer: FakeSigner, **settings: Any) -> AsyncIterator[Caller]:
+    """The same, with an account `robot`."""
+    await signer.start()
+    try:
+        async with server(signer.endpoint, **settings) as api:
+            await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+            yield api
+    finally:
+        await signer.stop()
+
+
+async def ask(api: Caller, **spec: Any) -> Any:
+    return await api("POST", f"{ACCOUNTS}/robot/token", {"spec": spec})
+
+
+async def token_of(api: Caller, **spec: Any) -> str:
+    answer = await ask(api, **spec)
+    assert answer.status == 201, answer.body
+    token: str = answer.json["status"]["token"]
+    return token
+
+
+async def is_good(api: Caller, token: str) -> bool:
+    """Whether the server takes it: 403 means it knows who that is."""
+    status = (await api.as_(token)("GET", PODS)).status
+    assert status in (401, 403), status
+    return status == 403
+
+
+async def metric(api: Caller, line: str) -> float:
+    """The value of a metric, 0 if it is not there."""
+    text = (await api("GET", "/metrics")).body.decode()
+    return next((float(each.rpartition(" ")[2]) for each in text.splitlines() if each.startswith(f"{line} ")), 0.0)
+
+
+async def until(what: str, holds: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.01)
+
+
+KINDS: dict[str, Callable[[], TestKey]] = {
+    "RS256": lambda: rsa_key("k"),
+    "ES256": lambda: ec_key("k"),
+    "ES384": lambda: ec_key("k", ec.SECP384R1()),
+    "ES512": lambda: ec_key("k", ec.SECP521R1()),
+}
+
+
+@pytest.mark.parametrize("algorithm", KINDS)
+async def test_tokens_check_out_with_another_library(tmp_path: Path, algorithm: str) -> None:
+    async with signed_by(FakeSigner(socket_of(tmp_path), [KINDS[algorithm]()])) as api:
+        token = await token_of(api, audiences=["vault"])
+        found = (await api.get(JWKS))["keys"]
+        [key] = jwt.PyJWKSet(found).keys
+        claims = jwt.decode(token, key, algorithms=[algorithm], audience="vault", issuer=ISSUER)
+        assert claims["sub"] == "system:serviceaccount:default:robot"
+        assert jwt.get_unverified_header(token) == {"alg": algorithm, "kid": "k", "typ": "JWT"}
+        size = {"ES256": 64, "ES384": 96, "ES512": 132, "RS256": 256}[algorithm]
+        assert len(token.rpartition(".")[2]) == -(-size * 4 // 3)
+        assert await is_good(api, await token_of(api))
+        configuration = await api.get(CONFIGURATION)
+        assert configuration["id_token_signing_alg_values_supported"] == [algorithm]
+
+
+async def test_a_signer_in_the_abstract_namespace(tmp_path: Path) -> None:
+    async with signed_by(FakeSigner(f"@haru-test-{time.time_ns()}", [ec_key("k")])) as api:
+        assert await is_good(api, await token_of(api))
+
+
+async def test_what_is_sent_is_what_stands_in_the_token(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        token = await token_of(api)
+        assert signer.payloads == [token.split(".")[1]]
+        assert "=" not in signer.payloads[0]
+
+
+HEADERS: dict[str, Callable[[TestKey], str]] = {
+    "a member more": lambda key: key.header(jku="https://evil.example/keys"),
+    "crit": lambda key: key.header(crit=["exp"]),
+    "no typ": lambda key: key.header(typ=None),
+    "another typ": lambda key: key.header(typ="at+jwt"),
+    "typ in small letters": lambda key: key.header(typ="jwt"),
+    "no kid": lambda key: key.header(kid=None),
+    "an empty kid": lambda key: key.header(kid=""),
+    "a kid of 1025 bytes": lambda key: key.header(kid="k" * 1025),
+    "an unknown kid": lambda key: key.header(kid="nobody's"),
+    "a kid that is a number": lambda key: key.header(kid=7),
+    "HS256": lambda key: key.header(alg="HS256"),
+    "none": lambda key: key.header(alg="none"),
+    "PS256": lambda key: key.header(alg="PS256"),
+    "another key's algorithm": lambda key: key.header(alg="RS256"),
+    "a member twice": lambda key: encode(b'{"alg":"none","alg":"ES256","kid":"k","typ":"JWT"}'),
+    "no JSON": lambda key: encode(b"ES256"),
+    "a list": lambda key: encode(b'["ES256"]'),
+    "padding": lambda key: key.header() + "=",
+    "the other base64": lambda key: key.header().replace("e", "+", 1),
+    "nothing": lambda key: "",
+}
+
+
+async def test_odd_headers_make_no_token(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        for name, header in HEADERS.items():
+            signer.header = header
+            answer = await ask(api)
+            assert answer.status == 500 and b"eyJ" not in answer.body, name
+            assert answer.json["message"].startswith("Internal error occurred: failed to generate token: "), name
+        assert await metric(api, 'apiserver_externaljwt_sign_request_total{code="unknown-non-grpc"}') == len(HEADERS)
+        signer.header = None
+        assert await is_good(api, await token_of(api))
+        assert await metric(api, 'apiserver_externaljwt_sign_request_total{code="OK"}') == 1
+
+
+async def test_signatures_are_looked_at_before_a_token_is_given_away(tmp_path: Path) -> None:
+    signer, other = FakeSigner(socket_of(tmp_path), [ec_key("k")]), ec_key("k")
+    wrong: list[Callable[[TestKey, bytes], bytes]] = [
+        lambda key, signed: b"",
+        lambda key, signed: bytes(64),
+        lambda key, signed: other.private.sign(signed, ec.ECDSA(_sha256())),
+        lambda key, signed: key.private.sign(signed, ec.ECDSA(_sha256())),  # DER, not two numbers
+    ]
+    async with signed_by(signer) as api:
+        for signature in wrong:
+            signer.signature = signature
+            answer = await ask(api)
+            assert answer.status == 500 and "failed to generate token" in answer.json["message"]
+
+
+def _sha256() -> Any:
+    from cryptography.hazmat.primitives import hashes
+
+    return hashes.SHA256()
+
+
+async def test_a_key_that_only_checks_does_not_sign(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("old", excluded=True), ec_key("new")])
+    async with signed_by(signer) as api:
+        answer = await ask(api)
+        assert answer.status == 500 and "for checking only" in answer.json["message"]
+        assert [key["kid"] for key in (await api.get(JWKS))["keys"]] == ["new"]
+        old, new = signer.keys
+        signer.keys = [new, old]
+        claims = jwt.decode(await token_of(api), options={"verify_signature": False})
+        assert await is_good(api, old.token(claims)), "what it has signed elsewhere is good"
+
+
+def _keys(*parts: bytes, stamp: bytes | None = None, hint: int = 60) -> bytes:
+    told = chunk(2, integer(1, 1_700_000_000) if stamp is None else stamp, always=stamp is None)
+    return b"".join(chunk(1, part, always=True) for part in parts) + told + integer(3, hint)
+
+
+GOOD = chunk(1, b"k") + chunk(2, ec_key("k").public().der)
+LITTLE_RSA = rsa.generate_private_key(65537, 1024).public_key()  # too short, on purpose
+DER = LITTLE_RSA.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+LIES = {
+    "refresh_hint_seconds: Invalid value: 0": _keys(GOOD, hint=0),
+    "refresh_hint_seconds: Invalid value: -5": _keys(GOOD, hint=-5),
+    "keys: Required value": _keys(),
+    "data_timestamp: Invalid value": chunk(1, GOOD) + integer(3, 60),
+    "data_timestamp: Invalid": _keys(GOOD, stamp=integer(1, 300_000_000_000)),
+    "data_timestamp:": _keys(GOOD, stamp=integer(1, 1_700_000_000) + integer(2, 10**9)),
+    "keys[1].key_id: Invalid value": _keys(GOOD, chunk(2, ec_key("k").public().der)),
+    "keys[0].key_id: Invalid value": _keys(chunk(1, b"k" * 1025) + chunk(2, ec_key("k").public().der)),
+    "keys[1].key: Invalid value: is no public key in PKIX DER": _keys(GOOD, chunk(1, b"x") + chunk(2, b"rubbish")),
+    "keys[0].key: Invalid value: is no public key": _keys(chunk(1, b"x")),
+    "keys[0].key: Invalid value: is an RSA key of 1024 bits": _keys(chunk(1, b"x") + chunk(2, DER)),
+    "field 1 ends beyond its message": b"\x0a\x7f",
+    "field 1 is no text in UTF-8": _keys(chunk(1, b"\xff") + chunk(2, DER)),
+}
+
+
+@pytest.mark.parametrize("text", LIES)
+async def test_lies_about_keys_stop_the_start(tmp_path: Path, text: str) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")], answer_keys=lambda: LIES[text])
+    await signer.start()
+    try:
+        with pytest.raises(HaruError) as error:
+            async with server(signer.endpoint):
+                pass
+        assert str(error.value).startswith("--service-account-signing-endpoint: ") and text in str(error.value)
+    finally:
+        await signer.stop()
+
+
+async def test_lies_told_later_change_nothing(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        token = await token_of(api)
+        signer.answer_keys = lambda: _keys(GOOD, hint=0)
+        claims = jwt.decode(token, options={"verify_signature": False})
+        assert not await is_good(api, ec_key("unknown").token(claims))
+        assert await metric(api, 'apiserver_externaljwt_fetch_keys_request_total{code="unknown-non-grpc"}') == 1
+        assert await is_good(api, token)
+        assert await is_good(api, await token_of(api))
+
+
+@pytest.mark.parametrize(
+    ("told", "flag", "text"),
+    [
+        (599, 0, "max_token_expiration_seconds: Invalid value: 599: must be at least 600"),
+        (0, 0, "max_token_expiration_seconds: Invalid value: 0: must be at least 600"),
+        (3600, 3601, "cannot be set longer than the signer allows, 3600s"),
+    ],
+)
+async def test_lives_that_can_not_be_reconciled(tmp_path: Path, told: int, flag: int, text: str) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")], max_seconds=told)
+    await signer.start()
+    try:
+        with pytest.raises(HaruError, match=text):
+            async with server(signer.endpoint, max_seconds=flag):
+                pass
+    finally:
+        await signer.stop()
+
+
+@pytest.mark.parametrize(("told", "flag", "most"), [(600, 0, 600), (7200, 3600, 3600), (7200, 7200, 7200)])
+async def test_the_longest_life_is_the_signers_or_the_flags(tmp_path: Path, told: int, flag: int, most: int) -> None:
+    async with signed_by(FakeSigner(socket_of(tmp_path), [ec_key("k")], max_seconds=told), max_seconds=flag) as api:
+        answer = await ask(api, expirationSeconds=86400)
+        assert answer.status == 201 and answer.json["spec"]["expirationSeconds"] == most
+        assert answer.headers["warning"] == f'299 - "requested expiration of 86400 seconds shortened to {most} seconds"'
+        claims = jwt.decode(answer.json["status"]["token"], options={"verify_signature": False})
+        assert claims["exp"] - claims["iat"] == most
+
+
+async def test_an_extended_life_ends_with_the_signers(tmp_path: Path) -> None:
+    async with signed_by(FakeSigner(socket_of(tmp_path), [ec_key("k")], max_seconds=100_000)) as api:
+        await api.create(PODS, pod("a", serviceAccountName="robot"))
+        reference = {"kind": "Pod", "apiVersion": "v1", "name": "a"}
+        token = await token_of(api, expirationSeconds=3607, boundObjectRef=reference)
+        claims = jwt.decode(token, options={"verify_signature": False})
+        assert claims["exp"] - claims["iat"] == 100_000
+        assert claims["kubernetes.io"]["warnafter"] - claims["iat"] == 3607
+
+
+async def test_a_signer_may_start_later(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    starting = asyncio.create_task(_start_and_ask(signer.endpoint))
+    done, _ = await asyncio.wait([starting], timeout=0.5)
+    assert not done, "it waits"
+    await signer.start()
+    try:
+        assert await asyncio.wait_for(starting, 30) == 201
+    finally:
+        await signer.stop()
+
+
+async def _start_and_ask(endpoint: str) -> int:
+    async with server(endpoint) as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        return int((await ask(api)).status)
+
+
+async def test_without_a_signer_there_is_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signer_client, "FETCH_SECONDS", 0.3)
+    with pytest.raises(HaruError, match=r"FetchKeys: no answer within 0.3 s; see that it runs"):
+        async with server(socket_of(tmp_path)):
+            pass
+
+
+async def test_a_signer_that_went_away_does_not_stop_tokens_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signer_client, "SIGN_SECONDS", 0.3)
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        used, unused = await token_of(api), await token_of(api)
+        assert await is_good(api, used)
+        await signer.stop()
+        answer = await ask(api)
+        assert answer.status == 500 and "no answer within 0.3 s" in answer.json["message"]
+        assert await metric(api, 'apiserver_externaljwt_sign_request_total{code="DEADLINE_EXCEEDED"}') == 1
+        assert await is_good(api, used) and await is_good(api, unused), "keys are remembered"
+        monkeypatch.setattr(signer_client, "SIGN_SECONDS", 30)
+        await signer.start()
+        assert await is_good(api, await token_of(api)), "it is found again"
+
+
+async def test_a_slow_signer_holds_up_nobody_else(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        token = await token_of(api)
+        signer.held = asyncio.Event()
+        asking = asyncio.create_task(ask(api))
+        await until("the signer is asked", lambda: signer.calls["Sign"] == 2)
+        assert await is_good(api, token) and not asking.done()
+        signer.held.set()
+        assert (await asyncio.wait_for(asking, 30)).status == 201
+
+
+@pytest.mark.parametrize("code", ["INTERNAL", "UNAVAILABLE", "PERMISSION_DENIED"])
+async def test_refusals_of_the_signer_are_told(tmp_path: Path, code: str) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        signer.fails = grpc.StatusCode[code]
+        answer = await ask(api)
+        assert answer.status == 500 and f"{code}: told to fail" in answer.json["message"]
+        assert await metric(api, f'apiserver_externaljwt_sign_request_total{{code="{code}"}}') == 1
+
+
+async def test_fifty_tokens_with_an_unknown_key_are_one_question(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        claims = jwt.decode(await token_of(api), options={"verify_signature": False})
+        new = ec_key("new")
+        signer.keys = [new, *signer.keys]
+        asked = signer.calls["FetchKeys"]
+        good = [new.token({**claims, "jti": str(n)}) for n in range(25)]
+        garbage = [ec_key("k").token({**claims, "jti": str(n)}, kid=f"garbage-{n}") for n in range(25)]
+        answers = await asyncio.gather(*(is_good(api, token) for token in (*good, *garbage)))
+        assert answers == [True] * 25 + [False] * 25
+        assert signer.calls["FetchKeys"] == asked + 1
+
+
+async def test_a_storm_of_made_up_keys_does_not_reach_the_signer(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        token = await token_of(api)
+        claims, forger = jwt.decode(token, options={"verify_signature": False}), ec_key("k")
+        fetched, began = signer.calls["FetchKeys"], time.monotonic()
+        storm = [forger.token(claims, kid=f"{n:04}") for n in range(600)]
+        tasks = [asyncio.create_task(is_good(api, each)) for each in storm]
+        # Who has a good token does not notice: here beside six hundred that wait or were refused.
+        assert await is_good(api, token)
+        assert not any(await asyncio.gather(*tasks))
+        assert signer.calls["FetchKeys"] - fetched <= 2 + (time.monotonic() - began)
+
+
+async def test_a_key_that_nobody_tells_of_any_more_ends_its_tokens(tmp_path: Path) -> None:
+    first, second = ec_key("k1"), ec_key("k2")
+    signer = FakeSigner(socket_of(tmp_path), [first])
+    async with signed_by(signer) as api:
+        old = await token_of(api)
+        signer.keys = [first, second]
+        claims = jwt.decode(old, options={"verify_signature": False})
+        assert await is_good(api, second.token(claims)), "fetched because nobody knew it"
+        signer.keys = [second, first]
+        new = await token_of(api)
+        assert jwt.get_unverified_header(new)["kid"] == "k2"
+        assert await is_good(api, old) and await is_good(api, new)
+        signer.keys = [second]
+        assert not await is_good(api, ec_key("k3").token(claims)), "which makes it fetch"
+        assert not await is_good(api, old), "though it was remembered as good"
+        assert await is_good(api, new)
+
+
+async def test_a_key_that_is_another_one_under_the_same_name(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        old = await token_of(api)
+        assert await is_good(api, old)
+        signer.keys = [ec_key("k")]
+        assert not await is_good(api, ec_key("x").token(jwt.decode(old, options={"verify_signature": False})))
+        assert not await is_good(api, old)
+        assert await is_good(api, await token_of(api))
+
+
+async def test_two_keys_with_one_name_are_both_tried(tmp_path: Path) -> None:
+    one, other = ec_key("k"), ec_key("k")
+    async with signed_by(FakeSigner(socket_of(tmp_path), [one, other])) as api:
+        token = await token_of(api)
+        claims = jwt.decode(token, options={"verify_signature": False})
+        assert await is_good(api, token) and await is_good(api, other.token(claims))
+        assert await is_good(api, other.token(claims, kid=None)), "and all of them for a token that names none"
+        assert not await is_good(api, ec_key("k").token(claims, kid=None))
+
+
+async def test_documents_follow_the_keys(tmp_path: Path) -> None:
+    signer = FakeSigner(socket_of(tmp_path), [rsa_key("r"), ec_key("e")], hint=100)
+    async with signed_by(signer, jwks_uri="https://keys.example/jwks") as api:
+        answer = await api("GET", CONFIGURATION)
+        assert answer.headers["content-type"] == "application/json" and "etag" not in answer.headers
+        assert answer.json == {
+            "issuer": ISSUER,
+            "jwks_uri": "https://keys.example/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256", "RS256"],
+        }
+        keys = await api("GET", JWKS)
+        assert keys.headers["content-type"] == "application/jwk-set+json"
+        public, _, age = keys.headers["cache-control"].partition(", max-age=")
+        assert public == "public" and 90 <= int(age) < 100, "what is left of the hint"
+        assert [(k["kid"], k["kty"], k["use"], k["alg"]) for k in keys.json["keys"]] == [
+            ("r", "RSA", "sig", "RS256"),
+            ("e", "EC", "sig", "ES256"),
+        ]
+        first, second = signer.keys
+        claims = jwt.decode(await token_of(api), options={"verify_signature": False})
+        signer.keys, signer.data_time = [TestKey("e", second.private, True)], time.time_ns()
+        assert not await is_good(api, ec_key("x").token(claims))
+        assert (await api.get(JWKS)) == keys.json, "when nothing is left to tell, what was told stays"
+        signer.keys = [first]
+        assert not await is_good(api, ec_key("y").token(claims))
+        assert [k["kid"] for k in (await api.get(JWKS))["keys"]] == ["r"]
+        assert (await api.get(CONFIGURATION))["id_token_signing_alg_values_supported"] == ["RS256"]
+
+
+async def test_what_is_counted(tmp_path: Path) -> None:
+    began = time.time()
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")], data_time=1_700_000_000_500_000_000)
+    async with signed_by(signer) as api:
+        await token_of(api)
+        assert began - 1 <= await metric(api, "apiserver_externaljwt_fetch_keys_success_timestamp") <= time.time() + 1
+        assert await metric(api, "apiserver_externaljwt_fetch_keys_data_timestamp") == 1_700_000_000.5
+        assert await metric(api, 'apiserver_externaljwt_fetch_keys_request_total{code="OK"}') == 1
+        for method in ("Sign", "FetchKeys", "Metadata"):
+            labels = f'code="OK",method="/v1.ExternalJWTSigner/{method}"'
+            name = "apiserver_externaljwt_request_duration_seconds"
+            assert await metric(api, f"{name}_count{{{labels}}}") == 1
+            assert await metric(api, f'{name}_bucket{{{labels},le="60"}}') == 1
+
+
+async def test_nothing_of_a_token_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
+    async with signed_by(signer) as api:
+        token = await token_of(api)
+        signer.header = HEADERS["a member more"]
+        await ask(api)
+        forged = ec_key("k").token(jwt.decode(token, options={"verify_signature": False}))
+        assert not await is_good(api, forged)
+        review = await api("POST", REVIEWS, {"spec": {"token": forged}})
+        assert review.json["status"]["error"].startswith("[invalid bearer token, ")
+    parts = [part for each in (token, forged) for part in each.split(".")[1:]] + signer.payloads
+    assert all(part not in caplog.text for part in parts)
+    assert "no token for ServiceAccount default/robot" in caplog.text
+
+
+def test_messages_are_read_as_they_were_written() -> None:
+    keys = messages.Keys([ec_key("a").public(), ec_key("b", excluded=True).public()], 1_700_000_000_000_000_001, 7)
+    assert messages.read_keys_answer(messages.keys_answer(keys)) == keys
+    early = messages.Keys([ec_key("a").public()], -1, 7)
+    assert messages.read_keys_answer(messages.keys_answer(early)) == early, "before 1970"
+    assert messages.read_sign_request(messages.sign_request("abc")) == "abc"
+    assert messages.read_sign_answer(messages.sign_answer("h", "s")) == ("h", "s")
+    assert messages.read_metadata_answer(messages.metadata_answer(1 << 40)) == 1 << 40

@@ -1,0 +1,189 @@
+"""The copy of a signer's keys in virtual time: when it is fetched, what is kept when that fails, who waits for whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from fake_signer import TestKey, ec_key
+
+import virtual_time
+from haru.apiserver.tokens.external import Copy, KeyCopy, read_copy
+from haru.apiserver.tokens.metrics import TokenMetrics
+from haru.apiserver.tokens.sources import SignerError
+from haru.external_jwt import Keys
+
+K1, K2 = ec_key("k1"), ec_key("k2")
+
+
+class Source:
+    """Answers, or fails, as it is told; and notes when it was asked."""
+
+    def __init__(self, hint: int = 100, seconds: float = 0.0) -> None:
+        self.keys: list[TestKey] = [K1]
+        self.hint, self.seconds, self.data, self.fails = hint, seconds, 1, False
+        self.asked: list[float] = []
+        self.changes = 0
+
+    async def fetch(self) -> Keys:
+        self.asked.append(round(asyncio.get_running_loop().time(), 1))
+        await asyncio.sleep(self.seconds)
+        if self.fails:
+            raise SignerError("UNAVAILABLE", "away")
+        return Keys([key.public() for key in self.keys], self.data, self.hint)
+
+    def changed(self) -> None:
+        self.changes += 1
+
+
+def run(source: Source, work: Callable[[KeyCopy, TokenMetrics], Awaitable[None]]) -> TokenMetrics:
+    metrics = TokenMetrics(external=True)
+
+    async def all_of_it() -> None:
+        copy = KeyCopy(source.fetch, metrics, source.changed)
+        await copy.start()
+        try:
+            await work(copy, metrics)
+        finally:
+            await copy.stop()
+
+    virtual_time.run(all_of_it())
+    return metrics
+
+
+def test_it_is_fetched_when_the_hint_is_over() -> None:
+    source = Source()
+
+    async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
+        await asyncio.sleep(250)
+        source.hint = 10
+        await asyncio.sleep(75)
+
+    run(source, work)
+    assert source.asked == [0, 100, 200, 300, 310, 320]
+
+
+def test_after_a_failure_the_old_keys_stay_and_it_asks_every_ten_seconds() -> None:
+    source = Source()
+
+    async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
+        source.fails = True
+        await asyncio.sleep(135)
+        assert [key.key_id for key in copy.copy.keys] == ["k1"]
+        assert metrics.fetches == {"OK": 1, "UNAVAILABLE": 4}
+        source.fails = False
+        await asyncio.sleep(100)
+
+    run(source, work)
+    assert source.asked == [0, 100, 110, 120, 130, 140]
+
+
+def test_a_fetch_for_an_unknown_key_moves_the_next_one() -> None:
+    source = Source()
+
+    async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
+        await asyncio.sleep(60)
+        source.keys = [K1, K2]
+        assert [key.key_id for key in await copy.find("k2")] == ["k2"]
+        await asyncio.sleep(99)
+        assert source.asked == [0, 60]
+        await asyncio.sleep(2)
+
+    run(source, work)
+    assert source.asked == [0, 60, 160]
+
+
+def test_fetches_for_unknown_keys_begin_a_second_apart() -> None:
+    source = Source(hint=10_000)
+
+    async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
+        asking = []
+        for number in range(200):
+            asking.append(asyncio.create_task(_nobody(copy, f"{number}")))
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*asking)
+
+    async def _nobody(copy: KeyCopy, key_id: str) -> None:
+        assert list(await copy.find(key_id)) == []
+
+    run(source, work)
+    assert len(source.asked) == 11, source.asked
+    assert all(later - earlier >= 1 for earlier, later in zip(source.asked, source.asked[1:], strict=False))
+
+
+def test_who_waits_shares_one_flight_and_does_not_wait_for_ever() -> None:
+    source = Source(hint=10_000)
+
+    async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
+        await asyncio.sleep(5)
+        source.seconds = 30
+        began = asyncio.get_running_loop().time()
+        assert await asyncio.gather(*(copy.find(f"{n}") for n in range(50))) == [()] * 50
+        assert 10 <= asyncio.get_running_loop().time() - began < 11
+        assert source.asked == [0, 5]
+        # The flight goes on for whoever comes next.
+        source.keys = [K2]
+        await asyncio.sleep(25)
+        assert source.asked == [0, 5] and list(await copy.find("k2")) == [copy.copy.keys[0]]
+
+    run(source, work)
+
+
+def test_only_so_many_wait() -> None:
+    source = Source(hint=10_000)
+
+    async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
+        await asyncio.sleep(5)
+        source.seconds = 3
+        waiting = [asyncio.create_task(copy.find(f"{n}")) for n in range(300)]
+        await asyncio.sleep(0.1)
+        assert sum(task.done() for task in waiting) == 300 - 256
+        await asyncio.gather(*waiting)
+
+    run(source, work)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda s: None, 0),
+        (lambda s: setattr(s, "data", 2), 1),
+        (lambda s: setattr(s, "keys", [K1]), 1),
+        (lambda s: setattr(s, "keys", [K2, K1]), 1),
+        (lambda s: setattr(s, "keys", [K1, TestKey("k2", K2.private, True)]), 1),
+        (lambda s: setattr(s, "keys", [K1, TestKey("k2", ec_key("k2").private)]), 0),
+    ],
+    ids=["nothing", "data", "count", "order", "excluded", "only what a key is"],
+)
+def test_what_counts_as_a_change(change: Callable[[Source], None], told: int) -> None:
+    source = Source()
+    source.keys = [K1, K2]
+
+    async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
+        await asyncio.sleep(1)
+        before = source.changes
+        change(source)
+        await asyncio.sleep(101)
+        assert source.changes - before == told
+
+    run(source, work)
+
+
+def test_a_start_that_fails_says_why() -> None:
+    source = Source()
+    source.fails = True
+
+    async def work(copy: KeyCopy, metrics: TokenMetrics) -> None:
+        raise AssertionError("it must not have started")
+
+    with pytest.raises(SignerError, match="away"):
+        run(source, work)
+
+
+def test_a_key_that_has_not_changed_is_the_same_one() -> None:
+    first = read_copy(Keys([K1.public(), K2.public()], 1, 60), Copy(), 0.0)
+    second = read_copy(Keys([K2.public(), K1.public()], 2, 60), first, 60.0)
+    assert second.keys[0] is first.keys[1] and second.keys[1] is first.keys[0]
+    renamed = read_copy(Keys([TestKey("k1", K2.private).public()], 3, 60), second, 120.0)
+    assert renamed.keys[0] is not first.keys[0] and renamed.by_id["k1"] == [renamed.keys[0]]
