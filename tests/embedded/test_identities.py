@@ -74,6 +74,7 @@ def test_only_those_that_must_have_everything_in_reach() -> None:
         "cluster-admin",
         "system:controller:generic-garbage-collector",
         "system:controller:namespace-controller",
+        "system:controller:resourcequota-controller",
         "system:kube-controller-manager",
     }
 

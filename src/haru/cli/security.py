@@ -11,13 +11,19 @@ if TYPE_CHECKING:
 
 
 def add_security_arguments(parser: argparse.ArgumentParser) -> None:
-    """Encryption at rest, and the audit log."""
+    """Encryption at rest, admission plugins, and the audit log."""
     group = parser.add_argument_group("security")
     group.add_argument(
         "--encryption-provider-config",
         type=Path,
         metavar="FILE",
         help="an EncryptionConfiguration: which resources are encrypted at rest, and with which keys",
+    )
+    group.add_argument(
+        "--admission-control-config-file",
+        type=Path,
+        metavar="FILE",
+        help="an AdmissionConfiguration: Pod Security's defaults and exemptions, what needs a quota",
     )
     group.add_argument(
         "--audit-policy-file", type=Path, metavar="FILE", help="an audit Policy: which requests are logged, how fully"
@@ -40,6 +46,7 @@ def security_of(flags: argparse.Namespace, options: SecurityOptions) -> Security
 
     given: dict[str, Any] = {
         "encryption_config": flags.encryption_provider_config and flags.encryption_provider_config.expanduser(),
+        "admission_config": flags.admission_control_config_file and flags.admission_control_config_file.expanduser(),
         "audit_policy": flags.audit_policy_file and flags.audit_policy_file.expanduser(),
         "audit_log": flags.audit_log_path,
         "audit_megabytes": flags.audit_log_maxsize,

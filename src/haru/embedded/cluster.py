@@ -64,6 +64,7 @@ class EmbeddedCluster:
         self.notes: list[str] = []
         self.server: ApiServer | None = None
         self._audit = options.security.audit()
+        self._admission = options.security.admission()
         options.account_tokens.read()  # what is wrong with it is told before anything is begun
         self.store = SqliteStore(directory / "state.db", sealing=options.security.sealing())
         self._identity: Identity | None = None
@@ -88,6 +89,7 @@ class EmbeddedCluster:
                 client_ca_pem=identity.ca_pem,
                 service_account_key_pem=signing_key,
                 audit=self._audit,
+                admission=self._admission,
                 account_tokens=account_tokens,
             )
         )

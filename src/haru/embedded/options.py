@@ -239,6 +239,9 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
             case "encryptionProviderConfig", str():
                 security = replace(options.security, encryption_config=Path(value).expanduser())
                 options = replace(options, security=security)
+            case "admissionControlConfigFile", str():
+                security = replace(options.security, admission_config=Path(value).expanduser())
+                options = replace(options, security=security)
             case "auditPolicyFile", str():
                 options = replace(options, security=replace(options.security, audit_policy=Path(value).expanduser()))
             case "auditLogPath", str():
@@ -271,6 +274,7 @@ _CONFIG_HELP = {
     "staleGangAfter": "must be a duration, for example 10m",
     "staleGangPolicy": "must be Report or Evict",
     "encryptionProviderConfig": "must be the path of an EncryptionConfiguration",
+    "admissionControlConfigFile": "must be the path of an AdmissionConfiguration",
     "auditPolicyFile": "must be the path of an audit Policy",
     "auditLogPath": "must be a path, or - for the standard output",
 }

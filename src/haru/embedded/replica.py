@@ -114,6 +114,7 @@ class Replica:
                 max_reads_in_flight=options.max_reads,
                 max_writes_in_flight=options.max_writes,
                 audit=options.security.audit(),
+                admission=options.security.admission(),
                 account_tokens=account_tokens,
                 peers=options.peers.peers(options.gates),
                 front_proxy=options.peers.front_proxy(client_ca, options.gates),

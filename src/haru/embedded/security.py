@@ -1,4 +1,4 @@
-"""What an API server is told about its security, the same for `haru up` and `haru apiserver`: encryption, audit."""
+"""What an API server is told about its security, the same for `haru up` and `haru apiserver`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from haru.apiserver.admission_options import AdmissionOptions
     from haru.apiserver.audit import AuditOptions
     from haru.storage import Sealing
 
@@ -22,6 +23,7 @@ class SecurityOptions:
     audit_megabytes: int = 100
     audit_backups: int = 0
     audit_days: int = 0
+    admission_config: Path | None = None
 
     def sealing(self) -> Sealing | None:
         """What is encrypted at rest; None: nothing. Raises OptionError."""
@@ -33,6 +35,18 @@ class SecurityOptions:
         try:
             return load_encryption(self.encryption_config)
         except EncryptionError as error:
+            raise OptionError(str(error)) from None
+
+    def admission(self) -> AdmissionOptions:
+        """What admission plugins are told. Raises OptionError."""
+        from haru.apiserver.admission_options import AdmissionConfigError, AdmissionOptions, load_admission
+        from haru.embedded.options import OptionError
+
+        if self.admission_config is None:
+            return AdmissionOptions()
+        try:
+            return load_admission(self.admission_config)
+        except AdmissionConfigError as error:
             raise OptionError(str(error)) from None
 
     def audit(self) -> AuditOptions | None:
