@@ -1,15 +1,28 @@
-"""ServiceAccount tokens by keys in files: what is asked for, what is in them, and which are refused."""
+"""ServiceAccount tokens by keys in files: what is asked for, what is in them, and where others find the keys."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import jwt
 import pytest
-from api_caller import ADMIN, KEY, PODS, Caller, Clock, make_config, pod, service_account_key
+from account_api import (
+    ACCOUNTS,
+    CONFIGURATION,
+    DEFAULT,
+    JWKS,
+    NODES,
+    SECRETS,
+    SELF,
+    Obj,
+    ask,
+    review,
+    said,
+    server,
+    token_of,
+    why_not,
+)
+from api_caller import ADMIN, KEY, PODS, Caller, Clock, pod, service_account_key
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -18,82 +31,10 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from fake_signer import TestKey
 
 from haru.apiserver.certificates import new_authority
-from haru.apiserver.config import UserInfo
-from haru.apiserver.server import ApiServer
-from haru.apiserver.token_options import TokenOptions
 from haru.apiserver.tokens.keys import KeyFileError, key_id_of, load_signing_key, load_verification_keys
-from haru.jose import JoseError, decode, encode
 from haru.storage import SqliteStore
-
-Obj = dict[str, Any]
-ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
-SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-JWKS = "/openid/v1/jwks"
-CONFIGURATION = "/.well-known/openid-configuration"
-DEFAULT = "https://kubernetes.default.svc.cluster.local"
-
-
-@asynccontextmanager
-async def server(
-    key: bytes = KEY, *, store: SqliteStore | None = None, users: dict[str, UserInfo] | None = None, **settings: Any
-) -> AsyncIterator[Caller]:
-    own = store or SqliteStore(":memory:")
-    if store is None:
-        await own.start()
-    clock = Clock()
-    more: Obj = {"tokens": users} if users else {}
-    options = TokenOptions(**settings)
-    app = ApiServer(make_config(own, clock, service_account_key_pem=key, account_tokens=options, **more))
-    await app.start()
-    yield Caller(app, clock)
-    await app.stop()
-    if store is None:
-        await own.stop()
-
-
-@pytest.fixture
-async def robot(api: Caller) -> Caller:
-    await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
-    return api
-
-
-async def ask(api: Caller, metadata: Obj | None = None, **spec: Any) -> Any:
-    return await api("POST", f"{ACCOUNTS}/robot/token", {"metadata": metadata or {}, "spec": spec})
-
-
-async def token_of(api: Caller, **spec: Any) -> str:
-    answer = await ask(api, **spec)
-    assert answer.status == 201, answer.body
-    token: str = answer.json["status"]["token"]
-    return token
-
-
-def said(token: str) -> Obj:
-    claims: Obj = jwt.decode(token, options={"verify_signature": False})
-    return claims
-
-
-async def review(api: Caller, token: str, *audiences: str) -> Obj:
-    spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
-    answer = await api("POST", REVIEWS, {"spec": spec})
-    assert answer.status == 201, answer.body
-    status: Obj = answer.json["status"]
-    return status
-
-
-async def why_not(api: Caller, token: str, *audiences: str) -> str:
-    """Why a token is refused; and it is refused as a bearer's, too."""
-    status = await review(api, token, *audiences)
-    assert "authenticated" not in status and status["user"] == {}, status
-    if not audiences:
-        assert (await api.as_(token)("GET", PODS)).status == 401
-    error: str = status["error"]
-    return error
-
 
 # --- what is asked for
 
@@ -176,9 +117,6 @@ async def test_what_a_token_can_not_be_bound_to(robot: Caller) -> None:
 
 
 # --- what it is bound to
-
-
-SECRETS, NODES = "/api/v1/namespaces/default/secrets", "/api/v1/nodes"
 
 
 async def test_a_token_of_a_pod_tells_of_its_node(robot: Caller) -> None:
@@ -392,166 +330,6 @@ def test_what_key_files_hold() -> None:
             load_verification_keys(pem)
     with pytest.raises(KeyFileError, match="not a private key in PEM"):
         load_signing_key(public_of(private))
-
-
-# --- tokens that somebody made
-
-
-def own_key() -> TestKey:
-    """The server's own key, for tokens that it would never make."""
-    signing = load_signing_key(KEY)
-    return TestKey(signing.public.key_id, signing.private)
-
-
-def changed(claims: Obj, **more: Any) -> Obj:
-    return {name: value for name, value in {**claims, **more}.items() if value is not None}
-
-
-TIMES = "no time that can be read"
-FORGED: dict[str, tuple[Callable[[Obj], str], str]] = {
-    "another key, the same kid": (
-        lambda c: TestKey(own_key().key_id, ec.generate_private_key(ec.SECP256R1())).token(c),
-        "no key of this server has signed",
-    ),
-    "another key, no kid": (
-        lambda c: TestKey("", ec.generate_private_key(ec.SECP256R1())).token(c, kid=None),
-        "no key of this server has signed",
-    ),
-    "an unknown kid": (lambda c: own_key().token(c, kid="x"), "no key of this server has signed"),
-    "alg none, no signature": (
-        lambda c: own_key().token(c, alg="none").rpartition(".")[0] + ".",
-        "no key of this server has signed",
-    ),
-    "alg none, a good signature": (lambda c: own_key().token(c, alg="none"), "no key of this server has signed"),
-    "no alg": (lambda c: own_key().token(c, alg=None), "no key of this server has signed"),
-    "another algorithm": (lambda c: own_key().token(c, alg="ES384"), "no key of this server has signed"),
-    "the public key as a secret": (
-        lambda c: jwt.encode(c, base64.b64encode(own_key().public().der), "HS256", {"kid": own_key().key_id}),
-        "no key of this server has signed",
-    ),
-    "a key in the header": (lambda c: own_key().token(c, jwk={"kty": "EC"}), ""),
-    "crit": (lambda c: own_key().token(c, crit=["exp"]), ""),
-    "a typ of others": (lambda c: own_key().token(c, typ="at+jwt"), ""),
-    "padding": (lambda c: own_key().token(c) + "==", ""),
-    "bits after the end": (lambda c: _last_bits(own_key().token(c)), ""),
-    "another issuer": (lambda c: own_key().token(changed(c, iss="https://other")), ""),
-    "no issuer": (lambda c: own_key().token(changed(c, iss=None)), ""),
-    "an issuer that is a list": (lambda c: own_key().token(changed(c, iss=[DEFAULT])), ""),
-    "another audience": (lambda c: own_key().token(changed(c, aud=["x"])), 'audiences ["x"] is invalid'),
-    "no audience": (lambda c: own_key().token(changed(c, aud=None)), "audiences [] is invalid"),
-    "over": (lambda c: own_key().token(changed(c, exp=c["iat"] - 61)), "service account token has expired"),
-    "without an end": (lambda c: own_key().token(changed(c, exp=None)), TIMES),
-    "an end in words": (lambda c: own_key().token(changed(c, exp="never")), TIMES),
-    "an end that is true": (lambda c: own_key().token(changed(c, exp=True)), TIMES),
-    "an end beyond all numbers": (lambda c: own_key().token(changed(c, exp=10**400)), TIMES),
-    "not yet": (lambda c: own_key().token(changed(c, nbf=c["iat"] + 61)), "is not valid yet"),
-    "issued tomorrow": (lambda c: own_key().token(changed(c, iat=c["iat"] + 86400)), "is not valid yet"),
-    "nobody": (lambda c: own_key().token(changed(c, **{"kubernetes.io": None})), "names no account"),
-    "private claims in words": (lambda c: own_key().token(changed(c, **{"kubernetes.io": "x"})), "names no account"),
-    "an account that is a list": (
-        lambda c: own_key().token(changed(c, **{"kubernetes.io": {"namespace": "default", "serviceaccount": []}})),
-        "names no account",
-    ),
-    "another uid": (
-        lambda c: own_key().token(
-            changed(
-                c,
-                **{"kubernetes.io": {"namespace": "default", "serviceaccount": {"name": "robot", "uid": "other"}}},
-            )
-        ),
-        "has been made anew",
-    ),
-    "a list as payload": (lambda c: own_key().token([c]), ""),  # type: ignore[arg-type]
-    "too long": (lambda c: own_key().token(changed(c, pad="x" * 70_000)), ""),
-}
-
-
-def _last_bits(token: str) -> str:
-    """The same signature, written in another way: 64 bytes leave four bits over."""
-    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    return token[:-1] + letters[letters.index(token[-1]) | 1]
-
-
-@pytest.mark.parametrize("name", FORGED)
-async def test_tokens_that_are_refused(robot: Caller, name: str) -> None:
-    good = await token_of(robot)
-    assert (await review(robot, own_key().token(said(good))))["authenticated"], "made by hand, it is good"
-    make, reason = FORGED[name]
-    error = await why_not(robot, make(said(good)))
-    assert error == "invalid bearer token" if not reason else reason in error
-
-
-async def test_a_minute_is_granted(robot: Caller) -> None:
-    claims = said(await token_of(robot))
-    for good in ({"exp": claims["iat"] - 60}, {"nbf": claims["iat"] + 60}, {"aud": DEFAULT}, {"nbf": None}):
-        assert (await review(robot, own_key().token(changed(claims, **good))))["authenticated"], good
-
-
-async def test_a_token_that_was_good_is_looked_at_each_time(robot: Caller) -> None:
-    token = await token_of(robot, expirationSeconds=600)
-    for _ in range(3):
-        assert (await review(robot, token))["authenticated"]
-    robot.clock.advance(seconds=661)
-    assert "service account token has expired" in await why_not(robot, token)
-
-
-NO_TOKENS = (
-    "..",
-    "a.b",
-    "a.b.c",
-    "....",
-    "\x00.\x00.\x00",
-    "é.é.é",
-    "=" * 9 + "..",
-    "e30.e30.",
-    "W10.W10.",
-    "bm8.bm8.",
-)
-
-
-async def test_what_is_no_token(robot: Caller) -> None:
-    for text in NO_TOKENS:
-        assert (await review(robot, text))["error"] == "invalid bearer token", text
-
-
-def test_base64url_has_one_form() -> None:
-    for size in range(40):
-        data = bytes(range(200, 200 + size))
-        assert decode(encode(data)) == data
-    for text in ("A", "AB=", "AA==", "A+", "A/", "AB", "AAB", "é", "A A", "AAAAA"):
-        with pytest.raises(JoseError):
-            decode(text)
-
-
-# --- tokens out of Secrets
-
-
-async def test_tokens_of_secrets(robot: Caller) -> None:
-    uid = (await robot.get(f"{ACCOUNTS}/robot"))["metadata"]["uid"]
-    claims = {
-        "iss": "kubernetes/serviceaccount",
-        "sub": "system:serviceaccount:default:robot",
-        "kubernetes.io/serviceaccount/namespace": "default",
-        "kubernetes.io/serviceaccount/secret.name": "robot-token",
-        "kubernetes.io/serviceaccount/service-account.name": "robot",
-        "kubernetes.io/serviceaccount/service-account.uid": uid,
-    }
-    token = own_key().token(claims)
-    assert "its Secret does not hold it" in await why_not(robot, token)
-    secret = {
-        "metadata": {"name": "robot-token", "annotations": {"kubernetes.io/service-account.name": "robot"}},
-        "type": "kubernetes.io/service-account-token",
-        "data": {"token": base64.b64encode(token.encode()).decode()},
-    }
-    await robot.create(SECRETS, secret)
-    status = await review(robot, token)
-    assert status["user"]["username"] == "system:serviceaccount:default:robot" and "extra" not in status["user"]
-    assert "\nserviceaccount_legacy_tokens_total 1\n" in (await robot("GET", "/metrics")).body.decode()
-    other = own_key().token({**claims, "extra": 1})
-    assert "its Secret does not hold it" in await why_not(robot, other)
-    assert "names no account" in await why_not(robot, own_key().token({**claims, "sub": "system:admin"}))
-    await robot("DELETE", f"{SECRETS}/robot-token")
-    assert "its Secret does not hold it" in await why_not(robot, token)
 
 
 # --- discovery

@@ -1,98 +1,22 @@
-"""ServiceAccount tokens that a signer outside signs: over real sockets, with a signer that is told what to do."""
+"""Tokens that a signer outside signs, over real sockets: lives, keys that come and go, signers that do."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import grpc
 import jwt
 import pytest
-from api_caller import PODS, Caller, Clock, make_config, pod
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from api_caller import PODS, pod
+from cryptography.hazmat.primitives.asymmetric import ec
 from fake_signer import FakeSigner, TestKey, ec_key, rsa_key, socket_of
+from signed_api import ACCOUNTS, CONFIGURATION, ISSUER, JWKS, ask, is_good, metric, server, signed_by, token_of, until
 
-from haru import external_jwt as messages
-from haru.apiserver.server import ApiServer
-from haru.apiserver.token_options import TokenOptions
 from haru.apiserver.tokens import signer_client
 from haru.errors import HaruError
-from haru.jose import encode
-from haru.protobuf import chunk, integer
-from haru.storage import SqliteStore
-
-Obj = dict[str, Any]
-ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
-JWKS = "/openid/v1/jwks"
-CONFIGURATION = "/.well-known/openid-configuration"
-ISSUER = "https://issuer.example"
-
-
-@asynccontextmanager
-async def server(endpoint: str, **settings: Any) -> AsyncIterator[Caller]:
-    """An API server that has its tokens signed there; its clock starts now, and stands still."""
-    store, clock = SqliteStore(":memory:"), Clock()
-    clock.now = datetime.now(UTC)
-    await store.start()
-    options = TokenOptions(endpoint, issuers=settings.pop("issuers", (ISSUER,)), **settings)
-    app = ApiServer(make_config(store, clock, service_account_key_pem=b"", account_tokens=options))
-    try:
-        await app.start()
-        yield Caller(app, clock)
-    finally:
-        await app.stop()
-        await store.stop()
-
-
-@asynccontextmanager
-async def signed_by(signer: FakeSigner, **settings: Any) -> AsyncIterator[Caller]:
-    """The same, with an account `robot`."""
-    await signer.start()
-    try:
-        async with server(signer.endpoint, **settings) as api:
-            await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
-            yield api
-    finally:
-        await signer.stop()
-
-
-async def ask(api: Caller, **spec: Any) -> Any:
-    return await api("POST", f"{ACCOUNTS}/robot/token", {"spec": spec})
-
-
-async def token_of(api: Caller, **spec: Any) -> str:
-    answer = await ask(api, **spec)
-    assert answer.status == 201, answer.body
-    token: str = answer.json["status"]["token"]
-    return token
-
-
-async def is_good(api: Caller, token: str) -> bool:
-    """Whether the server takes it: 403 means it knows who that is."""
-    status = (await api.as_(token)("GET", PODS)).status
-    assert status in (401, 403), status
-    return status == 403
-
-
-async def metric(api: Caller, line: str) -> float:
-    """The value of a metric, 0 if it is not there."""
-    text = (await api("GET", "/metrics")).body.decode()
-    return next((float(each.rpartition(" ")[2]) for each in text.splitlines() if each.startswith(f"{line} ")), 0.0)
-
-
-async def until(what: str, holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.01)
-
 
 KINDS: dict[str, Callable[[], TestKey]] = {
     "RS256": lambda: rsa_key("k"),
@@ -129,127 +53,6 @@ async def test_what_is_sent_is_what_stands_in_the_token(tmp_path: Path) -> None:
         token = await token_of(api)
         assert signer.payloads == [token.split(".")[1]]
         assert "=" not in signer.payloads[0]
-
-
-HEADERS: dict[str, Callable[[TestKey], str]] = {
-    "a member more": lambda key: key.header(jku="https://evil.example/keys"),
-    "crit": lambda key: key.header(crit=["exp"]),
-    "no typ": lambda key: key.header(typ=None),
-    "another typ": lambda key: key.header(typ="at+jwt"),
-    "typ in small letters": lambda key: key.header(typ="jwt"),
-    "no kid": lambda key: key.header(kid=None),
-    "an empty kid": lambda key: key.header(kid=""),
-    "a kid of 1025 bytes": lambda key: key.header(kid="k" * 1025),
-    "an unknown kid": lambda key: key.header(kid="nobody's"),
-    "a kid that is a number": lambda key: key.header(kid=7),
-    "HS256": lambda key: key.header(alg="HS256"),
-    "none": lambda key: key.header(alg="none"),
-    "PS256": lambda key: key.header(alg="PS256"),
-    "another key's algorithm": lambda key: key.header(alg="RS256"),
-    "a member twice": lambda key: encode(b'{"alg":"none","alg":"ES256","kid":"k","typ":"JWT"}'),
-    "no JSON": lambda key: encode(b"ES256"),
-    "a list": lambda key: encode(b'["ES256"]'),
-    "padding": lambda key: key.header() + "=",
-    "the other base64": lambda key: key.header().replace("e", "+", 1),
-    "nothing": lambda key: "",
-}
-
-
-async def test_odd_headers_make_no_token(tmp_path: Path) -> None:
-    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
-    async with signed_by(signer) as api:
-        for name, header in HEADERS.items():
-            signer.header = header
-            answer = await ask(api)
-            assert answer.status == 500 and b"eyJ" not in answer.body, name
-            assert answer.json["message"].startswith("Internal error occurred: failed to generate token: "), name
-        assert await metric(api, 'apiserver_externaljwt_sign_request_total{code="unknown-non-grpc"}') == len(HEADERS)
-        signer.header = None
-        assert await is_good(api, await token_of(api))
-        assert await metric(api, 'apiserver_externaljwt_sign_request_total{code="OK"}') == 1
-
-
-async def test_signatures_are_looked_at_before_a_token_is_given_away(tmp_path: Path) -> None:
-    signer, other = FakeSigner(socket_of(tmp_path), [ec_key("k")]), ec_key("k")
-    wrong: list[Callable[[TestKey, bytes], bytes]] = [
-        lambda key, signed: b"",
-        lambda key, signed: bytes(64),
-        lambda key, signed: other.private.sign(signed, ec.ECDSA(_sha256())),
-        lambda key, signed: key.private.sign(signed, ec.ECDSA(_sha256())),  # DER, not two numbers
-    ]
-    async with signed_by(signer) as api:
-        for signature in wrong:
-            signer.signature = signature
-            answer = await ask(api)
-            assert answer.status == 500 and "failed to generate token" in answer.json["message"]
-
-
-def _sha256() -> Any:
-    from cryptography.hazmat.primitives import hashes
-
-    return hashes.SHA256()
-
-
-async def test_a_key_that_only_checks_does_not_sign(tmp_path: Path) -> None:
-    signer = FakeSigner(socket_of(tmp_path), [ec_key("old", excluded=True), ec_key("new")])
-    async with signed_by(signer) as api:
-        answer = await ask(api)
-        assert answer.status == 500 and "for checking only" in answer.json["message"]
-        assert [key["kid"] for key in (await api.get(JWKS))["keys"]] == ["new"]
-        old, new = signer.keys
-        signer.keys = [new, old]
-        claims = jwt.decode(await token_of(api), options={"verify_signature": False})
-        assert await is_good(api, old.token(claims)), "what it has signed elsewhere is good"
-
-
-def _keys(*parts: bytes, stamp: bytes | None = None, hint: int = 60) -> bytes:
-    told = chunk(2, integer(1, 1_700_000_000) if stamp is None else stamp, always=stamp is None)
-    return b"".join(chunk(1, part, always=True) for part in parts) + told + integer(3, hint)
-
-
-GOOD = chunk(1, b"k") + chunk(2, ec_key("k").public().der)
-LITTLE_RSA = rsa.generate_private_key(65537, 1024).public_key()  # too short, on purpose
-DER = LITTLE_RSA.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-LIES = {
-    "refresh_hint_seconds: Invalid value: 0": _keys(GOOD, hint=0),
-    "refresh_hint_seconds: Invalid value: -5": _keys(GOOD, hint=-5),
-    "keys: Required value": _keys(),
-    "data_timestamp: Invalid value": chunk(1, GOOD) + integer(3, 60),
-    "data_timestamp: Invalid": _keys(GOOD, stamp=integer(1, 300_000_000_000)),
-    "data_timestamp:": _keys(GOOD, stamp=integer(1, 1_700_000_000) + integer(2, 10**9)),
-    "keys[1].key_id: Invalid value": _keys(GOOD, chunk(2, ec_key("k").public().der)),
-    "keys[0].key_id: Invalid value": _keys(chunk(1, b"k" * 1025) + chunk(2, ec_key("k").public().der)),
-    "keys[1].key: Invalid value: is no public key in PKIX DER": _keys(GOOD, chunk(1, b"x") + chunk(2, b"rubbish")),
-    "keys[0].key: Invalid value: is no public key": _keys(chunk(1, b"x")),
-    "keys[0].key: Invalid value: is an RSA key of 1024 bits": _keys(chunk(1, b"x") + chunk(2, DER)),
-    "field 1 ends beyond its message": b"\x0a\x7f",
-    "field 1 is no text in UTF-8": _keys(chunk(1, b"\xff") + chunk(2, DER)),
-}
-
-
-@pytest.mark.parametrize("text", LIES)
-async def test_lies_about_keys_stop_the_start(tmp_path: Path, text: str) -> None:
-    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")], answer_keys=lambda: LIES[text])
-    await signer.start()
-    try:
-        with pytest.raises(HaruError) as error:
-            async with server(signer.endpoint):
-                pass
-        assert str(error.value).startswith("--service-account-signing-endpoint: ") and text in str(error.value)
-    finally:
-        await signer.stop()
-
-
-async def test_lies_told_later_change_nothing(tmp_path: Path) -> None:
-    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
-    async with signed_by(signer) as api:
-        token = await token_of(api)
-        signer.answer_keys = lambda: _keys(GOOD, hint=0)
-        claims = jwt.decode(token, options={"verify_signature": False})
-        assert not await is_good(api, ec_key("unknown").token(claims))
-        assert await metric(api, 'apiserver_externaljwt_fetch_keys_request_total{code="unknown-non-grpc"}') == 1
-        assert await is_good(api, token)
-        assert await is_good(api, await token_of(api))
 
 
 @pytest.mark.parametrize(
@@ -467,29 +270,3 @@ async def test_what_is_counted(tmp_path: Path) -> None:
             name = "apiserver_externaljwt_request_duration_seconds"
             assert await metric(api, f"{name}_count{{{labels}}}") == 1
             assert await metric(api, f'{name}_bucket{{{labels},le="60"}}') == 1
-
-
-async def test_nothing_of_a_token_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG")
-    signer = FakeSigner(socket_of(tmp_path), [ec_key("k")])
-    async with signed_by(signer) as api:
-        token = await token_of(api)
-        signer.header = HEADERS["a member more"]
-        await ask(api)
-        forged = ec_key("k").token(jwt.decode(token, options={"verify_signature": False}))
-        assert not await is_good(api, forged)
-        review = await api("POST", REVIEWS, {"spec": {"token": forged}})
-        assert review.json["status"]["error"].startswith("[invalid bearer token, ")
-    parts = [part for each in (token, forged) for part in each.split(".")[1:]] + signer.payloads
-    assert all(part not in caplog.text for part in parts)
-    assert "no token for ServiceAccount default/robot" in caplog.text
-
-
-def test_messages_are_read_as_they_were_written() -> None:
-    keys = messages.Keys([ec_key("a").public(), ec_key("b", excluded=True).public()], 1_700_000_000_000_000_001, 7)
-    assert messages.read_keys_answer(messages.keys_answer(keys)) == keys
-    early = messages.Keys([ec_key("a").public()], -1, 7)
-    assert messages.read_keys_answer(messages.keys_answer(early)) == early, "before 1970"
-    assert messages.read_sign_request(messages.sign_request("abc")) == "abc"
-    assert messages.read_sign_answer(messages.sign_answer("h", "s")) == ("h", "s")
-    assert messages.read_metadata_answer(messages.metadata_answer(1 << 40)) == 1 << 40
