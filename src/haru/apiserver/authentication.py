@@ -114,12 +114,12 @@ def _wanted_identity(request: Request) -> UserInfo:
     groups: list[str] = []
     extra: dict[str, list[str]] = {}
     for key, value in headers:
-        text = value.decode("latin-1")
+        text = value.decode("utf-8", "replace")
         if key == b"impersonate-group":
             groups.append(text)
         elif key.startswith(b"impersonate-extra-"):
             extra.setdefault(unquote(key.removeprefix(b"impersonate-extra-").decode("latin-1")), []).append(text)
-    name = request.header(b"impersonate-user")
+    name = request.headers[b"impersonate-user"].decode("utf-8", "replace")
     if not name:
         raise bad_request_error("Impersonate-User names nobody")
     if not groups and name.startswith("system:serviceaccount:") and name.count(":") == 3:

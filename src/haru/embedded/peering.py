@@ -77,8 +77,8 @@ class PeerFiles:
             raise OptionError(f"--requestheader-client-ca-file: {self.front_proxy_ca}: there is no certificate in it")
         if fingerprints(authorities) & fingerprints(client_ca):
             _LOG.warning(
-                "--requestheader-client-ca-file has an authority of --client-ca-file: holders of its certificates%s can "
-                "speak for any user; use an authority of its own",
+                "--requestheader-client-ca-file has an authority of --client-ca-file: holders of its certificates%s "
+                "can speak for any user; use an authority of its own",
                 " with an allowed name" if self.names else "",
             )
         return FrontProxyOptions(

@@ -1,0 +1,429 @@
+"""The rules of the mixed version proxy, each by itself: names, paths, headers, what is excluded, how often is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from base64 import b32encode
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haru.apiserver.bootstrap import ensure_object
+from haru.apiserver.certificates import client_pair, new_authority
+from haru.apiserver.core import Core
+from haru.apiserver.http import Request
+from haru.apiserver.peers import known as known_module
+from haru.apiserver.peers.arriving import Authorities, fingerprints
+from haru.apiserver.peers.asking import ACCEPT, NoDiscovery, Offer
+from haru.apiserver.peers.counts import Counts
+from haru.apiserver.peers.excluded import GRACE, Excluded
+from haru.apiserver.peers.identity import Identity, has_run_out, server_id
+from haru.apiserver.peers.known import Known, pauses
+from haru.apiserver.peers.options import FrontProxyOptions
+from haru.apiserver.peers.passing import forwarded_headers, identity_headers
+from haru.apiserver.peers.places import Places, Unresolved, url_of
+from haru.apiserver.peers.routes import Asked, asked_of, target_of
+from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
+from haru.embedded.options import OptionError
+from haru.embedded.peering import PeerFiles
+from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates
+from haru.storage import Delete, Put, SqliteStore
+
+Obj = dict[str, Any]
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+# --- names and paths
+
+
+def test_the_name_of_a_server_is_that_of_its_host() -> None:
+    data = b"\x00\x06node-1" + b"\x00\x0ekube-apiserver"
+    assert server_id("node-1") == f"apiserver-{b32encode(hashlib.sha256(data).digest()[:16]).decode()[:26].lower()}"
+    assert server_id("node-1") != server_id("node-2") and len(server_id("x" * 300)) == 36
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/api/v1/widgets", Asked(("", "v1", "widgets"))),
+        ("/apis/a.b/v1/widgets", Asked(("a.b", "v1", "widgets"))),
+        ("/apis/a.b/v1/widgets/x/", Asked(("a.b", "v1", "widgets"), "", "x")),
+        ("/apis/a.b/v1/widgets/x/status", Asked(("a.b", "v1", "widgets"), "", "x", "status")),
+        ("/apis/a.b/v1/widgets/x/proxy/and/more", Asked(("a.b", "v1", "widgets"), "", "x", "proxy")),
+        ("/apis/a.b/v1/namespaces/n/widgets", Asked(("a.b", "v1", "widgets"), "n")),
+        ("/apis/a.b/v1/namespaces/n/widgets/x/scale", Asked(("a.b", "v1", "widgets"), "n", "x", "scale")),
+        ("/apis/a.b/v1/watch/namespaces/n/widgets/x", Asked(("a.b", "v1", "widgets"), "n", "x", "", True)),
+        ("/apis/a.b/v1/namespaces/n/status", Asked(("a.b", "v1", "namespaces"), "", "n", "status")),
+        ("/apis/a.b/v1/namespaces", Asked(("a.b", "v1", "namespaces"))),
+        ("/apis/a.b/v1", None),
+        ("/apis", None),
+        ("/version", None),
+        ("/apis/a.b/v1/widgets/../x", None),
+        ("/apis/a.b/v1//widgets", None),
+        ("/apis/a.b/v1/./widgets", None),
+        ("/apis/a.b/v1/widgets/%2e", None),
+        ("/apis/a.b/v1/widgets/a\nb", None),
+    ],
+)
+def test_what_a_path_names(path: str, asked: Asked | None) -> None:
+    assert asked_of(path) == asked
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "target"),
+    [
+        ("/apis/a/v1/w", b"", "/apis/a/v1/w"),
+        ("/apis/a/v1/w/ü?#", b"", "/apis/a/v1/w/%C3%BC%3F%23"),
+        ("/apis/a/v1/w/system:x@y", b"", "/apis/a/v1/w/system:x@y"),
+        (
+            "/apis/a/v1/w",
+            b"watch=1&a=b%26c&labelSelector=x%3Dy&a=",
+            "/apis/a/v1/w?a=b%26c&a=&labelSelector=x%3Dy&watch=1",
+        ),
+        ("/apis/a/v1/w", b"x=%ff", "/apis/a/v1/w?x=%FF"),
+        ("/apis/a/v1/w", b"x=a+b", "/apis/a/v1/w?x=a%20b"),
+    ],
+)
+def test_path_and_query_are_encoded_anew(path: str, query: bytes, target: str) -> None:
+    assert target_of(path, query) == target
+
+
+# --- headers
+
+
+def request(*headers: tuple[str, str]) -> Request:
+    async def never() -> Obj:
+        raise AssertionError
+
+    async def ignore(message: Any) -> None:
+        raise AssertionError
+
+    sent = [(name.lower().encode(), value.encode()) for name, value in headers]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": sent, "client": ("192.0.2.9", 1234)}
+    return Request(scope, never, ignore)
+
+
+def test_the_headers_that_go_along() -> None:
+    asked = request(
+        ("Accept", "application/json"),
+        ("Authorization", "Bearer secret"),
+        ("Connection", "keep-alive, X-Mine"),
+        ("X-Mine", "1"),
+        ("Te", "trailers"),
+        ("Host", "here"),
+        ("X-Remote-User", "root"),
+        ("X-Remote-Extra-A", "b"),
+        ("Impersonate-User", "root"),
+        ("X-Kubernetes-Peer-Proxied", "false"),
+        ("X-Forwarded-For", "198.51.100.1"),
+        ("Audit-Id", "the-id"),
+    )
+    asked.user = UserInfo("jane", ("a", "b"), "7", {"k%Ey/1": ["x", "y"]})
+    assert forwarded_headers(asked) == [
+        ("accept", "application/json"),
+        ("x-kubernetes-peer-proxied", "true"),
+        ("audit-id", "the-id"),
+        ("x-forwarded-for", "198.51.100.1, 192.0.2.9"),
+        ("X-Remote-User", "jane"),
+        ("X-Remote-Uid", "7"),
+        ("X-Remote-Group", "a"),
+        ("X-Remote-Group", "b"),
+        ("X-Remote-Extra-k%25Ey%2F1", "x"),
+        ("X-Remote-Extra-k%25Ey%2F1", "y"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["a\r\nX-Remote-Group: system:masters", "a\0", " a", "a\x7f"])
+def test_a_user_that_no_header_can_hold_is_not_told(name: str) -> None:
+    with pytest.raises(ValueError, match="X-Remote-User can not be told"):
+        identity_headers(UserInfo(name))
+
+
+FRONT, CLIENTS = new_authority(NOW, "front"), new_authority(NOW, "clients")
+(FRONT_ANCHOR,), (CLIENT_ANCHOR,) = fingerprints(FRONT.certificate), fingerprints(CLIENTS.certificate)
+
+
+def peer(name: str, anchor: str) -> Obj:
+    return {"names": [name], "organizations": [], "anchor": anchor}
+
+
+def test_who_is_told_in_headers() -> None:
+    authorities = Authorities(CLIENTS.certificate, FrontProxyOptions(FRONT.certificate, ("proxy",)))
+    said = (("X-Remote-User", "zoe"), ("X-Remote-Group", "a"), ("X-Remote-Group", "b"), ("X-Remote-Extra-A%2fB", "c"))
+    asked = request(*said)
+    user = authorities.front_proxy_user(asked, peer("proxy", FRONT_ANCHOR))
+    assert user == UserInfo("zoe", ("a", "b", "system:authenticated"), "", {"a/b": ["c"]})
+    for certificate in (peer("proxy", FRONT_ANCHOR), peer("proxy", CLIENT_ANCHOR), None):
+        asked = request(*said, ("Accept", "x"))
+        authorities.front_proxy_user(asked, certificate)
+        assert asked.headers == {b"accept": b"x"} and asked.scope["headers"] == [(b"accept", b"x")]
+    assert authorities.front_proxy_user(request(*said), peer("proxy", CLIENT_ANCHOR)) is None
+    assert authorities.front_proxy_user(request(*said), peer("proxy", "")) is None
+    with pytest.raises(StatusError) as refused:
+        authorities.front_proxy_user(request(*said), peer("other", FRONT_ANCHOR))
+    assert refused.value.code == 401
+    assert authorities.is_user(peer("x", CLIENT_ANCHOR)) and not authorities.is_user(peer("x", FRONT_ANCHOR))
+    assert not authorities.is_user(peer("x", ""))
+
+
+def test_without_front_proxies_headers_mean_nothing_and_all_certificates_are_users() -> None:
+    authorities = Authorities(CLIENTS.certificate, None)
+    assert authorities.front_proxy_user(request(("X-Remote-User", "zoe")), peer("proxy", CLIENT_ANCHOR)) is None
+    assert authorities.is_user(peer("proxy", CLIENT_ANCHOR))
+
+
+def test_an_authority_of_both_serves_both() -> None:
+    both = Authorities(FRONT.certificate, FrontProxyOptions(FRONT.certificate, ("proxy",)))
+    assert both.front_proxy_user(request(("X-Remote-User", "zoe")), peer("carol", FRONT_ANCHOR)) is None
+    assert both.is_user(peer("carol", FRONT_ANCHOR))
+
+
+# --- what a store says
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+async def core() -> AsyncIterator[Core]:
+    store = SqliteStore(":memory:")
+    await store.start()
+    server = ApiServer(ServerConfig(store, clock=Clock()))
+    await server.start()
+    yield server.core
+    await server.stop()
+    await store.stop()
+
+
+def definition(*versions: str) -> Obj:
+    names = {"plural": "wagons", "singular": "wagon", "kind": "Wagon", "listKind": "WagonList"}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    told = [{"name": v, "served": True, "storage": v == versions[0], "schema": schema} for v in versions]
+    spec = {"group": "train.example", "scope": "Cluster", "names": names, "versions": told}
+    kind = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    return {**kind, "metadata": {"name": "wagons.train.example"}, "spec": spec}
+
+
+async def test_custom_versions_stay_excluded_for_a_while_after_they_have_gone(core: Core) -> None:
+    excluded = Excluded(core)
+    await excluded.start()
+    clock = core.clock
+    assert isinstance(clock, Clock) and await excluded.now() == set()
+    await ensure_object(core, definition("v1", "v2"))
+    both = {("train.example", "v1"), ("train.example", "v2")}
+    assert await excluded.now() == both
+    await core.store.transact(Delete("customresourcedefinitions.apiextensions.k8s.io/wagons.train.example"))
+    assert await excluded.now() == both
+    clock.now += GRACE - timedelta(seconds=1)
+    assert await excluded.now() == both
+    clock.now += timedelta(seconds=1)
+    assert await excluded.now() == set()
+    # One that comes back is excluded as long as it is there.
+    await ensure_object(core, definition("v1"))
+    clock.now += 3 * GRACE
+    assert await excluded.now() == {("train.example", "v1")}
+
+
+def test_questions_are_repeated_twenty_times_in_about_eighty_seconds() -> None:
+    found = list(pauses())
+    assert len(found) == 20 and found[:3] == [0.005, 0.01, 0.02] and 60 < sum(found) < 90
+
+
+OFFER = Offer(frozenset({("a.b", "v1", "widgets")}), [])
+
+
+class Peer:
+    """A peer whose answers are given; `asked` counts the questions."""
+
+    def __init__(self, core: Core, *answers: Offer | Exception) -> None:
+        self.answers, self.asked = list(answers), 0
+        self.counts = Counts()
+        self.known = Known(core, "apiserver-own", self.resolve, self.ask, self.counts)
+
+    async def resolve(self, server: str) -> tuple[str, int]:
+        if self.answers and isinstance(self.answers[0], Unresolved):
+            raise self.answers.pop(0)
+        return "192.0.2.1", 6443
+
+    async def ask(self, address: tuple[str, int]) -> Offer:
+        self.asked += 1
+        answer = self.answers.pop(0) if self.answers else OFFER
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def learned(self) -> None:
+        await asyncio.gather(*self.known._asking.values())
+
+
+async def arrive(core: Core, name: str, hostname: str = "other") -> Identity:
+    identity = Identity(core, hostname)
+    identity.name, identity.holder = name, f"{name}_{hostname}"
+    await identity.claim("192.0.2.1:6443")
+    return identity
+
+
+async def test_a_peer_is_asked_again_until_its_place_is_known(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_module, "FIRST_PAUSE_SECONDS", 0.0)
+    peer = Peer(core, Unresolved("no"), Unresolved("no"), NoDiscovery("refused"), OFFER)
+    await arrive(core, "apiserver-other")
+    await peer.known.start()
+    await peer.learned()
+    assert peer.known.serving(("a.b", "v1", "widgets"), set()) == ["apiserver-other"]
+    assert peer.known.serving(("a.b", "v1", "widgets"), {("a.b", "v1")}) == []
+    assert peer.known.serving(("a.b", "v1", "others"), set()) == []
+    lines = peer.counts.lines()
+    assert 'apiserver_peer_discovery_sync_errors_total{type="hostport_resolution"} 2' in lines
+    assert 'apiserver_peer_discovery_sync_errors_total{type="fetch_discovery"} 1' in lines
+    await peer.known.stop()
+
+
+async def test_a_peer_that_never_answers_is_given_up_until_it_starts_anew(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_module, "FIRST_PAUSE_SECONDS", 0.0)
+    peer = Peer(core, *(NoDiscovery("refused") for _ in range(20)))
+    first = await arrive(core, "apiserver-other", "first")
+    await peer.known.start()
+    following = asyncio.create_task(peer.known.follow())
+    await peer.learned()
+    assert peer.asked == 20 and not peer.known.documents(set())
+    await first.renew()  # says nothing new
+    await asyncio.sleep(0)
+    await arrive(core, "apiserver-other", "second")
+    async with asyncio.timeout(30):
+        while not peer.known.documents(set()):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.005)
+    assert peer.asked == 21
+    await peer.known.stop()
+    await asyncio.wait_for(following, 30)
+
+
+async def test_leases_that_are_no_peers_are_passed_over(core: Core) -> None:
+    peer = Peer(core)
+    await arrive(core, "apiserver-own")
+    stranger = {"namespace": "kube-system", "name": "kube-scheduler"}
+    spec = {"holderIdentity": "x"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": stranger, "spec": spec}
+    await ensure_object(core, lease)
+    gone = await arrive(core, "apiserver-gone")
+    clock = core.clock
+    assert isinstance(clock, Clock)
+    clock.now += timedelta(seconds=3601)
+    assert await gone.collect() == 2  # both have run out
+    await arrive(core, "apiserver-late")
+    clock.now += timedelta(seconds=3601)
+    await peer.known.start()
+    assert not peer.known._asking
+    await peer.known.stop()
+
+
+@pytest.mark.parametrize(
+    ("spec", "out"),
+    [
+        ({"renewTime": "2026-11-21T23:30:00.000000Z", "leaseDurationSeconds": 3600}, False),
+        ({"renewTime": "2026-11-21T22:59:59.000000Z", "leaseDurationSeconds": 3600}, True),
+        ({"leaseDurationSeconds": 3600}, True),
+        ({"renewTime": "yesterday", "leaseDurationSeconds": 3600}, True),
+        ({"renewTime": "2026-11-21T23:30:00Z"}, True),
+    ],
+)
+def test_when_a_lease_has_run_out(spec: Obj, out: bool) -> None:
+    assert has_run_out({"metadata": {}, "spec": spec}, NOW) is out
+
+
+@pytest.mark.parametrize(
+    "value", [b"{}", b'{"subsets":[]}', b'{"subsets":[{"addresses":[{"ip":"evil.example"}],"ports":[]}]}']
+)
+async def test_a_place_that_is_none(core: Core, value: bytes) -> None:
+    places = Places(core, "own")
+    with pytest.raises(Unresolved, match="no endpoint of the API server x is known"):
+        await places.resolve("x")
+    await core.store.transact(Put("peerserverleases/x", value))
+    with pytest.raises(Unresolved, match="malformed"):
+        await places.resolve("x")
+
+
+def test_urls_of_places() -> None:
+    assert url_of(("192.0.2.1", 1)) == "https://192.0.2.1:1" and url_of(("::1", 2)) == "https://[::1]:2"
+    assert ACCEPT.count("APIGroupDiscoveryList") == 2 and ACCEPT.endswith(",application/json")
+
+
+# --- flags
+
+
+def test_the_flags_of_peers_need_the_gate(tmp_path: Path) -> None:
+    off = FeatureGates(minor=35)
+    for files, flag in (
+        (PeerFiles(peer_ca=tmp_path / "x"), "--peer-ca-file"),
+        (PeerFiles(advertise_ip="192.0.2.1"), "--peer-advertise-ip"),
+        (PeerFiles(advertise_port=7), "--peer-advertise-port"),
+    ):
+        with pytest.raises(OptionError, match=f"{flag}: Forbidden while the feature gate Unknown.* is off"):
+            files.peers(off)
+    assert not PeerFiles().peers(off).complete
+    assert not FeatureGates.parse("APIServerIdentity=false").enabled("UnknownVersionInteroperabilityProxy")
+
+
+def test_files_of_peers(tmp_path: Path) -> None:
+    on = FeatureGates()
+    for name, content in (
+        ("ca.crt", FRONT.certificate),
+        ("text", b"no certificate"),
+        ("a.crt", (first := client_pair(FRONT, "a", (), NOW)).certificate),
+        ("a.key", first.key),
+        ("b.key", client_pair(FRONT, "b", (), NOW).key),
+    ):
+        (tmp_path / name).write_bytes(content)
+    ca, text, cert, key, other = (tmp_path / name for name in ("ca.crt", "text", "a.crt", "a.key", "b.key"))
+    options = PeerFiles("node", ca, "192.0.2.1", 7, cert, key).peers(on)
+    assert options.complete and (options.hostname, options.advertise_ip, options.advertise_port) == (
+        "node",
+        "192.0.2.1",
+        7,
+    )
+    assert (
+        not PeerFiles(peer_ca=ca).peers(on).complete
+        and not PeerFiles(proxy_cert=cert, proxy_key=key).peers(on).complete
+    )
+    for files, problem in (
+        (PeerFiles(proxy_cert=cert), "belong together: give both or none"),
+        (PeerFiles(peer_ca=tmp_path / "none"), "--peer-ca-file: .*none: No such file"),
+        (PeerFiles(peer_ca=ca, proxy_cert=cert, proxy_key=other), "no certificates and key that belong together"),
+        (PeerFiles(peer_ca=text, proxy_cert=cert, proxy_key=key), "no certificates and key that belong together"),
+        (PeerFiles(advertise_ip="here"), '--peer-advertise-ip: Invalid value: "here": write an IP address'),
+    ):
+        with pytest.raises(OptionError, match=problem):
+            files.peers(on)
+    assert PeerFiles().front_proxy(None, on) is None
+    front = PeerFiles(front_proxy_ca=ca, names=("proxy",)).front_proxy(None, on)
+    assert front == FrontProxyOptions(FRONT.certificate, ("proxy",))
+    without = PeerFiles(front_proxy_ca=ca).front_proxy(None, FeatureGates.parse("RemoteRequestHeaderUID=false"))
+    assert without is not None and without.uid == ()
+    for files, problem in (
+        (PeerFiles(front_proxy_ca=text), "there is no certificate in it"),
+        (PeerFiles(front_proxy_ca=ca, user_headers=("a b",)), '--requestheader-username-headers: Invalid value: "a b"'),
+    ):
+        with pytest.raises(OptionError, match=problem):
+            files.front_proxy(None, on)
+
+
+def test_one_authority_for_users_and_front_proxies_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "ca.crt"
+    path.write_bytes(FRONT.certificate)
+    PeerFiles(front_proxy_ca=path).front_proxy(CLIENTS.certificate, FeatureGates())
+    assert not caplog.records
+    PeerFiles(front_proxy_ca=path).front_proxy(FRONT.certificate, FeatureGates())
+    assert "can speak for any user" in caplog.text
