@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from etcd_process import Etcd
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 REQUIRE_ALL = os.environ.get("HARU_REQUIRE_ALL") == "1"
 NIGHTLY = os.environ.get("HARU_NIGHTLY") == "1"
 OLDEST_KUBECTL = (1, 27)
+
+# By day random cases are the same each time, however slow the machine is; new ones are looked for at night.
+settings.register_profile("day", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("night", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("night" if NIGHTLY else "day")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from etcd_process import Etcd
 from haru.apiserver import certificates
@@ -108,15 +108,25 @@ class Persistent:
             api.close()
 
 
-class Resumed(threading.Thread):
-    """A watch of all pods from one revision on, resumed where it was at whichever server answers. Keeps all it saw."""
+class Servers(Protocol):
+    """One or several servers that are killed and come back."""
 
-    def __init__(self, replicas: Replicas, first: str, since: int) -> None:
+    def api(self, name: str) -> Api:
+        """A client of one of them."""
+        ...
+
+
+class Resumed(threading.Thread):
+    """A watch of a kind from one revision on, resumed where it was at whichever server answers. Keeps all it saw."""
+
+    def __init__(self, servers: Servers, first: str, since: int, plural: str = "pods") -> None:
         super().__init__(name=f"watch at {first}", daemon=True)
-        self._replicas, self._at, self._ended = replicas, first, threading.Event()
-        self._since = since
+        self._replicas, self._at, self._ended = servers, first, threading.Event()
+        self._since, self._plural = since, plural
         self.seen: list[tuple[int, str, str]] = []
         """(revision, type, name), bookmarks left out."""
+        self.data: dict[int, Obj] = {}
+        """What a ConfigMap had, by revision."""
         self.problem = ""
         self.resumed = 0
         self.start()
@@ -141,7 +151,7 @@ class Resumed(threading.Thread):
         try:
             query = f"?watch=true&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion={self._since}"
             headers = {"Authorization": f"Bearer {api.token}", "Accept": "application/json"}
-            connection.request("GET", path_of("pods") + query, headers=headers)
+            connection.request("GET", path_of(self._plural) + query, headers=headers)
             answer = connection.getresponse()
             if answer.status != 200:
                 return
@@ -160,6 +170,7 @@ class Resumed(threading.Thread):
             if revision <= self._since:
                 self.problem = f"{event['type']} {metadata['name']} at {revision} after {self._since}"
             self.seen.append((revision, event["type"], metadata["name"]))
+            self.data[revision] = event["object"].get("data") or {}
         self._since = max(self._since, revision)
 
     def finish(self, revision: int) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from haru.storage import past
 from haru.storage.interface import StoreError
 
 DIGEST_BYTES = 32
@@ -111,7 +112,10 @@ def _place(path: Path, temporary: Path, bump: int) -> Snapshot:
         with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             revision, objects = _examine(connection, path)
+            connection.execute("BEGIN")
+            past.forget(connection)
             connection.execute("UPDATE meta SET value = value + ? WHERE name = 'revision'", (bump,))
+            connection.execute("COMMIT")
     except sqlite3.Error as error:
         raise StoreError(f"{path} is no snapshot of haru's: {error}") from error
     with temporary.open("rb") as file:

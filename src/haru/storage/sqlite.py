@@ -1,8 +1,8 @@
 """The embedded store: SQLite in WAL mode with full synchronisation, and a writer thread that commits in groups.
 
-The state is loaded into memory at start and served from there; SQLite is the durable copy. Transactions are decided
-on the event loop and handed to the writer, which commits all that have gathered while the disk was busy with the
-commit before: one fsync for many writers. Only then are they published and acknowledged.
+State and recent changes are loaded into memory at start and served from there; SQLite is the durable copy.
+Transactions are decided on the event loop and handed to the writer, which commits all that have gathered while the disk
+was busy with the commit before: one fsync for many writers. Only then are they published and acknowledged.
 
 Values of resources that are to be encrypted are sealed when they are written and opened when the state is loaded; then
 what is overwritten or deleted is wiped, too.
@@ -24,14 +24,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from haru.storage.history import bucket_of
+from haru.storage import past
+from haru.storage.history import Bucket, bucket_of
 from haru.storage.interface import Event, Record, StoreError
 from haru.storage.memory import MemoryStore
 from haru.storage.sealing import SealError, Sealing, no_sealing
 from haru.storage.snapshots import complete, new_private_file
 
-SCHEMA = 1
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+SCHEMA = 2
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: past.create}
 """From a schema number to what makes it the next one."""
 
 GROUP_AT_MOST = 500
@@ -79,6 +80,7 @@ class SqliteStore(MemoryStore):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last: asyncio.Future[None] | None = None
         self._failures = 0  # failed commits that are known here: staged changes of theirs have been taken back
+        self._loaded = 0
 
     async def start(self) -> None:
         """Open the file, load the state and start the writer."""
@@ -118,9 +120,32 @@ class SqliteStore(MemoryStore):
             data, stale = self._sealing.open(resource, path_of(key), value)
             self._bucket(resource).put(Record(key, data, revision, packed=bool(packed), stale=stale))
         (revision,) = connection.execute("SELECT value FROM meta WHERE name = 'revision'").fetchone()
-        self._revision = self._assigned = self._compacted = max(1, revision)
-        for bucket in self._buckets.values():
-            bucket.compacted = self._compacted
+        self._revision = self._assigned = self._loaded = max(1, revision)
+        self._recall(connection)
+
+    def _recall(self, connection: sqlite3.Connection) -> None:
+        """The changes of before, so that whoever followed them goes on."""
+
+        def newest(key: str) -> Record | None:
+            return self._bucket(bucket_of(key)).records.get(key)
+
+        self._compacted, events = past.recall(connection, self._loaded, newest, self._leaves_no_past)
+        for name, bucket in self._buckets.items():
+            bucket.compacted = self._loaded if self._sealing.ciphers(name) else self._compacted
+        now = self._clock()
+        for event in events:
+            event.at = now
+            self._bucket(bucket_of(event.key)).log.append(event)
+
+    def _leaves_no_past(self, key: str) -> bool:
+        return bool(self._sealing.ciphers(bucket_of(key)))
+
+    def _bucket(self, name: str) -> Bucket:
+        is_new = name not in self._buckets
+        bucket = super()._bucket(name)
+        if is_new and self._sealing.ciphers(name):
+            bucket.compacted = max(bucket.compacted, self._loaded)
+        return bucket
 
     async def _commit(self, events: Sequence[Event]) -> None:
         if self._path == ":memory:":
@@ -311,6 +336,7 @@ def write_group(connection: sqlite3.Connection, events: Sequence[Event], sealing
     for start in range(0, len(gone), ROWS_A_STATEMENT):
         keys = gone[start : start + ROWS_A_STATEMENT]
         connection.execute(f"DELETE FROM objects WHERE key IN ({','.join('?' * len(keys))})", keys)
+    past.append(connection, events, lambda key: bool(sealing.ciphers(bucket_of(key))))
     connection.execute("UPDATE meta SET value = ? WHERE name = 'revision'", (events[-1].revision,))
     connection.execute("COMMIT")
 
@@ -348,6 +374,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
             "CREATE TABLE objects "
             "(key TEXT PRIMARY KEY, revision INTEGER NOT NULL, packed INTEGER NOT NULL, value BLOB NOT NULL)"
         )
+        past.create(connection)
         connection.execute("INSERT INTO meta VALUES ('schema', ?), ('revision', 1)", (SCHEMA,))
         connection.execute("COMMIT")
         return

@@ -1,0 +1,81 @@
+"""The recent changes, kept in the file beside the state: who has read up to a revision goes on there after a restart.
+
+Each change is a row with what it replaced; what it made is the state itself, or what a later change replaced. So a
+creation costs a row without a value. Rows are written in the transaction of the change.
+
+What is encrypted at rest leaves no copies behind: of resources for which a provider is configured nothing is kept here,
+and their watches begin anew after a restart.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from haru.storage.interface import Event, Record
+
+KEPT = 5_000
+"""Revisions, at least as long as nothing is overwritten faster than whoever follows comes back."""
+TRIM_EVERY = 500
+_ROWS_A_STATEMENT = 100
+_TABLE = (
+    "CREATE TABLE past (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, gone INTEGER NOT NULL, "
+    "old INTEGER, packed INTEGER, value BLOB)"
+)
+
+IsLeftOut = Callable[[str], bool]
+"""Whether nothing is kept of a key."""
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """The table, in the transaction that is under way."""
+    connection.execute(_TABLE)
+
+
+def append(connection: sqlite3.Connection, events: Sequence[Event], is_left_out: IsLeftOut) -> None:
+    """Keep changes, and forget those that are too old."""
+    kept = [event for event in events if not is_left_out(event.key)]
+    for start in range(0, len(kept), _ROWS_A_STATEMENT):
+        rows = kept[start : start + _ROWS_A_STATEMENT]
+        values: list[object] = []
+        for event in rows:
+            data, packed = event.old.stored if event.old is not None else (None, None)
+            old = event.old.revision if event.old is not None else None
+            values += (event.revision, event.key, event.new is None, old, packed, data)
+        marks = ",".join(["(?,?,?,?,?,?)"] * len(rows))
+        connection.execute(f"INSERT INTO past (revision, key, gone, old, packed, value) VALUES {marks}", values)
+    first, last = events[0].revision, events[-1].revision
+    if first // TRIM_EVERY != (last + 1) // TRIM_EVERY:
+        connection.execute("DELETE FROM past WHERE revision <= ?", (last - KEPT,))
+
+
+def recall(
+    connection: sqlite3.Connection, revision: int, newest: Callable[[str], Record | None], is_left_out: IsLeftOut
+) -> tuple[int, Sequence[Event]]:
+    """The revision from which on all changes are known, and those changes, oldest first.
+
+    `revision` is that of the state, of which `newest` gives the records. What is left out by now is removed.
+    """
+    left_out, found = [], []
+    later: dict[str, Record | None] = {}
+    since = revision
+    for number, key, gone, old, packed, value in connection.execute(
+        "SELECT revision, key, gone, old, packed, value FROM past ORDER BY revision DESC"
+    ):
+        since = number - 1
+        if is_left_out(key):
+            left_out.append((number,))
+            continue
+        before = None if old is None else Record(key, value, old, packed=bool(packed))
+        after = None if gone else later.get(key) or newest(key)
+        found.append(Event(key, number, before, after))
+        later[key] = before
+    if left_out:
+        connection.executemany("DELETE FROM past WHERE revision = ?", left_out)
+    return since, found[::-1]
+
+
+def forget(connection: sqlite3.Connection) -> None:
+    """Forget all changes: the state is that of another time now."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'past'").fetchone():
+        connection.execute("DELETE FROM past")
