@@ -52,6 +52,7 @@ class Authorities:
 
     def __init__(self, home: Path) -> None:
         self.home, now = home, datetime.now(UTC)
+        self._contexts: dict[str, ssl.SSLContext] = {}
         self.serving, self.front, self.clients, self.stranger = (
             certificates.new_authority(now, name) for name in ("serving", "front-proxy", "clients", "stranger")
         )
@@ -80,10 +81,12 @@ class Authorities:
 
     def tls(self, client: str = "") -> ssl.SSLContext:
         """A client's settings, with a certificate to show."""
-        context = ssl.create_default_context(cafile=str(self.home / "serving-ca.crt"))
-        if client:
-            context.load_cert_chain(self.home / f"{client}.crt", self.home / f"{client}.key")
-        return context
+        if client not in self._contexts:
+            context = ssl.create_default_context(cafile=str(self.home / "serving-ca.crt"))
+            if client:
+                context.load_cert_chain(self.home / f"{client}.crt", self.home / f"{client}.key")
+            self._contexts[client] = context
+        return self._contexts[client]
 
 
 class Answer:
