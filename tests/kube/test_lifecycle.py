@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from haru.apiserver.resources import Served
+from haru.apiserver.server import ApiServer, ServerConfig
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import all_kinds
 from haru.kube.lifecycle import is_in
+from haru.storage import SqliteStore
 
 GATES = "AllAlpha=true,AllBeta=true"
 
@@ -40,3 +42,18 @@ def test_a_version_without_resources_is_not_told_of() -> None:
 def test_what_is_generally_available_is_in_every_version(minor: int) -> None:
     stable = [kind for kind in all_kinds() if kind.version in ("v1", "v2") and "Mutating" not in kind.kind]
     assert stable and all(is_in(kind, minor) for kind in stable)
+
+
+@pytest.mark.parametrize("minor", [35, 36])
+async def test_a_server_of_every_version_starts_with_its_defaults(minor: int) -> None:
+    store = SqliteStore(":memory:")
+    await store.start()
+    server = ApiServer(ServerConfig(store, FeatureGates(minor=minor)))
+    try:
+        await server.start()
+        served = server.core.served
+        assert (served.find("admissionregistration.k8s.io", "mutatingadmissionpolicies") is None) is (minor == 35)
+        assert served.find("scheduling.k8s.io", "podgroups") is None and served.find("", "pods") is not None
+    finally:
+        await server.stop()
+        await store.stop()

@@ -27,14 +27,17 @@ class Followed:
     async def start(self) -> None:
         """Read everything, and follow it from there."""
         for plural in self._records:
-            await self._read(plural)
+            # A server in the place of an older version may not serve it: then there is nothing of it.
+            if self._core.served.find(self._group, plural) is not None:
+                await self._read(plural)
 
     async def take_in(self) -> bool:
         """Take in what has changed; whether anything has."""
         changed = False
-        for plural, records in self._records.items():
+        for plural, watch in list(self._watches.items()):
+            records = self._records[plural]
             try:
-                events = self._watches[plural].pending()
+                events = watch.pending()
             except Compacted:
                 await self._read(plural)
                 changed = True
