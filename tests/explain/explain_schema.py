@@ -15,7 +15,7 @@ STAGES = (
     "constraints", "scattered",
 )  # fmt: skip
 REMEDIES = (
-    "RemoveGates", "CreatePodGroup", "AddMembers", "CreateClaim", "CreateClaimTemplate", "CreateDeviceClass",
+    "RemoveGates", "RaiseQuota", "CreatePodGroup", "AddMembers", "CreateClaim", "CreateClaimTemplate", "CreateDeviceClass",
     "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices", "DeleteDeviceTaintRule",
     "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes", "Combination",
     "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork",

@@ -25,7 +25,7 @@ from haru.accounting.standing import WHOLE, Key, amounts, standings
 from haru.client.api import ApiClient
 from haru.engine.devices import Features
 from haru.engine.groups import Options
-from haru.engine.inputs import KINDS
+from haru.engine.inputs import HELD_BACK_BY, KINDS
 from haru.sight import Sight, Watching
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Keeper:
         pause: float = SHORTEST_PAUSE_SECONDS,
         silence: float = SILENCE_SECONDS,
     ) -> None:
-        self._watching = Watching(client, linger=0.0, kinds=KINDS, name="accounting")
+        self._watching = Watching(client, linger=0.0, kinds=(*KINDS, *HELD_BACK_BY), name="accounting")
         self._history = history
         self._clock = clock
         self._beat = beat

@@ -27,7 +27,9 @@ from haru.explain.owners import workload_of
 WHOLE = 1000
 
 HeldState = Literal["Busy", "Idle", "Unused", "Held"]
-FreeState = Literal["Free", "Starting", "GangWaiting", "Gated", "Fragmented", "Stranded", "Tainted", "NodeUnusable"]
+FreeState = Literal[
+    "Free", "Starting", "GangWaiting", "Gated", "Quota", "Fragmented", "Stranded", "Tainted", "NodeUnusable"
+]
 State = HeldState | FreeState
 HELD: tuple[HeldState, ...] = ("Busy", "Idle", "Unused", "Held")
 """Held: utilisation is known and above the threshold; known and below; no living pod uses the claim; unknown."""
@@ -35,6 +37,7 @@ MISSED: tuple[FreeState, ...] = (
     "Starting",
     "GangWaiting",
     "Gated",
+    "Quota",
     "Fragmented",
     "Stranded",
     "Tainted",

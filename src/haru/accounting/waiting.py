@@ -6,7 +6,8 @@ is compatible with says why the card is not used:
 
 Starting      nothing is in the way: it will be placed in a moment
 GangWaiting   it is free, but the gang lacks members, or places for others of them, or its turn has yet to come
-Gated         it is free, but the work is held by scheduling gates, as quota systems hold it
+Gated         it is free, but the work is held by scheduling gates, as queueing systems hold it
+Quota         it is free, but a ResourceQuota refuses the work's pods or claims
 Fragmented    it is free, but not all that the work asks for is free together in one place
 NodeUnusable  it is free, but its node does not take the pod
 Tainted       it has a taint that the work does not tolerate
@@ -28,21 +29,25 @@ from haru.engine.groups.quorum import min_count
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
 from haru.explain.asked import MemberKind, member_kinds
+from haru.explain.held import with_generated_claims
 from haru.explain.nodegroups import answers, unusable
 from haru.explain.owners import workload_of
+from haru.explain.quotas import all_unmade, refusal
 from haru.explain.survey import Survey
 from haru.explain.work import Work
 from haru.kube.meta import get_condition
 
-WaitState = Literal["Starting", "GangWaiting", "Gated", "Fragmented", "NodeUnusable", "Tainted", "Stranded"]
+WaitState = Literal["Starting", "GangWaiting", "Gated", "Quota", "Fragmented", "NodeUnusable", "Tainted", "Stranded"]
 
+MOST_REFUSED = 64
+"""Workloads, and pods without claims, that are put to quotas."""
 MOST_ASKED = 8
 """Different wishes that are looked at, the most urgent first: more would cost more than what they tell is worth."""
 
 _RANK: Mapping[str, int] = {
     name: number
     for number, name in enumerate(
-        ("Starting", "GangWaiting", "Gated", "Fragmented", "NodeUnusable", "Tainted", "Stranded")
+        ("Starting", "GangWaiting", "Gated", "Quota", "Fragmented", "NodeUnusable", "Tainted", "Stranded")
     )
 }
 
@@ -90,12 +95,15 @@ def wanted_by(units: Iterable[Unit], pool: str, devices: Sequence[Device]) -> Wi
 
 def _waiting_units(snapshot: Snapshot, options: Options) -> Iterator[Unit]:
     seen: set[object] = set()
+    snapshot, refused = _as_if_allowed(snapshot)
     for members in _by_unit(snapshot):
         seen_here = _open(snapshot, members)
         work = Work(tuple(pod.key.path for pod in members), members[0].group)
         fates: dict[tuple[str, str], WaitState] = {}
         for kind in member_kinds(seen_here, work, options):
             state = _when_free(snapshot, work, members, kind)
+            if not refused.isdisjoint(work.paths):
+                state = "Quota"
             wish = (kind.asked, kind.pod.shape, state)
             if not kind.claims or wish in seen:
                 continue
@@ -107,6 +115,27 @@ def _waiting_units(snapshot: Snapshot, options: Options) -> Iterator[Unit]:
             yield Unit(members[0].key.namespace, workload_of(members[0]), fates)
         if len(seen) >= MOST_ASKED:
             return
+
+
+def _as_if_allowed(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
+    """The cluster as if no quota had refused anything, and the paths of the pods that one keeps back.
+
+    A pod stands for all that a workload lacks; one that waits for claims that are refused has them.
+    """
+    if not snapshot.objects("ResourceQuota"):
+        return snapshot, frozenset()
+    lacking = [found.pod for found in all_unmade(snapshot)][:MOST_REFUSED]
+    larger = hypothesis.with_pods(snapshot, lacking)
+    refused = {pod.key.path for pod in lacking}
+    waiting = [pod for pod in snapshot.pods.values() if pod.claims and not (pod.node or pod.terminal or pod.deleting)]
+    for pod in [*lacking, *waiting[:MOST_REFUSED]]:
+        generated = with_generated_claims(larger, [pod])
+        if generated is None or not generated[1]:
+            continue
+        if pod.key.path in refused or any(refusal(snapshot, claim) for claim in generated[1].values()):
+            larger = generated[0]
+            refused.add(pod.key.path)
+    return larger, frozenset(refused)
 
 
 def _by_unit(snapshot: Snapshot) -> list[list[PodInfo]]:

@@ -206,6 +206,8 @@ def _onlookers() -> list[Obj]:
     """What the web page reads. It writes nothing."""
     rules = _rules(
         (_READ, ("",), ("nodes", "namespaces", "pods", "events", "persistentvolumes", "persistentvolumeclaims")),
+        (_READ, ("",), ("resourcequotas",)),
+        (_READ, ("apps",), ("replicasets", "statefulsets")),
         (_READ, ("batch",), ("jobs",)),
         (_READ, ("policy",), ("poddisruptionbudgets",)),
         (_READ, ("storage.k8s.io",), ("storageclasses",)),

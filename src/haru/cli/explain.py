@@ -41,10 +41,13 @@ def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
     from haru.answers.subjects import parse_place, parse_subject
     from haru.cli.asking import show, snapshot_of
-    from haru.engine.inputs import KINDS
+    from haru.engine.inputs import HELD_BACK_BY, KINDS
 
     if options.filename or parse_place(options.object) is not None:
-        snapshot, what = snapshot_of(options, "haru-explain", KINDS, options.namespace), options.object
+        snapshot, what = (
+            snapshot_of(options, "haru-explain", (*KINDS, *HELD_BACK_BY), options.namespace),
+            options.object,
+        )
     else:
         snapshot, what = asyncio.run(_from_api(options, *parse_subject(options.object)))
     show(snapshot.explain(what, remedies=options.remedies), options.output, snapshot.refused)
@@ -56,13 +59,13 @@ async def _from_api(options: argparse.Namespace, kind: SubjectKind, name: str) -
     from haru.answers.fetching import fetch
     from haru.answers.snapshot import Snapshot
     from haru.answers.subjects import served_kind
-    from haru.engine.inputs import KINDS
+    from haru.engine.inputs import HELD_BACK_BY, KINDS
 
     served = served_kind(kind)
     async with connect(options, "haru-explain") as client:
         namespace = options.namespace or client.namespace
         with told_as_usage(client):
             obj = await client.get(served, name, namespace)
-        fetched = await fetch(client, KINDS, namespace)
+        fetched = await fetch(client, (*KINDS, *HELD_BACK_BY), namespace)
     snapshot = Snapshot(fetched.objects, namespace=namespace, refused=fetched.refused)
     return snapshot, {"apiVersion": served.api_version, "kind": served.kind, **obj}

@@ -77,9 +77,9 @@ def _asked(options: argparse.Namespace, chosen: Filter) -> tuple[Usage, tuple[st
     if options.since is not None:
         return _over(options, chosen), ()
     from haru.cli.asking import snapshot_of
-    from haru.engine.inputs import KINDS
+    from haru.engine.inputs import HELD_BACK_BY, KINDS
 
-    snapshot = snapshot_of(options, "haru-top", KINDS)
+    snapshot = snapshot_of(options, "haru-top", (*KINDS, *HELD_BACK_BY))
     return snapshot.usage(owner_namespace=chosen.namespace, owner=chosen.owner), snapshot.refused
 
 

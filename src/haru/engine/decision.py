@@ -89,6 +89,7 @@ ReasonType = Literal[
     "Terminating",
     "Suspended",
     "PodsMissing",
+    "QuotaExceeded",
     "Allocated",
     "Unused",
     "NominatedNode",

@@ -19,3 +19,6 @@ KINDS = (
     ("scheduling.k8s.io/v1alpha2", "Workload"),
     ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
 )
+
+HELD_BACK_BY = (("v1", "ResourceQuota"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"))
+"""What no decision depends on, but tells why pods were never made: quotas, and who makes pods beside Jobs."""

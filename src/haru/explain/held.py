@@ -6,14 +6,14 @@ Source: the PreEnqueue checks of KEP-3521, KEP-4671 and KEP-4381.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from haru.engine.cluster import Snapshot, claim_path
 from haru.engine.decision import GroupKey, Obj, Reason
 from haru.engine.groups import Options
 from haru.engine.pods import PodInfo
-from haru.explain import hypothesis
+from haru.explain import hypothesis, quotas
 from haru.explain.changes import create, delete, patch, pod_manifest, replacement
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.judge import judge
@@ -43,6 +43,7 @@ def held(snapshot: Snapshot, work: Work, hold: Reason, options: Options) -> Answ
     if supplied is None:
         return Answer("FitsIf", (hold,), _unproven(hold), None, work)
     remedy, by_itself = supplied[2], supplied[3]
+    kept_back = _refused_claim(snapshot, work) if hold.type == "ClaimNotCreated" else None
     verdict, reasons, then, released = _afterwards(supplied[0], supplied[1], options)
     starts = verdict == "Starting"
     if remedy is not None:
@@ -50,7 +51,22 @@ def held(snapshot: Snapshot, work: Work, hold: Reason, options: Options) -> Answ
     if verdict != "NeverFits":
         verdict = "FitsLater" if by_itself else "FitsIf"
     ways = (remedy,) if remedy is not None else ()
+    if kept_back is not None:
+        if verdict != "NeverFits" and not kept_back.can_wait:
+            verdict = "FitsIf"
+        more = kept_back.remedy(starts)
+        return Answer(verdict, (kept_back.reason, hold, *reasons), (*more, *ways), then, released, not starts)
     return Answer(verdict, (hold, *reasons), ways, then, released, not starts)
+
+
+def _refused_claim(snapshot: Snapshot, work: Work) -> quotas.Refusal | None:
+    """Why a claim is not made: a quota has no room for it."""
+    generated = with_generated_claims(snapshot, work.pending(snapshot))
+    for claim in generated[1].values() if generated is not None else ():
+        refused = quotas.refusal(snapshot, claim)
+        if refused is not None:
+            return refused
+    return None
 
 
 def _unproven(hold: Reason) -> tuple[Remedy, ...]:
@@ -159,10 +175,15 @@ def _own_claim(claim: Obj, pod: str, uid: str) -> Obj:
 
 
 def _with_generated_claims(snapshot: Snapshot, work: Work, hold: Reason) -> Supplied | None:
-    """The claims that the controller is about to make from templates."""
+    generated = with_generated_claims(snapshot, work.pending(snapshot))
+    return (generated[0], work, None, True) if generated is not None else None
+
+
+def with_generated_claims(snapshot: Snapshot, waiting: Iterable[PodInfo]) -> tuple[Snapshot, dict[str, Obj]] | None:
+    """As if the claims existed that the controller makes from templates, and these claims; None without a template."""
     claims: dict[str, Obj] = {}
     pods: list[PodInfo] = []
-    for pod in work.pending(snapshot):
+    for pod in waiting:
         done = {entry.get("name") for entry in pod.status.get("resourceClaimStatuses") or ()}
         statuses = list(pod.status.get("resourceClaimStatuses") or ())
         for entry in pod.claims:
@@ -175,7 +196,7 @@ def _with_generated_claims(snapshot: Snapshot, work: Work, hold: Reason) -> Supp
             claims[f"{pod.key.namespace}/{claim['metadata']['name']}"] = claim
             statuses.append({"name": entry.name, "resourceClaimName": claim["metadata"]["name"]})
         pods.append(PodInfo.of({**pod.obj, "status": {**pod.status, "resourceClaimStatuses": statuses}}))
-    return hypothesis.with_claims(hypothesis.with_pods(snapshot, pods), claims), work, None, True
+    return hypothesis.with_claims(hypothesis.with_pods(snapshot, pods), claims), claims
 
 
 def _from_template(template: Obj, pod: PodInfo, entry: str) -> Obj:

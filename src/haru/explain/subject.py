@@ -21,6 +21,7 @@ from haru.explain.explanation import Explanation, Verdict
 from haru.explain.holdings import frees_text, held_by, held_claim
 from haru.explain.judge import distinct
 from haru.explain.owners import since_of
+from haru.explain.quotas import Unmade, unmade
 from haru.explain.states import State, ended_job, pod_state, settled_group
 from haru.explain.unread import not_readable
 from haru.explain.waiting import titled, waiting
@@ -140,6 +141,26 @@ def _job(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     ended = ended_job(snapshot, obj)
     if ended is not None:
         return titled("Job", obj, *ended)
+    told = _living_job(snapshot, obj, inquiry)
+    lacking = unmade(snapshot, {**obj, "kind": "Job"})
+    return told if lacking is None else _kept_back(told, lacking)
+
+
+def _kept_back(told: Explanation, lacking: Unmade) -> Explanation:
+    """Also told of the pods that are not made, because a quota refuses them."""
+    refused = lacking.refusal
+    verdict = told.verdict
+    if verdict not in ("Runs", "NeverFits"):
+        verdict = "FitsLater" if refused.can_wait and verdict != "FitsIf" else "FitsIf"
+    none_yet = any(reason.type == "PodsMissing" for reason in told.reasons)
+    text = f"{counted(lacking.count, 'pod' if none_yet else 'more pod')} not made: {refused.reason.message}"
+    summary = text if none_yet else f"{told.summary}; {text}"
+    ways = (*refused.remedy(none_yet and "there is room for them now" in told.summary), *told.remedies)
+    reasons = distinct([refused.reason, *told.reasons] if none_yet else [*told.reasons, refused.reason])
+    return replace(told, verdict=verdict, summary=summary, reasons=reasons, remedies=ways)
+
+
+def _living_job(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     uid = obj["metadata"].get("uid")
     own = [
         pod

@@ -26,7 +26,24 @@ _SPECIAL: Mapping[tuple[str, str], Evaluator] = {
 
 
 class QuotaRefusal(Exception):
-    """A quota has no room for an object, or cannot count it; the text is what follows `is forbidden: `."""
+    """A quota has no room for an object, or cannot count it; the text is what follows `is forbidden: `.
+
+    Where it has no room: its name, and what is asked for, used and there of what is too little.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        quota: str = "",
+        requested: Mapping[str, str] | None = None,
+        used: Mapping[str, str] | None = None,
+        limited: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.quota = quota
+        self.requested = requested or {}
+        self.used = used or {}
+        self.limited = limited or {}
 
 
 def evaluator_of(group: str, plural: str) -> Evaluator | None:
@@ -121,9 +138,12 @@ def _require_room(quota: Obj, asked: Usage, total: Usage, used: Mapping[str, Qua
     hard = {name: parse_quantity(quota["status"]["hard"][name]) for name in asked}
     exceeded = [name for name in asked if total[name] > hard[name]]
     if exceeded:
+        name = quota["metadata"]["name"]
         raise QuotaRefusal(
-            f"exceeded quota: {quota['metadata']['name']}, requested: {_listed(asked, exceeded)}, "
-            f"used: {_listed(used, exceeded)}, limited: {_listed(hard, exceeded)}"
+            f"exceeded quota: {name}, requested: {_listed(asked, exceeded)}, "
+            f"used: {_listed(used, exceeded)}, limited: {_listed(hard, exceeded)}",
+            name,
+            *({each: str(amounts.get(each, ZERO)) for each in sorted(exceeded)} for amounts in (asked, used, hard)),
         )
 
 

@@ -1,0 +1,134 @@
+"""Work that quotas hold back: what is said of it, and what time its cards are counted as."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+from engine_objects import Obj, allocated, allocation, claim, device_class, node, options, pod, resource_slice
+
+from haru.accounting.standing import standings
+from haru.engine.cluster import Cluster
+from haru.explain import explain
+
+ASKED = {"nvidia.com/gpu": "4"}
+
+
+def quota(hard: Obj, used: Obj, name: str = "cards") -> Obj:
+    metadata = {"name": name, "namespace": "default"}
+    status = {"hard": hard, "used": used}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}, "status": status}
+
+
+def maker(kind: str, name: str, spec: Obj, **pods: Any) -> Obj:
+    container = {"name": "c", "image": "i", "resources": {"limits": ASKED}}
+    template = {"metadata": {}, "spec": {"containers": [container], **pods}}
+    api_version = "batch/v1" if kind == "Job" else "apps/v1"
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {**spec, "template": template}}
+
+
+def cards(count: int = 4) -> list[Obj]:
+    known = device_class()
+    known["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    return [known, node("a"), resource_slice("a", count)]
+
+
+def asked_about(job: Obj, *objects: Obj) -> Any:
+    snapshot = Cluster.of([*objects, job]).snapshot()
+    return explain(snapshot, "job", job, options=options())
+
+
+def test_a_job_whose_pods_are_refused_says_so_with_numbers() -> None:
+    full = quota({"requests.nvidia.com/gpu": "6"}, {"requests.nvidia.com/gpu": "3"})
+    told = asked_about(maker("Job", "train", {"parallelism": 2}), full, *cards())
+    assert told.verdict == "FitsLater"
+    assert told.summary == (
+        "2 pods not made: exceeded quota: cards, requested: requests.nvidia.com/gpu=4, "
+        "used: requests.nvidia.com/gpu=3, limited: requests.nvidia.com/gpu=6"
+    )
+    assert [reason.type for reason in told.reasons][:2] == ["QuotaExceeded", "PodsMissing"]
+    assert told.reasons[0].data == {
+        "quota": "cards",
+        "requested": {"requests.nvidia.com/gpu": "4"},
+        "used": {"requests.nvidia.com/gpu": "3"},
+        "limited": {"requests.nvidia.com/gpu": "6"},
+    }
+    first = told.remedies[0]
+    assert (first.kind, first.confirmed) == ("RaiseQuota", True)
+    assert first.changes[0]["patch"] == {"spec": {"hard": {"requests.nvidia.com/gpu": "7"}}}
+
+
+def test_a_quota_that_will_never_have_room_must_be_raised() -> None:
+    told = asked_about(
+        maker("Job", "train", {"parallelism": 1}),
+        quota({"requests.nvidia.com/gpu": "2"}, {"requests.nvidia.com/gpu": "0"}),
+        *cards(),
+    )
+    assert told.verdict == "FitsIf" and told.remedies[0].kind == "RaiseQuota"
+
+
+def test_a_job_that_runs_in_part_says_what_it_lacks() -> None:
+    job = maker("Job", "train", {"parallelism": 2})
+    running = pod("train-0", node="a", claims=["c"])
+    running["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "controller": True}
+    ]
+    running["status"] = {"phase": "Running"}
+    full = quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "4"})
+    told = asked_about(job, full, running, allocated(claim("c", 4), allocation("a", "gpu-0"), running), *cards(8))
+    assert told.verdict == "Runs"
+    assert "; 1 more pod not made: exceeded quota: cards" in told.summary
+    assert "QuotaExceeded" in [reason.type for reason in told.reasons]
+
+
+def test_a_quota_with_room_is_not_told_of() -> None:
+    free = quota({"requests.nvidia.com/gpu": "8"}, {"requests.nvidia.com/gpu": "0"})
+    told = asked_about(maker("Job", "train", {"parallelism": 1}), free, *cards())
+    assert "QuotaExceeded" not in [reason.type for reason in told.reasons]
+
+
+def test_a_pod_whose_claim_is_refused_says_so() -> None:
+    name = "gpu.deviceclass.resource.k8s.io/devices"
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 3}}
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "t", "namespace": "default"},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+    waits = pod("w")
+    waits["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    objects = [quota({name: "4"}, {name: "2"}), template, waits, *cards()]
+    snapshot = Cluster.of(objects).snapshot()
+    told = explain(snapshot, "pod", waits, options=options())
+    assert told.verdict == "FitsLater"
+    assert told.reasons[0].type == "QuotaExceeded" and told.reasons[0].data["requested"] == {name: "3"}
+    assert states(*objects) == {f"gpu-{number}": "Quota pod/w" for number in range(4)}
+
+
+def states(*objects: Obj) -> dict[str, str]:
+    found = standings(Cluster.of(objects).snapshot(), options())
+    return {card.card: " ".join((part.state, part.owner)).strip() for card in found for part in card.parts}
+
+
+def test_cards_that_a_quota_keeps_free_count_as_missed_for_it() -> None:
+    full = quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "4"})
+    for kind, spec in (("Job", {"parallelism": 1}), ("ReplicaSet", {"replicas": 1}), ("StatefulSet", {"replicas": 1})):
+        waits = maker(kind, "w", spec)
+        assert states(full, waits, *cards()) == {f"gpu-{n}": f"Quota {kind.lower()}/w" for n in range(4)}
+        assert set(states(waits, *cards()).values()) == {"Free"}, "no quota: the pods are about to be made"
+
+
+def test_suspended_ended_and_complete_work_lacks_nothing() -> None:
+    full = quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "4"})
+    ended = maker("Job", "e", {"parallelism": 1})
+    ended["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    for work in (
+        maker("Job", "s", {"parallelism": 1, "suspend": True}),
+        ended,
+        maker("ReplicaSet", "r", {"replicas": 0}),
+    ):
+        assert set(states(full, work, *cards()).values()) == {"Free"}
