@@ -328,6 +328,19 @@ async def test_leases_that_are_no_peers_are_passed_over(core: Core) -> None:
     await peer.known.stop()
 
 
+async def test_two_servers_of_one_hostname_are_warned_of(core: Core, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = Identity(core, "node-1"), Identity(core, "node-1")
+    await first.claim("192.0.2.1:6443")
+    await Identity(core, "node-1").claim("192.0.2.1:6443")  # the same place: a restart
+    assert not caplog.records
+    await second.claim("192.0.2.1:7443")
+    assert "another API server at 192.0.2.1:6443 has this one's hostname node-1" in caplog.text
+    await first.withdraw()  # that is not the first one's Lease any more
+    assert await core.store.get(f"leases.coordination.k8s.io/kube-system/{second.name}") is not None
+    await second.withdraw()
+    assert await core.store.get(f"leases.coordination.k8s.io/kube-system/{second.name}") is None
+
+
 @pytest.mark.parametrize(
     ("spec", "out"),
     [

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 
 from haru.kube.gates import FeatureGates
@@ -121,3 +124,14 @@ def test_what_is_told_of_gates() -> None:
     assert ("KubeletPSI", "", True) in told and ("MemoryQoS", "ALPHA", False) in told
     assert "WorkloadWithJob" not in {name for name, _, _ in FeatureGates(minor=35).told()}
     assert FeatureGates(minor=35) != FeatureGates()
+
+
+def test_the_reference_is_what_the_table_says() -> None:
+    root = Path(__file__).parents[2]
+    spec = importlib.util.spec_from_file_location("write_gates_reference", root / "tools" / "write_gates_reference.py")
+    assert spec is not None and spec.loader is not None
+    writer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(writer)
+    told = (root / "docs" / "reference" / "feature-gates.md").read_text()
+    assert told == writer.page(), "run: python tools/write_gates_reference.py"
+    assert all(f"| `{gate.name}` |" in told for gate in FeatureGates.known())

@@ -34,6 +34,7 @@ PREFIX = f"leases.coordination.k8s.io/{NAMESPACE}/"
 LEASE_SECONDS = 3600
 RENEW_SECONDS = 10.0
 COLLECT_SECONDS = 3600.0
+_LOG = logging.getLogger("haru.apiserver")
 
 
 def server_id(hostname: str) -> str:
@@ -72,8 +73,25 @@ class Identity:
     async def claim(self, address: str) -> None:
         """Write the Lease of this start; `address` (`ip:port`) is told. One of an earlier start is dropped first."""
         self._address = address
+        await self._warn_of_a_namesake()
         await self._drop()
         await ensure_object(self._core, self._lease())
+
+    async def _warn_of_a_namesake(self) -> None:
+        """Two servers of one name take each other for themselves: neither forwards anything to the other."""
+        record = await self._core.store.get(f"{PREFIX}{self.name}")
+        if record is None:
+            return
+        lease = shared(record)
+        told = (lease["metadata"].get("annotations") or {}).get(ADDRESS)
+        soon = {**lease, "spec": {**(lease.get("spec") or {}), "leaseDurationSeconds": int(2 * RENEW_SECONDS)}}
+        if told != self._address and not has_run_out(soon, self._core.clock()):
+            _LOG.warning(
+                "another API server at %s has this one's hostname %s, or has just ended without saying so: "
+                "several on one machine need a --hostname-override each",
+                told,
+                self._hostname,
+            )
 
     async def renew(self) -> None:
         """Say that the server is still there; a Lease that somebody has deleted is written again."""
@@ -107,7 +125,7 @@ class Identity:
                 except CompareFailed:
                     continue  # it was renewed meanwhile, or another server was faster
         if removed:
-            logging.getLogger("haru.apiserver").info("removed %d Leases of API servers that are gone", removed)
+            _LOG.info("removed %d Leases of API servers that are gone", removed)
         return removed
 
     async def _drop(self, holder: str = "") -> None:
