@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the virtual environment for development. Where it runs as root on Debian, it installs what Python itself needs
-# (venv) and the programs that the integration tests use (kubectl, chromium, etcd) when they are missing; elsewhere those
-# tests skip.
+# (venv) and the programs that the integration tests use (kubectl, chromium, etcd, softhsm2) when they are missing;
+# elsewhere those tests skip.
 set -eu
 
 PYTHON="${PYTHON:-python3}"
@@ -36,6 +36,8 @@ if can_install; then
     echo "chromium could not be installed: the tests of the dashboard skip" >&2
   command -v etcd >/dev/null 2>&1 || install_package etcd-server ||
     echo "etcd could not be installed: the tests of API servers that share a store skip" >&2
+  command -v softhsm2-util >/dev/null 2>&1 || install_package softhsm2 ||
+    echo "softhsm2 could not be installed: the tests of keys in a module skip" >&2
 fi
 
 "$PYTHON" - <<'PY'

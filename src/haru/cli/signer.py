@@ -3,8 +3,8 @@
 `haru signer serve --socket SOCKET --key-dir DIR` serves `v1.ExternalJWTSigner`; the API server is given the socket as
 --service-account-signing-endpoint. `haru signer rotate --key-dir DIR` makes a new key, which is published first, signs
 later, and leaves the old one published until its last token is over; the signer need not be restarted. `haru signer
-keys --key-dir DIR` says what each key does now. `haru signer add-key --key-dir DIR --key-id ID FILE` publishes a public
-key that checks the tokens of others and is hidden from discovery. Keys in a module that speaks PKCS#11: see
+keys --key-dir DIR` says what each key does now. `haru signer add-key --key-dir DIR --key-id ID --public-key FILE`
+publishes a key that checks the tokens of others and is hidden from discovery. Keys in a module that speaks PKCS#11: see
 --pkcs11-module. Exit status: 0 done, 2 bad usage, or keys or a socket that cannot be used.
 """
 
@@ -32,9 +32,9 @@ _ALGORITHMS = ("ES256", "ES384", "ES512", "RS256")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `haru signer`."""
     parser.add_argument("action", choices=("serve", "rotate", "keys", "add-key"), help="what to do")
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="add-key: a public key in PEM")
     parser.add_argument("--key-dir", type=Path, metavar="DIR", help="where keys are kept, for their owner only")
     parser.add_argument("--key-id", metavar="ID", help="add-key: the kid of the tokens that the key checks")
+    parser.add_argument("--public-key", type=Path, metavar="FILE", help="add-key: the key, in PEM")
     parser.add_argument(
         "--algorithm", choices=_ALGORITHMS, default="ES256", help="of keys that are made (default ES256)"
     )
@@ -106,12 +106,12 @@ def run(options: argparse.Namespace) -> int:
         made = files.add(options.algorithm, now)
         print(f"{made.key_id} is published now and signs from {_time(made.signs_from)} on")
         return 0
-    if options.file is None or not options.key_id:
-        raise UsageError("add-key: name the file of a public key, and its --key-id")
+    if options.public_key is None or not options.key_id:
+        raise UsageError("add-key: name the file of a --public-key, and its --key-id")
     try:
-        pem = options.file.read_bytes()
+        pem = options.public_key.read_bytes()
     except OSError as error:
-        raise UsageError(f"{options.file}: {error.strerror}") from None
+        raise UsageError(f"--public-key: {options.public_key}: {error.strerror}") from None
     print(f"{files.add_public(options.key_id, pem, now).key_id} is published for checking, hidden from discovery")
     return 0
 
