@@ -74,6 +74,13 @@ def with_finalizer(obj: Obj) -> Obj:
     return {**obj, "metadata": {**obj["metadata"], "finalizers": ["example.com/keep"]}}
 
 
+FULL = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "full", "namespace": "default"},
+    "spec": {"hard": {"pods": "2"}},
+    "status": {"hard": {"pods": "2"}, "used": {"pods": "2"}},
+}
 TAINTED = {"name": "gpu-0", "taints": [{"key": "bad", "value": "x", "effect": "NoSchedule"}]}
 NODE_TAINT = {"key": "maintenance", "value": "x", "effect": "NoExecute"}
 TEMPLATE = {
@@ -174,6 +181,8 @@ CASES = [
     Case("a suspended job", "job", [node("a"), job("j", suspend=True)], "FitsIf", ["Suspended", "Waiting"],
          subject="j"),
     Case("a job without pods yet", "job", [node("a"), job("j")], "FitsLater", ["PodsMissing", "Waiting"], subject="j"),
+    Case("a job whose pods a quota refuses", "job", [node("a"), FULL, job("j")], "FitsLater",
+         ["QuotaExceeded", "PodsMissing", "Waiting"], confirmed=["RaiseQuota"], subject="j"),
     Case("a job that can never start", "job", [node("a", cpu="0"), job("j")], "NeverFits",
          ["PodsMissing", "InsufficientResource"], subject="j"),
     Case("a running job", "job", [node("a"), job("j"), owned(pod("w", node="a"), job("j"))], "Runs", ["Running"],

@@ -57,7 +57,11 @@ class Refusal:
 def refusal(snapshot: Snapshot, obj: Obj) -> Refusal | None:
     """Why a pod or a claim would not be let in; None if quotas have room for it."""
     namespace = obj["metadata"]["namespace"]
-    quotas = [q for q in snapshot.objects("ResourceQuota").values() if q["metadata"]["namespace"] == namespace]
+    quotas = [
+        _as_told(quota)
+        for quota in snapshot.objects("ResourceQuota").values()
+        if quota["metadata"]["namespace"] == namespace and quota.get("status")
+    ]
     group, plural = ("", "pods") if obj["kind"] == "Pod" else ("resource.k8s.io", "resourceclaims")
     evaluator = evaluator_of(group, plural)
     if not quotas or evaluator is None:
@@ -76,6 +80,12 @@ def refusal(snapshot: Snapshot, obj: Obj) -> Refusal | None:
         reason = Reason("QuotaExceeded", str(error), data if error.quota else {})
         return Refusal(reason, namespace, bool(error.quota) and room)
     return None
+
+
+def _as_told(quota: Obj) -> Obj:
+    """A quota as its controller is about to have it: it limits what it is told to limit."""
+    hard, used = (quota.get("spec") or {}).get("hard") or {}, quota["status"].get("used") or {}
+    return {**quota, "status": {"hard": hard, "used": {**dict.fromkeys(hard, "0"), **used}}}
 
 
 @dataclass(frozen=True, slots=True)
