@@ -12,6 +12,7 @@ from typing import Any
 
 from haru.apiserver.admission import (
     accounts,
+    classes,
     devices,
     escalation,
     limit_ranges,
@@ -22,6 +23,7 @@ from haru.apiserver.admission import (
     pod_standards,
     pods,
     priority,
+    signing,
     workloads,
 )
 from haru.apiserver.call import Call
@@ -44,11 +46,15 @@ _MUTATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
         accounts.set_service_account,
         priority.set_pod_priority,
         pods.add_default_tolerations,
+        classes.apply_runtime_class,
     ),
+    ("", "persistentvolumeclaims"): (classes.set_storage_class,),
+    ("networking.k8s.io", "ingresses"): (classes.set_ingress_class,),
     ("", "nodes"): (nodes.taint_until_ready,),
     (_SCHEDULING, "podgroups"): (priority.set_group_priority, workloads.add_protection),
 }
 _NAMESPACES = ("", "namespaces")
+_SIGNING = ("certificates.k8s.io", "certificatesigningrequests")
 _VALIDATE_NEW: dict[tuple[str, str], tuple[OnCreate, ...]] = {
     (_SCHEDULING, "podgroups"): (workloads.require_workload,),
     (_SCHEDULING, "priorityclasses"): (priority.require_single_default,),
@@ -61,6 +67,7 @@ _VALIDATE_NEW.update(
     {
         ("", "pods"): (limit_ranges.check_pod, pod_standards.check_pod),
         ("", "persistentvolumeclaims"): (limit_ranges.check_volume_claim,),
+        _SIGNING: (signing.check_subject,),
         _NAMESPACES: (pod_standards.check_namespace,),
     }
 )
@@ -81,6 +88,7 @@ _UPDATE.update(
 )
 _STATUS: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
     (_RESOURCE, "resourceclaims"): (devices.require_admin_namespace_for_status, devices.authorize_status),
+    _SIGNING: (signing.check_signature,),
 }
 
 

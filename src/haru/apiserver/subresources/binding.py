@@ -14,6 +14,7 @@ from haru.kube.kinds import by_kind
 from haru.kube.meta import set_condition
 
 _KIND = by_kind("v1", "Binding")
+_TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 async def bind(call: Call) -> Response:
@@ -32,6 +33,8 @@ async def bind(call: Call) -> Response:
         _validate(pods.name, binding)
         pods.chain = None
 
+    labelled = await _with_topology(call, binding)
+
     async def make(pod: Obj) -> Obj:
         if metadata.get("uid") and metadata["uid"] != pod["metadata"]["uid"]:
             raise _conflict(
@@ -46,10 +49,23 @@ async def bind(call: Call) -> Response:
                 f"Precondition failed: ResourceVersion in precondition: {version}, "
                 f"ResourceVersion in object meta: {pod['metadata']['resourceVersion']}",
             )
-        return bound(call, pod, binding)
+        return bound(call, pod, labelled)
 
     await change(pods, make, prepare=_as_it_is, applied=True)
     return json_response(success_status({}) | {"code": 201}, 201)
+
+
+async def _with_topology(call: Call, binding: Obj) -> Obj:
+    """The binding with the zone and region of its node, which the pod then has as labels (KEP-4742)."""
+    if not call.core.gates.enabled("PodTopologyLabelsAdmission"):
+        return binding
+    node = await call.core.peek("", "nodes", "", binding["target"]["name"])
+    known = (node or {"metadata": {}})["metadata"].get("labels") or {}
+    found = {name: known[name] for name in _TOPOLOGY if name in known}
+    if not found:
+        return binding
+    metadata = binding.get("metadata") or {}
+    return {**binding, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **found}}}
 
 
 async def _as_it_is(call: Call, wanted: Obj, live: Obj) -> Obj:

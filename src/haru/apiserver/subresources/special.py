@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from haru.apiserver.admission.signing import check_approval
 from haru.apiserver.call import Call
 from haru.apiserver.core import Obj
 from haru.apiserver.http import Response
@@ -37,6 +38,7 @@ async def patch_approval(call: Call) -> Response:
 
 async def _approved(call: Call, wanted: Obj, live: Obj) -> Obj:
     """Conditions only; what is set without times gets the present one."""
+    check_approval(call, live)
     conditions = []
     for condition in (wanted.get("status") or {}).get("conditions") or ():
         stamped = dict(condition)

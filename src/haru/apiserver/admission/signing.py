@@ -1,0 +1,71 @@
+"""Signing requests: who may approve and sign for a signer, and what nobody is given.
+
+Sources: admission plugins CertificateApproval, CertificateSigning and CertificateSubjectRestriction, as behaviour.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from haru.apiserver.authorization import MASTERS
+from haru.apiserver.call import Call
+from haru.kube.errors import StatusError, forbidden_error
+
+Obj = dict[str, Any]
+
+_GROUP = "certificates.k8s.io"
+_CLIENTS = "kubernetes.io/kube-apiserver-client"
+
+
+async def check_subject(call: Call, request: Obj) -> None:
+    """On create: nobody becomes an administrator beyond all rules by a certificate."""
+    spec = request.get("spec") or {}
+    if spec.get("signerName") != _CLIENTS:
+        return
+    try:
+        asked = x509.load_pem_x509_csr(base64.b64decode(spec.get("request") or ""))
+    except (ValueError, binascii.Error) as error:
+        raise _refusal(call, request, f"failed to parse CSR: {error}") from None
+    groups = {str(each.value) for each in asked.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)}
+    if MASTERS in groups:
+        why = f"use of {_CLIENTS} signer with {MASTERS} group is not allowed"
+        raise _refusal(call, request, why)
+
+
+def check_approval(call: Call, request: Obj) -> None:
+    """On update of the approval: it takes the right to approve for the signer."""
+    _require(call, request, "approve")
+
+
+async def check_signature(call: Call, new: Obj, old: Obj) -> None:
+    """On update of the status: a certificate takes the right to sign for the signer."""
+    after, before = new.get("status") or {}, old.get("status") or {}
+    if after.get("certificate") != before.get("certificate") or _failed(after) != _failed(before):
+        _require(call, new, "sign")
+
+
+def _failed(status: Obj) -> bool:
+    return any(condition.get("type") == "Failed" for condition in status.get("conditions") or ())
+
+
+def _require(call: Call, request: Obj, verb: str) -> None:
+    """The right on `signers`, by name or for all signers of the domain."""
+    authorizer, user = call.core.authorizer, call.request.user
+    signer = str((request.get("spec") or {}).get("signerName") or "")
+    domain = signer.partition("/")[0]
+    if authorizer is None or MASTERS in user.groups:
+        return
+    for name in (signer, f"{domain}/*"):
+        if authorizer.allowed(user, verb, _GROUP, "signers", "", "", name):
+            return
+    raise _refusal(call, request, f'user not permitted to {verb} requests with signerName "{signer}"')
+
+
+def _refusal(call: Call, request: Obj, why: str) -> StatusError:
+    kind = call.resource.kind
+    return forbidden_error(kind.group, kind.plural, str(request["metadata"].get("name") or ""), why)
