@@ -87,3 +87,35 @@ async def test_dynamic_client(server: Kubectl) -> None:
             client.rest_client.pool_manager.clear()
 
     await asyncio.to_thread(calls)
+
+
+async def test_a_mutating_policy(server: Kubectl) -> None:
+    def calls() -> None:
+        with connect(server) as client:
+            dynamic = kubernetes.dynamic.DynamicClient(client)
+            group = "admissionregistration.k8s.io/v1"
+            policies = dynamic.resources.get(api_version=group, kind="MutatingAdmissionPolicy")
+            bindings = dynamic.resources.get(api_version=group, kind="MutatingAdmissionPolicyBinding")
+            rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+            expression = 'Object{spec: Object.spec{schedulerName: "haru"}}'
+            spec = {
+                "matchConstraints": {"resourceRules": [rule]},
+                "reinvocationPolicy": "Never",
+                "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
+            }
+            kind = {"apiVersion": group, "metadata": {"name": "p.example.com"}}
+            policies.create(body={**kind, "kind": "MutatingAdmissionPolicy", "spec": spec})
+            bound = {"policyName": "p.example.com"}
+            bindings.create(body={**kind, "kind": "MutatingAdmissionPolicyBinding", "spec": bound})
+            core = kubernetes.client.CoreV1Api(client)
+            assert core.create_namespaced_pod("default", pod("a")).spec.scheduler_name == "haru"
+            changed = [{"op": "replace", "path": "/spec/mutations/0/applyConfiguration/expression", "value": "1"}]
+            with pytest.raises(kubernetes.client.ApiException) as caught:
+                policies.patch(name="p.example.com", body=changed, content_type="application/json-patch+json")
+            assert caught.value.status == 422
+            assert "must evaluate to Object but got int" in str(caught.value.body)
+            policies.delete(name="p.example.com")
+            assert core.create_namespaced_pod("default", pod("b")).spec.scheduler_name == "default-scheduler"
+            client.rest_client.pool_manager.clear()
+
+    await asyncio.to_thread(calls)
