@@ -31,7 +31,7 @@ def run_cluster(options: UpOptions) -> int:
     directory = _data_directory(options)
     lock = DirectoryLock(directory)
     try:
-        lock.acquire()
+        _hold(lock, directory)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_run(options, directory, lock))
     finally:
@@ -47,8 +47,19 @@ def _data_directory(options: UpOptions) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise OptionError(f"--data-dir: {directory}: {error.strerror}; name a directory that can be written") from None
+        raise _not_writable(directory, error) from None
     return directory
+
+
+def _hold(lock: DirectoryLock, directory: Path) -> None:
+    try:
+        lock.acquire()
+    except OSError as error:
+        raise _not_writable(directory, error) from None
+
+
+def _not_writable(directory: Path, error: OSError) -> OptionError:
+    return OptionError(f"--data-dir: {directory}: {error.strerror}; name a directory that can be written")
 
 
 async def _run(options: UpOptions, directory: Path, lock: DirectoryLock) -> int:

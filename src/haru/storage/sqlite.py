@@ -358,7 +358,11 @@ def open_database(path: str) -> sqlite3.Connection:
         connection.close()
         if "locked" in str(error):
             raise StoreError(f"store {path} is open in another process; stop that one first") from error
-        raise StoreError(f"store {path} can not be opened: {error}; is it a store of Haru's?") from error
+        strange = any(text in str(error) for text in ("not a database", "malformed"))
+        remedy = (
+            "is it a store of Haru's?" if strange else "see that the disk has room and that the file may be written"
+        )
+        raise StoreError(f"store {path} can not be opened: {error}; {remedy}") from error
     except StoreError:
         connection.close()
         raise
