@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from haru.kube.cloning import clone
 from haru.kube.errors import StatusError
 from haru.kube.patch.fieldset import element_text
 from haru.kube.patch.typed import Shape, item_element, merge
@@ -30,8 +29,15 @@ class OverlayError(ValueError):
 def lay_over(live: Obj, partial: Obj, shape: Shape) -> Obj:
     """The live object with the partial one, which is of the same type, laid over it. Raises OverlayError.
 
-    The answer shares parts with the live object and none with the partial one.
+    The answer shares parts with both: whatever of the live object is not named is in it as it was.
     """
+    check_overlay(partial, shape)
+    merged: Obj = merge(live, partial, shape)
+    return merged
+
+
+def check_overlay(partial: Obj, shape: Shape) -> None:
+    """Whether a partial object can be laid over others of its type. Raises OverlayError."""
     faults = list(_faults(partial, shape, ""))
     if faults:
         listed = faults[0] if len(faults) == 1 else "".join(("errors:", *(f"\n  {fault}" for fault in faults)))
@@ -40,8 +46,6 @@ def lay_over(live: Obj, partial: Obj, shape: Shape) -> Obj:
     if atomics:
         named = ", ".join(atomics)
         raise OverlayError(f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {named}")
-    merged: Obj = merge(live, clone(partial), shape)
-    return merged
 
 
 # --- what does not fit the type

@@ -7,6 +7,7 @@ a set, or a value of no declared type. Sources: sigs.k8s.io/structured-merge-dif
 from __future__ import annotations
 
 from collections import deque
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from haru.kube import schema
@@ -140,6 +141,10 @@ def item_element(shape: Shape, item: Any) -> str:
         return "v:" + compact(item)
     keys = {}
     if isinstance(item, dict):
+        if len(shape.keys) == 1:
+            name, value = shape.keys[0][0], item.get(shape.keys[0][0])
+            if type(value) is str:
+                return _named_item(name, value)
         for key, default in shape.keys:
             value = item.get(key, default)
             if value is not None:
@@ -148,6 +153,12 @@ def item_element(shape: Shape, item: Any) -> str:
         names = ", ".join(f'"{key}"' for key, _ in shape.keys)
         raise bad_request_error(f"an item of an associative list omits its key fields ({names})")
     return "k:" + compact(keys)
+
+
+@lru_cache(maxsize=8192)
+def _named_item(key: str, value: str) -> str:
+    """The element of an item that is found by one text, as most are."""
+    return "k:" + compact({key: value})
 
 
 def _element_of(shape: Shape, item: Any) -> str:

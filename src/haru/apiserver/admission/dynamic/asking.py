@@ -39,15 +39,9 @@ def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespac
         namespace=attributes.namespace,
         name=attributes.name,
     )
-    return Given(
-        seen.obj,
-        seen.old,
-        attributes.request(seen),
-        namespace,
-        params,
-        decider(attributes),
-        question,
-    )
+    if attributes.decide is None:
+        attributes.decide = decider(attributes)
+    return Given(seen.obj, seen.old, attributes.request(seen), namespace, params, attributes.decide, question)
 
 
 def decider(attributes: Attributes) -> Decide:

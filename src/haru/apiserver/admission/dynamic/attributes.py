@@ -11,6 +11,7 @@ from haru.apiserver.call import Call
 from haru.apiserver.config import user_object
 from haru.apiserver.custom_conversion import converted
 from haru.apiserver.resources import Resource
+from haru.cel.libraries.authorization import Decide
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.kinds import Kind, subresources_of
 
@@ -57,6 +58,9 @@ class Attributes:
     options: Obj = field(default_factory=dict)
     shown_namespace: Obj | None = None
     """The object's Namespace as expressions see it, once one has asked."""
+    decide: Decide | None = None
+    """Answers for the authorizer, once an expression has been evaluated."""
+    _requests: dict[tuple[Named, Named], Obj] = field(default_factory=dict)
 
     @property
     def resource(self) -> Resource:
@@ -97,7 +101,13 @@ class Attributes:
         return forbidden_error(kind.group, kind.plural, name, why)
 
     def request(self, seen: Seen) -> Obj:
-        """The parts of an AdmissionRequest that webhooks and expressions share."""
+        """The parts of an AdmissionRequest that webhooks and expressions share. Not to be changed."""
+        key = (seen.kind, seen.resource)
+        if key not in self._requests:
+            self._requests[key] = self._request(seen)
+        return self._requests[key]
+
+    def _request(self, seen: Seen) -> Obj:
         own = self.call.resource.kind
         found: Obj = {
             "kind": seen.kind.of_kind(),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import perf_counter
 
 from haru.apiserver.admission.dynamic.attributes import Attributes
@@ -140,28 +138,31 @@ class Counts:
         """Counts of match conditions: whose, of a `webhook` or a `policy`, in which step."""
         return ConditionCounts(self, (name, kind, step, attributes.operation))
 
-    @contextmanager
-    def plugin(self, name: str, step: str, operation: str) -> Iterator[None]:
+    def plugin(self, name: str, step: str, operation: str) -> _Timed:
         """Times an admission plugin by its name in 1.36; `step` is `admit` or `validate`. An exception is a refusal."""
-        with _timed(self._controller_seconds, (name, step, operation)):
-            yield
+        return _Timed(self._controller_seconds, (name, step, operation))
 
-    @contextmanager
-    def step(self, step: str, operation: str) -> Iterator[None]:
+    def step(self, step: str, operation: str) -> _Timed:
         """Times all that changes (`admit`) or all that judges (`validate`) a request."""
-        with _timed(self._step_seconds, (step, operation)):
-            yield
+        return _Timed(self._step_seconds, (step, operation))
 
     def lines(self) -> list[str]:
         """The exposition in Prometheus' text form; nothing of what never happened."""
         return [line for metric in (*vars(self).values(), *CEL_METRICS) for line in metric.lines()]
 
 
-@contextmanager
-def _timed(histogram: HistogramOf, labels: tuple[str, ...]) -> Iterator[None]:
-    start, rejected = perf_counter(), "true"
-    try:
-        yield
-        rejected = "false"
-    finally:
-        histogram.observe(perf_counter() - start, *labels, rejected)
+class _Timed:
+    """Observes how long its block took, and whether it ended in an exception."""
+
+    __slots__ = ("_histogram", "_labels", "_start")
+
+    def __init__(self, histogram: HistogramOf, labels: tuple[str, ...]) -> None:
+        self._histogram = histogram
+        self._labels = labels
+
+    def __enter__(self) -> None:
+        self._start = perf_counter()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        rejected = "false" if kind is None else "true"
+        self._histogram.observe(perf_counter() - self._start, *self._labels, rejected)

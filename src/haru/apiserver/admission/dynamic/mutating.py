@@ -88,8 +88,11 @@ class Mutators:
 
         Raises StatusError where a policy fails and may not be passed over.
         """
-        if again and attributes.obj != passed.left:
-            passed.changed()
+        if again:
+            if not passed.willing and not passed.again:
+                return False
+            if attributes.obj is not passed.left and attributes.obj != passed.left:
+                passed.changed()
         errors: list[tuple[Policy, str, str, str]] = []
         asked: list[Invocation] = []
         for policy in policies:

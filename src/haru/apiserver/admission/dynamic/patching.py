@@ -15,8 +15,8 @@ from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.patch.json_patch import TestFailedError, apply_json_patch
-from haru.kube.patch.overlay import OverlayError, lay_over
-from haru.kube.patch.typed import shape_of
+from haru.kube.patch.overlay import OverlayError, check_overlay
+from haru.kube.patch.typed import merge, shape_of
 from haru.kube.schema import type_of
 
 Obj = dict[str, Any]
@@ -36,18 +36,19 @@ def configured(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
     kind = _kind(seen, attributes)
     partial["apiVersion"], partial["kind"] = kind.api_version, kind.kind
     message = kind.custom.message if kind.custom is not None else type_of(kind)
+    shape = shape_of(message)
     try:
-        laid = lay_over(obj, partial, shape_of(message))
-        if laid == obj:
-            return obj
-        decoded, _ = strict_decode(laid, kind)
+        check_overlay(partial, shape)
+        # The object has been decoded before: what the policy adds to it is what has to be brought into its form.
+        partial, _ = strict_decode(partial, kind)
     except OverlayError as error:
         raise MutationError(f"error applying patch: {error}") from None
     except StatusError as error:
         raise MutationError(
             f"error applying patch: failed to convert typed object to object: {error.message}"
         ) from None
-    return apply_defaults(decoded, kind, attributes.call.core.gates, attributes.call.now)
+    laid = merge(obj, partial, shape)
+    return obj if laid == obj else _defaulted(laid, obj, kind, attributes)
 
 
 def patched(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
@@ -76,7 +77,21 @@ def patched(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
         raise internal_error(error.message) from None
     if problems:
         raise internal_error(f"strict decoding error: {', '.join(problems)}")
-    return apply_defaults(decoded, kind, attributes.call.core.gates, attributes.call.now)
+    return _defaulted(decoded, obj, kind, attributes)
+
+
+def _defaulted(changed: Obj, before: Obj, kind: Kind, attributes: Attributes) -> Obj:
+    """The changed object with defaults. What is in metadata has none, but for labels that others are copied to."""
+    gates, now = attributes.call.core.gates, attributes.call.now
+    metadata = changed.get("metadata") or {}
+    if kind.custom is not None:
+        return apply_defaults(changed, kind, gates, now)
+    if all(value is before.get(name) for name, value in changed.items() if name != "metadata"):
+        return changed
+    seen = {name: metadata[name] for name in ("name", "labels") if name in metadata}
+    filled = apply_defaults({**changed, "metadata": seen}, kind, gates, now)
+    filled["metadata"] = {**metadata, **filled["metadata"]}
+    return filled
 
 
 def _operation(given: Any) -> Obj:

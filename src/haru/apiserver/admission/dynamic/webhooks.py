@@ -166,8 +166,11 @@ class Webhooks:
         self, hooks: Sequence[Webhook], attributes: Attributes, passed: HookRound, *, again: bool = False
     ) -> bool:
         """Ask one after the other: whether they changed the object. In the second round (`again`) only whoever must."""
-        if again and attributes.obj != passed.left:
-            passed.changed()
+        if again:
+            if not passed.willing and not passed.again:
+                return False
+            if attributes.obj != passed.left:
+                passed.changed()
         changed = False
         for place, hook in enumerate(hooks):
             if again and place not in passed.again:
