@@ -159,6 +159,12 @@ class Server:
 
         return await until(found, "the event in the audit log")  # type: ignore[no-any-return]
 
+    async def forwarded(self) -> float:
+        """How many requests for resources were answered by peers; questions of discovery are not among them."""
+        text = (await self.call("GET", "/metrics")).body.decode()
+        lines = [line for line in text.splitlines() if line.startswith("apiserver_rerouted_request_total{")]
+        return sum(float(line.rpartition(" ")[2]) for line in lines if 'resource=""' not in line)
+
     async def metric(self, start: str) -> float:
         """The sum of the samples whose lines begin so."""
         text = (await self.call("GET", "/metrics")).body.decode()

@@ -79,9 +79,9 @@ async def test_a_cluster_scoped_resource_in_its_newer_version(pair: Pair) -> Non
     path = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
     assert (await pair.old.call("GET", path)).json["kind"] == "DeviceTaintRuleList"
     # In the version that both have each answers by itself.
-    before = await pair.old.metric("apiserver_rerouted_request_total{")
+    before = await pair.old.forwarded()
     assert (await pair.old.call("GET", "/api/v1/namespaces/default/configmaps")).status == 200
-    assert await pair.old.metric("apiserver_rerouted_request_total{") == before
+    assert await pair.old.forwarded() == before
 
 
 async def test_a_watch_goes_through_event_by_event(pair: Pair) -> None:
@@ -236,7 +236,7 @@ async def test_custom_resources_are_everybodys_own(pair: Pair) -> None:
         "metadata": {"name": "wagons.train.example"},
         "spec": spec,
     }
-    rerouted = await pair.old.metric("apiserver_rerouted_request_total{")
+    forwarded = await pair.old.forwarded()
     assert (await pair.new.call("POST", path, definition)).status == 201
     assert (await pair.old.call("GET", "/apis/train.example/v1/wagons")).status == 200
     assert "wagons.v1.train.example" in resources(await pair.old.groups())
@@ -253,8 +253,8 @@ async def test_custom_resources_are_everybodys_own(pair: Pair) -> None:
 
     await until(gone, "the custom resource is gone")
     assert "wagons.v1.train.example" not in resources(await pair.old.groups())
-    asked_for_discovery = await pair.old.metric('apiserver_rerouted_request_total{code="200",group="",resource=""')
-    assert asked_for_discovery and await pair.old.metric("apiserver_rerouted_request_total{") == rerouted + 2
+    assert await pair.old.metric('apiserver_rerouted_request_total{code="200",group="",resource="",version=""}') >= 4
+    assert await pair.old.forwarded() == forwarded
     await pair.world.stop(third)
 
 
