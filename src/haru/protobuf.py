@@ -47,7 +47,10 @@ def integers(data: bytes) -> dict[int, int]:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field: integers are signed, 64 bits. Raises `WireError`."""
+    """Number and value of each field: integers are signed, 64 bits; what is of fixed length is bytes, as text is.
+
+    Raises `WireError`.
+    """
     position, end = 0, len(data)
     while position < end:
         tag, position = _read_varint(data, position)
@@ -64,8 +67,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise WireError(f"field {number} has the wire type {kind}, which is not in use")
         if position + length > end:
             raise WireError(f"field {number} ends beyond its message")
-        if kind == _LENGTH:
-            yield number, data[position : position + length]
+        yield number, data[position : position + length]
         position += length
 
 

@@ -554,4 +554,8 @@ def test_integers_come_back(number: int) -> None:
 def test_bytes_that_are_no_message(data: bytes) -> None:
     with pytest.raises(protobuf.WireError):
         list(protobuf.fields(data))
-    assert list(protobuf.fields(b"\x09" + b"x" * 8 + b"\x0d" + b"y" * 4 + b"\x08\x01")) == [(1, 1)]
+
+
+def test_what_is_of_fixed_length_is_bytes() -> None:
+    found = list(protobuf.fields(b"\x09" + b"x" * 8 + b"\x0d" + b"y" * 4 + b"\x08\x01"))
+    assert found == [(1, b"x" * 8), (1, b"y" * 4), (1, 1)]
