@@ -29,6 +29,7 @@ NODE = thing("v1", "Node", spec={"taints": [{"key": "gpu", "effect": "NoSchedule
 CONFIG = thing("v1", "ConfigMap", "team", data={"a": "b"})
 SECRET = thing("v1", "Secret", "team", data={"a": DATA})
 SERVICE = thing("v1", "Service", "team", spec={"ports": [{"port": 80, "name": "http"}], "selector": {"a": "b"}})
+LIMITS = thing("v1", "LimitRange", "sizes", spec={"limits": [{"type": "Container", "max": {"cpu": "1"}}]})
 QUOTA = thing("v1", "ResourceQuota", "team", spec={"hard": {"count/resourceclaims.resource.k8s.io": "4"}})
 VOLUME_CLAIM = thing("v1", "PersistentVolumeClaim", "team", spec=CLAIM_SPEC)
 ROLE = thing("rbac.authorization.k8s.io/v1", "Role", "team", rules=[RULE])
@@ -80,6 +81,7 @@ GOOD = [
     SECRET,
     SERVICE,
     QUOTA,
+    LIMITS,
     VOLUME_CLAIM,
     ROLE,
     CLUSTER_ROLE,
@@ -214,6 +216,54 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
     (SERVICE, "spec.type", "Global", "spec.type: Unsupported value"),
     (SERVICE, "spec", {"type": "ExternalName"}, "spec.externalName: Required value"),
     (QUOTA, "spec.hard", {"pods": "x"}, "spec.hard[pods]: Invalid value"),
+    (QUOTA, "spec.hard", {"pods": "1500m"}, 'spec.hard[pods]: Invalid value: "1500m": must be an integer'),
+    (
+        QUOTA,
+        "spec.hard",
+        {"cards": "1"},
+        'spec.hard[cards]: Invalid value: "cards": must be a standard resource for quota',
+    ),
+    (QUOTA, "spec.scopes", ["Sometimes"], "unsupported scope"),
+    (QUOTA, "spec.scopes", ["BestEffort", "NotBestEffort"], "conflicting scopes"),
+    (QUOTA, "spec", {"hard": {"cpu": "1"}, "scopes": ["BestEffort"]}, "unsupported scope applied to resource"),
+    (
+        QUOTA,
+        "spec.scopeSelector",
+        {"matchExpressions": [{"scopeName": "BestEffort", "operator": "In", "values": ["x"]}]},
+        "spec.scopeSelector.matchExpressions.operator: Invalid value: \"In\": must be 'Exist' when scope is any of",
+    ),
+    (
+        QUOTA,
+        "spec.scopeSelector",
+        {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]},
+        "spec.scopeSelector.matchExpressions.values: Required value: must be at least one value",
+    ),
+    (
+        LIMITS,
+        "spec.limits",
+        [{"type": "Container"}, {"type": "Container"}],
+        'spec.limits[1].type: Duplicate value: "Container"',
+    ),
+    (LIMITS, "spec.limits", [{"type": "Pod", "default": {"cpu": "1"}}], "may not be specified when `type` is 'Pod'"),
+    (LIMITS, "spec.limits", [{"type": "PersistentVolumeClaim"}], "either minimum or maximum storage value is required"),
+    (
+        LIMITS,
+        "spec.limits",
+        [{"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}],
+        'spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1',
+    ),
+    (
+        LIMITS,
+        "spec.limits",
+        [{"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "2"}}],
+        "default request value 2 is greater than default limit value 1",
+    ),
+    (
+        LIMITS,
+        "spec.limits",
+        [{"type": "Container", "maxLimitRequestRatio": {"cpu": "500m"}}],
+        "ratio 500m is less than 1",
+    ),
     (VOLUME_CLAIM, "spec.accessModes", [], "spec.accessModes: Required value: at least 1 access mode is required"),
     (VOLUME_CLAIM, "spec.resources", {}, "spec.resources[storage]: Required value"),
     (ROLE, "rules.0.verbs", [], "rules[0].verbs: Required value: verbs must contain at least one value"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from weakref import WeakValueDictionary
 
 from haru.apiserver.core import Core
 from haru.apiserver.following import Followed, FollowedByNamespace
@@ -27,7 +28,7 @@ class LimitsOfNamespaces:
         self._ranges = FollowedByNamespace(core, "limitranges")
         self._classes: Followed | None = None
         self._extended: dict[str, str] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def start(self) -> None:
         """Read them, and follow them from there."""
@@ -54,7 +55,10 @@ class LimitsOfNamespaces:
 
     def turn(self, namespace: str) -> asyncio.Lock:
         """Held by who writes to a quota of the namespace: others of this server need not fail to find that out."""
-        return self._turns.setdefault(namespace, asyncio.Lock())
+        found = self._turns.get(namespace)
+        if found is None:
+            found = self._turns[namespace] = asyncio.Lock()
+        return found
 
     def _extended_resources(self) -> dict[str, str]:
         assert self._classes is not None

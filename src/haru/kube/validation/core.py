@@ -1,4 +1,4 @@
-"""The remaining kinds of core/v1: namespaces, nodes, config maps, secrets, services, quotas, volume claims."""
+"""The remaining kinds of core/v1: namespaces, nodes, config maps, secrets, services, volume claims."""
 
 from __future__ import annotations
 
@@ -235,17 +235,7 @@ def validate_service_update(new: Obj, old: Obj) -> list[FieldError]:
     return found
 
 
-# --- quotas, volume claims --------------------------------------------------------------------------------------------
-
-
-def validate_resource_quota(quota: Obj) -> list[FieldError]:
-    """A ResourceQuota's limits."""
-    found: list[FieldError] = []
-    for name, value in part(part(quota, "spec"), "hard").items():
-        place = f"spec.hard[{name}]"
-        found += each_message(place, name, names.is_qualified_name(name))
-        found += quantity(place, name, value)[1]
-    return found
+# --- volume claims ----------------------------------------------------------------------------------------------------
 
 
 def validate_volume_claim(claim: Obj) -> list[FieldError]:
