@@ -42,9 +42,8 @@ class PatchValueError(ValueError):
     """What an expression built is no patch."""
 
 
-def misplaced(value: Value) -> list[str]:
-    """For each `Object…{}` that stands where its type does not belong, what is wrong."""
-    return list(_misplaced(value, type_name(value))) if isinstance(value, Struct) else []
+class MisplacedError(PatchValueError):
+    """An `Object…{}` stands where its type does not belong."""
 
 
 def _misplaced(value: Value, path: str) -> Iterator[str]:
@@ -65,17 +64,31 @@ def _misplaced(value: Value, path: str) -> Iterator[str]:
 
 
 def to_json(value: Value) -> Any:
-    """A value as JSON. Raises PatchValueError for what JSON can not say."""
-    if value is None or isinstance(value, str | bool):
+    """A value as JSON. Raises PatchValueError for what JSON can not say, MisplacedError with all that is misplaced."""
+    root = value.cel_type.name if isinstance(value, Struct) else ""
+    try:
+        return _to_json(value, root)
+    except MisplacedError:
+        raise MisplacedError("\n".join(_misplaced(value, root))) from None
+
+
+def _to_json(value: Value, path: str) -> Any:
+    """A value as JSON; what stands below an `Object…{}` is named by its path."""
+    kind = value.__class__
+    if kind is str or kind is bool or value is None:
         return value
+    if kind is Struct:
+        if value.cel_type.name != path:
+            raise MisplacedError
+        return {key: _to_json(inner, f"{path}.{key}") for key, inner in value.items()}
     if isinstance(value, int):
         return _number(value)
     if isinstance(value, float):
         return _decimal(value)
     if isinstance(value, dict):
-        return {_key(key): to_json(inner) for key, inner in value.items()}
+        return {_key(key): _to_json(inner, path) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(inner) for inner in value]
+        return [_to_json(inner, path) for inner in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Timestamp):

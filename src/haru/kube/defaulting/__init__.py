@@ -33,10 +33,11 @@ _FILLERS: Mapping[tuple[str, str], Filler] = {
 }
 
 
-def apply_defaults(obj: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> Obj:
+def apply_defaults(obj: Obj, kind: Kind, gates: FeatureGates, now: str = "", *, own: bool = False) -> Obj:
     """The object with 1.36's defaults; the object itself where nothing was missing.
 
-    `now` (RFC 3339) is the time that taints without `timeAdded` get; empty leaves them alone.
+    `now` (RFC 3339) is the time that taints without `timeAdded` get; empty leaves them alone. `own`: the object and
+    all that is in it belong to the caller, and it is changed itself.
     """
     if kind.custom is not None:
         return kind.custom.default(obj)
@@ -45,6 +46,6 @@ def apply_defaults(obj: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> 
     filler = _FILLERS.get((kind.group, kind.kind))
     if filler is None:
         return obj
-    filled = clone(obj)
+    filled = obj if own else clone(obj)
     filler(filled, gates)
     return filled

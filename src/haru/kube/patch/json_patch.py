@@ -35,10 +35,11 @@ class TestFailedError(StatusError):
     __test__ = False
 
 
-def apply_json_patch(obj: Obj, ops: list[Any], *, replace_adds: bool = False) -> Obj:
+def apply_json_patch(obj: Obj, ops: list[Any], *, replace_adds: bool = False, shared: bool = False) -> Obj:
     """The object after all operations, in order; all of them or none.
 
     `replace_adds`: replacing a member that an object does not have adds it, as the patches of admission policies do.
+    `shared`: what the operations leave alone may be shared with `obj`.
     Raises StatusError, TestFailedError where all that is wrong is that a `test` does not hold.
     """
     if not isinstance(ops, list):
@@ -46,7 +47,7 @@ def apply_json_patch(obj: Obj, ops: list[Any], *, replace_adds: bool = False) ->
     if len(ops) > MAX_OPERATIONS:
         raise too_large_error(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}")
     checked = [_decode(index, op) for index, op in enumerate(ops)]
-    document: Any = clone(obj)
+    document: Any = obj if shared else clone(obj)
     copied = 0
     try:
         for op in checked:
@@ -63,7 +64,7 @@ def apply_json_patch(obj: Obj, ops: list[Any], *, replace_adds: bool = False) ->
                 document = _OPERATIONS[op["op"]](document, op)
         if not isinstance(document, dict):
             raise _Failed("the patch leaves no object")
-        if _is_deeper(document, MAX_DEPTH):
+        if not _stays_shallow(checked) and _is_deeper(document, MAX_DEPTH):
             raise _Failed(f"the patched object is nested deeper than {MAX_DEPTH} levels")
     except _TestFailed as failure:
         found = _unprocessable(str(failure))
@@ -74,6 +75,16 @@ def apply_json_patch(obj: Obj, ops: list[Any], *, replace_adds: bool = False) ->
         raise _unprocessable(f"the patched object is nested deeper than {MAX_DEPTH} levels") from None
     result: Obj = document
     return result
+
+
+def _stays_shallow(ops: list[Obj]) -> bool:
+    """Whether the operations can not make an object deep that was not: they put shallow values at short paths."""
+    return all(
+        op["op"] in ("add", "remove", "replace", "test")
+        and op["path"].count("/") < MAX_DEPTH // 4
+        and not (isinstance(op.get("value"), dict | list) and _is_deeper(op["value"], MAX_DEPTH // 4))
+        for op in ops
+    )
 
 
 def _is_deeper(document: Any, limit: int) -> bool:
@@ -136,6 +147,28 @@ def _parent(document: Any, pointer: str, action: str) -> tuple[Any, str]:
     return node, tokens[-1]
 
 
+def _own_parent(document: Any, pointer: str, action: str) -> tuple[Any, Any, str]:
+    """The document with all that leads to a pointer copied, the node that holds the last part, and that part.
+
+    What is not on the way stays shared with the document that was given.
+    """
+    tokens = _tokens(pointer)
+    if not tokens:
+        raise _Failed(f"{action} operation does not apply: the whole document cannot be meant here")
+    if not isinstance(document, dict | list):
+        raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+    copied: Any = document.copy()
+    node: Any = copied
+    for token in tokens[:-1]:
+        child = _child(node, token, pointer, action)
+        if not isinstance(child, dict | list):
+            raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+        child = child.copy()
+        node[int(token) if isinstance(node, list) else token] = child
+        node = child
+    return copied, node, tokens[-1]
+
+
 def _child(node: Any, token: str, pointer: str, action: str) -> Any:
     if isinstance(node, list):
         return node[_index(token, len(node), pointer, action)]
@@ -165,7 +198,7 @@ def _is_absent_member(document: Any, pointer: str) -> bool:
 def _put(document: Any, pointer: str, value: Any, action: str) -> Any:
     if pointer == "":
         return value
-    node, token = _parent(document, pointer, action)
+    document, node, token = _own_parent(document, pointer, action)
     if isinstance(node, dict):
         node[token] = value
     else:
@@ -173,10 +206,11 @@ def _put(document: Any, pointer: str, value: Any, action: str) -> Any:
     return document
 
 
-def _remove_at(document: Any, pointer: str, action: str) -> None:
-    node, token = _parent(document, pointer, action)
+def _remove_at(document: Any, pointer: str, action: str) -> Any:
+    document, node, token = _own_parent(document, pointer, action)
     _child(node, token, pointer, action)
     del node[int(token) if isinstance(node, list) else token]
+    return document
 
 
 def _add(document: Any, op: Obj) -> Any:
@@ -184,14 +218,13 @@ def _add(document: Any, op: Obj) -> Any:
 
 
 def _remove(document: Any, op: Obj) -> Any:
-    _remove_at(document, op["path"], "remove")
-    return document
+    return _remove_at(document, op["path"], "remove")
 
 
 def _replace(document: Any, op: Obj) -> Any:
     if op["path"] == "":
         return clone(op["value"])
-    node, token = _parent(document, op["path"], "replace")
+    document, node, token = _own_parent(document, op["path"], "replace")
     _child(node, token, op["path"], "replace")
     node[int(token) if isinstance(node, list) else token] = clone(op["value"])
     return document
@@ -203,8 +236,7 @@ def _move(document: Any, op: Obj) -> Any:
     value = _get(document, op["from"], "move")
     if op["path"] == op["from"]:
         return document
-    _remove_at(document, op["from"], "move")
-    return _put(document, op["path"], value, "move")
+    return _put(_remove_at(document, op["from"], "move"), op["path"], value, "move")
 
 
 def _copy(document: Any, op: Obj) -> Any:

@@ -36,6 +36,22 @@ def lay_over(live: Obj, partial: Obj, shape: Shape) -> Obj:
     return merged
 
 
+def is_plain(partial: Any, shape: Shape) -> bool:
+    """Whether a value that is well-formed for its type can surely be laid over: a quick look before `check_overlay`."""
+    if isinstance(partial, dict):
+        if shape.style not in ("object", "map", "any"):
+            return False
+        return all(is_plain(item, shape.field(name)) for name, item in partial.items() if isinstance(item, dict | list))
+    if shape.style != "keyed" or shape.element is None:
+        return False
+    try:
+        found = {item_element(shape, item) for item in partial}
+    except StatusError:
+        return False
+    element = shape.element
+    return len(found) == len(partial) and all(is_plain(item, element) for item in partial)
+
+
 def check_overlay(partial: Obj, shape: Shape) -> None:
     """Whether a partial object can be laid over others of its type. Raises OverlayError."""
     faults = list(_faults(partial, shape, ""))

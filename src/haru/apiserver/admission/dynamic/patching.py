@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
-from haru.cel.libraries.patches import PatchValueError, misplaced, to_json
+from haru.cel.libraries.patches import MisplacedError, PatchValueError, to_json
 from haru.cel.values import Struct
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.patch.json_patch import TestFailedError, apply_json_patch
-from haru.kube.patch.overlay import OverlayError, check_overlay
-from haru.kube.patch.typed import merge, shape_of
+from haru.kube.patch.overlay import OverlayError, check_overlay, is_plain
+from haru.kube.patch.typed import Shape, merge, shape_of
 from haru.kube.schema import type_of
 
 Obj = dict[str, Any]
@@ -28,19 +28,13 @@ class MutationError(Exception):
 
 def configured(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
     """The object with an `Object{}` laid over it, with defaults. Raises MutationError."""
-    _check_places(value)
-    try:
-        partial = to_json(value)
-    except PatchValueError as error:
-        raise MutationError(f"error applying patch: {error}") from None
+    partial = _json(value, "error applying patch")
     kind = _kind(seen, attributes)
     partial["apiVersion"], partial["kind"] = kind.api_version, kind.kind
     message = kind.custom.message if kind.custom is not None else type_of(kind)
     shape = shape_of(message)
     try:
-        check_overlay(partial, shape)
-        # The object has been decoded before: what the policy adds to it is what has to be brought into its form.
-        partial, _ = strict_decode(partial, kind)
+        partial = _fitting(partial, shape, kind)
     except OverlayError as error:
         raise MutationError(f"error applying patch: {error}") from None
     except StatusError as error:
@@ -49,6 +43,21 @@ def configured(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
         ) from None
     laid = merge(obj, partial, shape)
     return obj if laid == obj else _defaulted(laid, obj, kind, attributes)
+
+
+def _fitting(partial: Obj, shape: Shape, kind: Kind) -> Obj:
+    """What a policy adds in the form that the kind has; the object itself has been decoded before.
+
+    Raises OverlayError and StatusError.
+    """
+    try:
+        decoded, _ = strict_decode(partial, kind)
+    except StatusError:
+        check_overlay(partial, shape)  # in its words, where it has some
+        raise
+    if kind.custom is not None or decoded is not partial or not is_plain(partial, shape):
+        check_overlay(partial, shape)
+    return decoded
 
 
 def patched(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
@@ -60,7 +69,7 @@ def patched(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
     if not operations:
         return obj
     try:
-        found = apply_json_patch(obj, operations, replace_adds=True)
+        found = apply_json_patch(obj, operations, replace_adds=True, shared=True)
     except TestFailedError:
         return obj
     except StatusError as error:
@@ -89,7 +98,7 @@ def _defaulted(changed: Obj, before: Obj, kind: Kind, attributes: Attributes) ->
     if all(value is before.get(name) for name, value in changed.items() if name != "metadata"):
         return changed
     seen = {name: metadata[name] for name in ("name", "labels") if name in metadata}
-    filled = apply_defaults({**changed, "metadata": seen}, kind, gates, now)
+    filled = apply_defaults({**changed, "metadata": seen}, kind, gates, now, own=True)
     filled["metadata"] = {**metadata, **filled["metadata"]}
     return filled
 
@@ -106,19 +115,19 @@ def _operation(given: Any) -> Obj:
         if text or name != "from":
             found[name] = text
     if "value" in given:
-        _check_places(given["value"])
-        try:
-            found["value"] = to_json(given["value"])
-        except PatchValueError as error:
-            why = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
-            raise MutationError(f"{why}: {error}") from None
+        why = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+        found["value"] = _json(given["value"], why)
     return found
 
 
-def _check_places(value: Any) -> None:
-    wrong = misplaced(value)
-    if wrong:
-        raise MutationError("type mismatch: " + "\n".join(wrong))
+def _json(value: Any, why: str) -> Any:
+    """A value as JSON, with every `Object…{}` in its place. Raises MutationError."""
+    try:
+        return to_json(value)
+    except MisplacedError as error:
+        raise MutationError(f"type mismatch: {error}") from None
+    except PatchValueError as error:
+        raise MutationError(f"{why}: {error}") from None
 
 
 def _kind(seen: Seen, attributes: Attributes) -> Kind:

@@ -46,6 +46,11 @@ class Policy:
         self.param_kind: Obj | None = self.spec.get("paramKind")
         self.criteria = policy_criteria(self.spec.get("matchConstraints"), is_binding=False)
 
+    @cached_property
+    def speaks_of_namespaces(self) -> bool:
+        """Whether any expression may read `namespaceObject`: it is fetched for those only."""
+        return "namespaceObject" in repr(self.spec)
+
     @property
     def has_params(self) -> bool:
         """Whether expressions may speak of `params`."""
@@ -119,7 +124,7 @@ async def invocations(
         except StatusError as error:
             found.append(Misconfigured(policy, binding.name, error.message))
             continue
-        namespace = await _namespace(attributes) if params else None
+        namespace = await _namespace(attributes) if params and policy.speaks_of_namespaces else None
         found += [Invocation(policy, binding, seen, param, namespace) for param in params]
     return found
 
