@@ -22,9 +22,10 @@ rules of 1.36:
 - `AllAlpha` and `AllBeta` stand for all of a stage; a gate named beside them wins.
 - With `--emulated-version 1.35` stage and default are those of 1.35. A gate that came later can not be set then.
 
-`/metrics` of an API server has `kubernetes_feature_enabled{name,stage}`, 1 for what is on; the stage of what is
-generally available is empty there. `haru up` turns the gates of accelerators and gangs on, and says so. The gates of
-what Haru does not have, as those of the kubelet, are known, so that flags can be copied, and change nothing.
+`/metrics` of the API server, the scheduler and the controllers has `kubernetes_feature_enabled{name,stage}`, 1 for what
+is on; the stage of what is generally available is empty there. `haru up` turns the gates of accelerators and gangs on,
+and says so. The gates of what Haru does not have, as those of the kubelet, are known, so that flags can be copied, and
+change nothing.
 
 """
 

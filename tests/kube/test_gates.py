@@ -124,6 +124,9 @@ def test_what_is_told_of_gates() -> None:
     assert ("KubeletPSI", "", True) in told and ("MemoryQoS", "ALPHA", False) in told
     assert "WorkloadWithJob" not in {name for name, _, _ in FeatureGates(minor=35).told()}
     assert FeatureGates(minor=35) != FeatureGates()
+    lines = FeatureGates().exposition()
+    assert lines[1] == "# TYPE kubernetes_feature_enabled gauge" and len(lines) == 2 + len(FeatureGates().told())
+    assert 'kubernetes_feature_enabled{name="KubeletPSI",stage=""} 1' in lines
 
 
 def test_the_reference_is_what_the_table_says() -> None:

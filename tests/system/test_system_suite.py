@@ -375,5 +375,6 @@ def test_components_tell_about_themselves(cluster: Cluster, space: str) -> None:
         assert health(port, "/livez")[0] == 200
         assert health(port, "/readyz") == (200, "ok")
         assert wanted[name] in health(port, "/metrics")[1]
+        assert 'kubernetes_feature_enabled{name="DRADeviceTaints",stage="BETA"} 1\n' in health(port, "/metrics")[1]
         lease = cluster.api.get("leases", f"haru-{name}", "kube-system")
         assert lease["spec"]["holderIdentity"]

@@ -74,14 +74,7 @@ class Metrics:
             count = len(page.records) + page.remaining
             if count:
                 lines.append(f'apiserver_storage_objects{{resource="{bucket}"}} {count}')
-        lines += [
-            "# HELP kubernetes_feature_enabled Feature gates by stage (none: generally available); 1 is on.",
-            "# TYPE kubernetes_feature_enabled gauge",
-            *(
-                f'kubernetes_feature_enabled{{name="{name}",stage="{stage}"}} {int(on)}'
-                for name, stage, on in self._core.gates.told()
-            ),
-        ]
+        lines += self._core.gates.exposition()
         for counters in self.more:
             lines += counters()
         return "\n".join(lines) + "\n"

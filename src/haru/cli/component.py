@@ -84,11 +84,13 @@ class Component:
         metrics: Callable[[], bytes],
         ready: Callable[[], bool],
         election: Election | None = None,
+        gates: FeatureGates | None = None,
     ) -> None:
         self.lease = lease
         self.election = election or Election()
         self.work = work
         self.metrics = metrics
+        self.gates = gates
         self.ready = ready
 
 
@@ -155,7 +157,9 @@ async def _serve_health(port: int, component: Component) -> object:
         return web.Response(text="ok") if component.ready() else web.Response(status=503, text="not ready")
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=component.metrics(), headers={"Content-Type": "text/plain; version=0.0.4"})
+        gates = component.gates.exposition() if component.gates is not None else []
+        body = component.metrics() + "".join(f"{line}\n" for line in gates).encode()
+        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/livez", healthz)])

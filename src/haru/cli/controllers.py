@@ -80,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
         work=work,
         metrics=lambda: running[0].metrics() if running else b"",
         ready=lambda: not running or running[0].started,
+        gates=gates,
     )
     return run_component(options, component)
 

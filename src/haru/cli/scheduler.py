@@ -137,6 +137,7 @@ def run(options: argparse.Namespace) -> int:
         metrics=lambda: b"".join([*(one.metrics.text() for one in running), *(one.text() for one in accounts)]),
         ready=lambda: not running or running[0].ready.is_set(),
         election=Election(leader.elect, leader.namespace, leader.lease, leader.renew, leader.retry),
+        gates=gates,
     )
     if options.kubeconfig is None and configuration.kubeconfig:
         options.kubeconfig = Path(configuration.kubeconfig).expanduser()

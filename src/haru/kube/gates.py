@@ -85,6 +85,14 @@ class FeatureGates:
         told = [(gate.name, "" if gate.stage == "GA" else gate.stage, self._enabled[gate.name]) for gate in self.gates]
         return sorted([*told, *((name, stage, self._overrides.get(name, False)) for name, stage in _STAGES.items())])
 
+    def exposition(self) -> list[str]:
+        """`told` as lines of Prometheus' text form."""
+        return [
+            "# HELP kubernetes_feature_enabled Feature gates by stage (none: generally available); 1 is on.",
+            "# TYPE kubernetes_feature_enabled gauge",
+            *(f'kubernetes_feature_enabled{{name="{name}",stage="{stage}"}} {on:d}' for name, stage, on in self.told()),
+        ]
+
     @property
     def gates(self) -> tuple[Gate, ...]:
         """The gates that the version has, in the order of names."""
