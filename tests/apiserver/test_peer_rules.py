@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from base64 import b32encode
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from haru.apiserver.bootstrap import ensure_object
 from haru.apiserver.certificates import client_pair, new_authority
-from haru.apiserver.core import Core
 from haru.apiserver.http import Request
-from haru.apiserver.peers import known as known_module
 from haru.apiserver.peers.arriving import Authorities, fingerprints
-from haru.apiserver.peers.asking import ACCEPT, NoDiscovery, Offer
-from haru.apiserver.peers.counts import Counts
-from haru.apiserver.peers.excluded import GRACE, Excluded
-from haru.apiserver.peers.identity import Identity, has_run_out, server_id
-from haru.apiserver.peers.known import Known, pauses
+from haru.apiserver.peers.asking import ACCEPT
+from haru.apiserver.peers.identity import has_run_out, server_id
+from haru.apiserver.peers.known import pauses
 from haru.apiserver.peers.options import FrontProxyOptions
 from haru.apiserver.peers.passing import forwarded_headers, identity_headers
-from haru.apiserver.peers.places import Places, Unresolved, url_of
+from haru.apiserver.peers.places import url_of
 from haru.apiserver.peers.routes import Asked, asked_of, target_of
-from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
+from haru.apiserver.server import UserInfo
 from haru.embedded.options import OptionError
 from haru.embedded.peering import PeerFiles
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
-from haru.storage import Delete, Put, SqliteStore
 
 Obj = dict[str, Any]
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -183,162 +175,12 @@ def test_an_authority_of_both_serves_both() -> None:
     assert both.is_user(peer("carol", FRONT_ANCHOR))
 
 
-# --- what a store says
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@pytest.fixture
-async def core() -> AsyncIterator[Core]:
-    store = SqliteStore(":memory:")
-    await store.start()
-    server = ApiServer(ServerConfig(store, clock=Clock()))
-    await server.start()
-    yield server.core
-    await server.stop()
-    await store.stop()
-
-
-def definition(*versions: str) -> Obj:
-    names = {"plural": "wagons", "singular": "wagon", "kind": "Wagon", "listKind": "WagonList"}
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    told = [{"name": v, "served": True, "storage": v == versions[0], "schema": schema} for v in versions]
-    spec = {"group": "train.example", "scope": "Cluster", "names": names, "versions": told}
-    kind = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
-    return {**kind, "metadata": {"name": "wagons.train.example"}, "spec": spec}
-
-
-async def test_custom_versions_stay_excluded_for_a_while_after_they_have_gone(core: Core) -> None:
-    excluded = Excluded(core)
-    await excluded.start()
-    clock = core.clock
-    assert isinstance(clock, Clock) and await excluded.now() == set()
-    await ensure_object(core, definition("v1", "v2"))
-    both = {("train.example", "v1"), ("train.example", "v2")}
-    assert await excluded.now() == both
-    await core.store.transact(Delete("customresourcedefinitions.apiextensions.k8s.io/wagons.train.example"))
-    assert await excluded.now() == both
-    clock.now += GRACE - timedelta(seconds=1)
-    assert await excluded.now() == both
-    clock.now += timedelta(seconds=1)
-    assert await excluded.now() == set()
-    # One that comes back is excluded as long as it is there.
-    await ensure_object(core, definition("v1"))
-    clock.now += 3 * GRACE
-    assert await excluded.now() == {("train.example", "v1")}
+# --- times and places
 
 
 def test_questions_are_repeated_twenty_times_in_about_eighty_seconds() -> None:
     found = list(pauses())
     assert len(found) == 20 and found[:3] == [0.005, 0.01, 0.02] and 60 < sum(found) < 90
-
-
-OFFER = Offer(frozenset({("a.b", "v1", "widgets")}), [])
-
-
-class Peer:
-    """A peer whose answers are given; `asked` counts the questions."""
-
-    def __init__(self, core: Core, *answers: Offer | Exception) -> None:
-        self.answers, self.asked = list(answers), 0
-        self.counts = Counts()
-        self.known = Known(core, "apiserver-own", self.resolve, self.ask, self.counts)
-
-    async def resolve(self, server: str) -> tuple[str, int]:
-        if self.answers and isinstance(self.answers[0], Unresolved):
-            raise self.answers.pop(0)
-        return "192.0.2.1", 6443
-
-    async def ask(self, address: tuple[str, int]) -> Offer:
-        self.asked += 1
-        answer = self.answers.pop(0) if self.answers else OFFER
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    async def learned(self) -> None:
-        await asyncio.gather(*self.known._asking.values())
-
-
-async def arrive(core: Core, name: str, hostname: str = "other") -> Identity:
-    identity = Identity(core, hostname)
-    identity.name, identity.holder = name, f"{name}_{hostname}"
-    await identity.claim("192.0.2.1:6443")
-    return identity
-
-
-async def test_a_peer_is_asked_again_until_its_place_is_known(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_module, "FIRST_PAUSE_SECONDS", 0.0)
-    peer = Peer(core, Unresolved("no"), Unresolved("no"), NoDiscovery("refused"), OFFER)
-    await arrive(core, "apiserver-other")
-    await peer.known.start()
-    await peer.learned()
-    assert peer.known.serving(("a.b", "v1", "widgets"), set()) == ["apiserver-other"]
-    assert peer.known.serving(("a.b", "v1", "widgets"), {("a.b", "v1")}) == []
-    assert peer.known.serving(("a.b", "v1", "others"), set()) == []
-    lines = peer.counts.lines()
-    assert 'apiserver_peer_discovery_sync_errors_total{type="hostport_resolution"} 2' in lines
-    assert 'apiserver_peer_discovery_sync_errors_total{type="fetch_discovery"} 1' in lines
-    await peer.known.stop()
-
-
-async def test_a_peer_that_never_answers_is_given_up_until_it_starts_anew(
-    core: Core, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(known_module, "FIRST_PAUSE_SECONDS", 0.0)
-    peer = Peer(core, *(NoDiscovery("refused") for _ in range(20)))
-    first = await arrive(core, "apiserver-other", "first")
-    await peer.known.start()
-    following = asyncio.create_task(peer.known.follow())
-    await peer.learned()
-    assert peer.asked == 20 and not peer.known.documents(set())
-    await first.renew()  # says nothing new
-    await asyncio.sleep(0)
-    await arrive(core, "apiserver-other", "second")
-    async with asyncio.timeout(30):
-        while not peer.known.documents(set()):  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.005)
-    assert peer.asked == 21
-    await peer.known.stop()
-    await asyncio.wait_for(following, 30)
-
-
-async def test_leases_that_are_no_peers_are_passed_over(core: Core) -> None:
-    peer = Peer(core)
-    await arrive(core, "apiserver-own")
-    stranger = {"namespace": "kube-system", "name": "kube-scheduler"}
-    spec = {"holderIdentity": "x"}
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": stranger, "spec": spec}
-    await ensure_object(core, lease)
-    gone = await arrive(core, "apiserver-gone")
-    clock = core.clock
-    assert isinstance(clock, Clock)
-    clock.now += timedelta(seconds=3601)
-    assert await gone.collect() == 2  # both have run out
-    await arrive(core, "apiserver-late")
-    clock.now += timedelta(seconds=3601)
-    await peer.known.start()
-    assert not peer.known._asking
-    await peer.known.stop()
-
-
-async def test_two_servers_of_one_hostname_are_warned_of(core: Core, caplog: pytest.LogCaptureFixture) -> None:
-    first, second = Identity(core, "node-1"), Identity(core, "node-1")
-    await first.claim("192.0.2.1:6443")
-    await Identity(core, "node-1").claim("192.0.2.1:6443")  # the same place: a restart
-    assert not caplog.records
-    await second.claim("192.0.2.1:7443")
-    assert "another API server at 192.0.2.1:6443 has this one's hostname node-1" in caplog.text
-    await first.withdraw()  # that is not the first one's Lease any more
-    assert await core.store.get(f"leases.coordination.k8s.io/kube-system/{second.name}") is not None
-    await second.withdraw()
-    assert await core.store.get(f"leases.coordination.k8s.io/kube-system/{second.name}") is None
 
 
 @pytest.mark.parametrize(
@@ -353,18 +195,6 @@ async def test_two_servers_of_one_hostname_are_warned_of(core: Core, caplog: pyt
 )
 def test_when_a_lease_has_run_out(spec: Obj, out: bool) -> None:
     assert has_run_out({"metadata": {}, "spec": spec}, NOW) is out
-
-
-@pytest.mark.parametrize(
-    "value", [b"{}", b'{"subsets":[]}', b'{"subsets":[{"addresses":[{"ip":"evil.example"}],"ports":[]}]}']
-)
-async def test_a_place_that_is_none(core: Core, value: bytes) -> None:
-    places = Places(core, "own")
-    with pytest.raises(Unresolved, match="no endpoint of the API server x is known"):
-        await places.resolve("x")
-    await core.store.transact(Put("peerserverleases/x", value))
-    with pytest.raises(Unresolved, match="malformed"):
-        await places.resolve("x")
 
 
 def test_urls_of_places() -> None:

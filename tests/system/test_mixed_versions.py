@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from mixed_world import GROUPS, JANE, LIST, Server, World, acquainted, pod_group, resources, until
+from mixed_world import ADMIN, GROUPS, JANE, LIST, Server, World, acquainted, pod_group, resources, until
 
 from etcd_process import Etcd
+from haru.apiserver import certificates
 
 Obj = dict[str, Any]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -256,6 +258,28 @@ async def test_custom_resources_are_everybodys_own(pair: Pair) -> None:
     assert await pair.old.metric('apiserver_rerouted_request_total{code="200",group="",resource="",version=""}') >= 4
     assert await pair.old.forwarded() == forwarded
     await pair.world.stop(third)
+
+
+async def test_kubectl_finds_what_only_the_other_server_serves(pair: Pair, kubectl: str, tmp_path: Path) -> None:
+    ca = pair.world.authorities.serving.certificate
+    certificates.write_private(tmp_path / "config", certificates.kubeconfig(pair.old.url, ca, ADMIN))
+    (tmp_path / "group.json").write_text(json.dumps(pod_group("by-kubectl")))
+
+    async def run(*arguments: str) -> str:
+        environment = {"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config"), "PATH": "/usr/bin:/bin"}
+        process = await asyncio.create_subprocess_exec(
+            kubectl, *arguments, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        async with asyncio.timeout(60):
+            out, problem = await process.communicate()
+        assert process.returncode == 0, problem.decode()
+        return out.decode()
+
+    assert "podgroup.scheduling.k8s.io/by-kubectl created" in await run("create", "-f", str(tmp_path / "group.json"))
+    table = await run("get", "podgroups")
+    assert table.splitlines()[0].startswith("NAME") and "by-kubectl" in table
+    assert "podgroups" in await run("api-resources", "--api-group=scheduling.k8s.io")
+    await removed(pair.new, "by-kubectl")
 
 
 # --- what a server says of itself
