@@ -11,7 +11,7 @@ import pytest
 from api_caller import KEY, PODS, Caller, Clock, make_config
 from fake_signer import TestKey
 
-from haru.apiserver.config import UserInfo
+from haru.apiserver.audit import AuditOptions
 from haru.apiserver.server import ApiServer
 from haru.apiserver.token_options import TokenOptions
 from haru.apiserver.tokens.keys import load_signing_key
@@ -30,15 +30,15 @@ DEFAULT = "https://kubernetes.default.svc.cluster.local"
 
 @asynccontextmanager
 async def server(
-    key: bytes = KEY, *, store: SqliteStore | None = None, users: dict[str, UserInfo] | None = None, **settings: Any
+    key: bytes = KEY, *, store: SqliteStore | None = None, audit: AuditOptions | None = None, **settings: Any
 ) -> AsyncIterator[Caller]:
+    """A server with this key; the settings are those of its tokens."""
     own = store or SqliteStore(":memory:")
     if store is None:
         await own.start()
     clock = Clock()
-    more: Obj = {"tokens": users} if users else {}
     options = TokenOptions(**settings)
-    app = ApiServer(make_config(own, clock, service_account_key_pem=key, account_tokens=options, **more))
+    app = ApiServer(make_config(own, clock, service_account_key_pem=key, account_tokens=options, audit=audit))
     await app.start()
     yield Caller(app, clock)
     await app.stop()

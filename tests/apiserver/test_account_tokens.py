@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -32,9 +34,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from haru.apiserver.audit import AuditOptions, load_policy
 from haru.apiserver.certificates import new_authority
 from haru.apiserver.tokens.keys import KeyFileError, key_id_of, load_signing_key, load_verification_keys
 from haru.storage import SqliteStore
+
+POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "RequestResponse"}]}
 
 # --- what is asked for
 
@@ -223,6 +228,25 @@ async def test_other_tokens_do_not(settings: Obj, spec: Obj) -> None:
         claims = said(await token_of(api, **spec, **bound))
         assert claims["exp"] - claims["iat"] == spec["expirationSeconds"]
         assert "warnafter" not in claims["kubernetes.io"]
+
+
+async def test_what_the_audit_log_is_told(tmp_path: Path) -> None:
+    (tmp_path / "policy").write_text(json.dumps(POLICY))
+    audit = AuditOptions(load_policy(tmp_path / "policy"), str(tmp_path / "log"))
+    async with server(audit=audit) as api:
+        await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+        await api.create(PODS, pod("a", serviceAccountName="robot"))
+        reference = {"kind": "Pod", "apiVersion": "v1", "name": "a"}
+        token = await token_of(api, expirationSeconds=3607, boundObjectRef=reference)
+        api.clock.advance(seconds=3617)
+        assert (await api.as_(token)("GET", PODS)).status == 403
+    text = (tmp_path / "log").read_text()
+    events = [event for line in text.splitlines() if (event := json.loads(line))["stage"] == "ResponseComplete"]
+    [made] = [event for event in events if event["objectRef"].get("subresource") == "token"]
+    assert made["annotations"]["authentication.kubernetes.io/issued-credential-id"] == f"JTI={said(token)['jti']}"
+    stale = "subject: system:serviceaccount:default:robot, seconds after warning threshold: 10"
+    assert events[-1]["annotations"]["authentication.k8s.io/stale-token"] == stale
+    assert token.split(".")[1] not in text and token.split(".")[2] not in text
 
 
 # --- audiences and issuers
