@@ -132,3 +132,15 @@ def test_suspended_ended_and_complete_work_lacks_nothing() -> None:
         maker("ReplicaSet", "r", {"replicas": 0}),
     ):
         assert set(states(full, work, *cards()).values()) == {"Free"}
+
+
+def test_a_replica_set_says_so_too() -> None:
+    full = quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "4"})
+    waits = maker("ReplicaSet", "web", {"replicas": 2})
+    snapshot = Cluster.of([full, waits, *cards()]).snapshot()
+    told = explain(snapshot, "replicaset", waits, options=options())
+    assert (told.kind, told.verdict) == ("ReplicaSet", "FitsLater")
+    assert told.summary.startswith("2 pods not made: exceeded quota: cards, requested: requests.nvidia.com/gpu=4")
+    none = maker("ReplicaSet", "none", {"replicas": 0})
+    told = explain(snapshot, "replicaset", none, options=options())
+    assert told.summary == "it runs no pods: its replicas is 0"

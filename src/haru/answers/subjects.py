@@ -25,17 +25,21 @@ _EXPLAINED: dict[str, SubjectKind] = {
     "podgroups": "podgroup",
     "job": "job",
     "jobs": "job",
+    "replicaset": "replicaset",
+    "replicasets": "replicaset",
+    "rs": "replicaset",
     "claim": "resourceclaim",
     "claims": "resourceclaim",
     "resourceclaim": "resourceclaim",
     "resourceclaims": "resourceclaim",
 }
 _PLACES: dict[str, PlaceKind] = {"node": "node", "nodes": "node", "no": "node", "device": "device", "devices": "device"}
-_KINDS = "pod, podgroup, job, claim, node, device"
+_KINDS = "pod, podgroup, job, replicaset, claim, node, device"
 _API = {
     "pod": ("v1", "Pod"),
     "podgroup": ("scheduling.k8s.io/v1alpha2", "PodGroup"),
     "job": ("batch/v1", "Job"),
+    "replicaset": ("apps/v1", "ReplicaSet"),
     "resourceclaim": ("resource.k8s.io/v1", "ResourceClaim"),
 }
 
@@ -91,7 +95,7 @@ def find_subject(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: st
     elif kind == "podgroup":
         found = snapshot.pod_groups.get(path)
     else:
-        found = snapshot.objects("Job").get(path)
+        found = snapshot.objects(_API[kind][1]).get(path)
     if found is None:
         raise NotFoundError(f'there is no {kind} "{name}" in namespace {namespace}')
     return {"apiVersion": _API[kind][0], "kind": _API[kind][1], **found}

@@ -1,7 +1,8 @@
 """Say why an object waits, why it runs where it runs, or why it never will.
 
-KIND is pod, podgroup, job or claim. The answer names what is asked, what blocks it (per group of equal nodes and per
-device) and what would help; every remedy was tried on a copy of the cluster. Any object in any state has an answer.
+KIND is pod, podgroup, job, replicaset or claim. The answer names what is asked, what blocks it (per group of equal
+nodes and per device) and what would help; every remedy was tried on a copy of the cluster. Any object in any state has
+an answer.
 
 node/NAME says what a node holds, what is free there and why what waits does not use it; device/NODE/DEVICE (also
 POOL/DEVICE, DRIVER/POOL/DEVICE) the same of one device: who holds it, taints, counters, and the parts that block it.

@@ -39,7 +39,9 @@ _STATES = {
     "Terminating": "being deleted",
 }
 
-SubjectKind = Literal["pod", "podgroup", "job", "resourceclaim"]
+SubjectKind = Literal["pod", "podgroup", "job", "replicaset", "resourceclaim"]
+_MAKERS = {"Job": ("job", "parallelism"), "ReplicaSet": ("replica set", "replicas")}
+"""Who makes pods: how they are called, and the field that says how many."""
 
 
 def explain(
@@ -85,10 +87,12 @@ def _explained(
     if kind == "podgroup":
         return _group(snapshot, obj, inquiry)
     if kind == "job":
-        return _job(snapshot, obj, inquiry)
+        return _maker(snapshot, {**obj, "kind": "Job"}, inquiry)
+    if kind == "replicaset":
+        return _maker(snapshot, {**obj, "kind": "ReplicaSet"}, inquiry)
     if kind == "resourceclaim":
         return _claim(snapshot, obj, inquiry)
-    raise ValueError(f"kind {kind!r} cannot be explained: ask about a pod, podgroup, job or resourceclaim")
+    raise ValueError(f"kind {kind!r} cannot be explained: ask about a pod, podgroup, job, replicaset or resourceclaim")
 
 
 def _pod(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
@@ -137,12 +141,13 @@ def _group(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     return replace(extras, verdict=state[0], summary=text, reasons=reasons)
 
 
-def _job(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
-    ended = ended_job(snapshot, obj)
+def _maker(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
+    """A Job or a ReplicaSet: its pods, and those that it lacks."""
+    ended = ended_job(snapshot, obj) if obj["kind"] == "Job" else None
     if ended is not None:
         return titled("Job", obj, *ended)
-    told = _living_job(snapshot, obj, inquiry)
-    lacking = unmade(snapshot, {**obj, "kind": "Job"})
+    told = _living(snapshot, obj, inquiry)
+    lacking = unmade(snapshot, obj)
     return told if lacking is None else _kept_back(told, lacking)
 
 
@@ -160,7 +165,7 @@ def _kept_back(told: Explanation, lacking: Unmade) -> Explanation:
     return replace(told, verdict=verdict, summary=summary, reasons=reasons, remedies=ways)
 
 
-def _living_job(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
+def _living(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     uid = obj["metadata"].get("uid")
     own = [
         pod
@@ -168,21 +173,21 @@ def _living_job(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
         if any(o.get("uid") == uid and o.get("controller") for o in pod.obj["metadata"].get("ownerReferences") or ())
     ]
     if not own:
-        return _unmade_job(snapshot, obj, inquiry)
+        return _without_pods(snapshot, obj, inquiry)
     pending = sorted((p for p in own if pod_state(snapshot, p) is None), key=lambda p: p.key)
     if not pending:
-        return _placed_job(snapshot, obj, own)
+        return _placed(snapshot, obj, own)
     first = pending[0]
     paths = tuple(p.key.path for p in pending) if first.group is not None else (first.key.path,)
-    told = waiting("Job", obj, snapshot, Work(paths, first.group), inquiry)
+    told = waiting(obj["kind"], obj, snapshot, Work(paths, first.group), inquiry)
     if first.group is None and len(pending) > 1:
         text = f"{told.summary} (pod {first.key.name}; {len(pending)} of its pods wait, each for itself)"
         told = replace(told, summary=text)
     return told
 
 
-def _placed_job(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo]) -> Explanation:
-    """A job all of whose pods have their places."""
+def _placed(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo]) -> Explanation:
+    """A workload all of whose pods have their places."""
     states = [state for p in own if (state := pod_state(snapshot, p)) is not None]
     verdict: Verdict = "Starting" if any(v == "Starting" for v, _ in states) else "Runs"
     reasons = distinct([r for _, found in states for r in found])
@@ -193,20 +198,20 @@ def _placed_job(snapshot: Snapshot, obj: Obj, own: Sequence[PodInfo]) -> Explana
     since = min((time for p in own if (time := since_of(p))), default="")
     living = [p for p in own if not p.terminal][:_MOST_HELD]
     holds = {held.claim: held for p in living for held in held_by(snapshot, p)}
-    return titled(
-        "Job", obj, verdict, reasons, summary=text + where, since=since, holds=tuple(holds.values())[:_MOST_HELD]
-    )
+    few = tuple(holds.values())[:_MOST_HELD]
+    return titled(obj["kind"], obj, verdict, reasons, summary=text + where, since=since, holds=few)
 
 
-def _unmade_job(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
-    """A job without pods: what would come of the pods that its template describes."""
+def _without_pods(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
+    """A workload without pods: what would come of the pods that its template describes."""
+    word, field = _MAKERS[obj["kind"]]
     namespace, _, name = claim_path(obj).partition("/")
     spec = obj.get("spec") or {}
     template = spec.get("template") or {}
-    count = int(1 if spec.get("parallelism") is None else spec["parallelism"])
+    count = int(1 if spec.get(field) is None else spec[field])
     if not count:
-        reason = Reason("PodsMissing", "it runs no pods: its parallelism is 0", {"parallelism": 0})
-        return titled("Job", obj, "FitsIf", (reason,))
+        reason = Reason("PodsMissing", f"it runs no pods: its {field} is 0", {field: 0})
+        return titled(obj["kind"], obj, "FitsIf", (reason,))
     pods = [
         PodInfo.of(
             {
@@ -223,10 +228,10 @@ def _unmade_job(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
         )
         for number in range(count)
     ]
-    reason = Reason("PodsMissing", f"no pod of job {namespace}/{name} exists yet", {"parallelism": count})
+    reason = Reason("PodsMissing", f"no pod of {word} {namespace}/{name} exists yet", {field: count})
     key = pods[0].group
     paths = tuple(p.key.path for p in pods) if key is not None else (pods[0].key.path,)
-    told = waiting("Job", obj, hypothesis.with_pods(snapshot, pods), Work(paths, key), inquiry)
+    told = waiting(obj["kind"], obj, hypothesis.with_pods(snapshot, pods), Work(paths, key), inquiry)
     if spec.get("suspend"):
         reason = Reason("Suspended", f"job {namespace}/{name} is suspended")
     verdict: Verdict = told.verdict
