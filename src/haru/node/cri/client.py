@@ -1,0 +1,263 @@
+"""The calls of a container runtime over its Unix socket, each bounded in time.
+
+What is not there is no error for calls that stop or remove it: they may be repeated until they are through. Source: the
+published CRI, v1; timeouts as the kubelet's (--runtime-request-timeout, twice as long for a sandbox).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from haru.messages import Message
+from haru.node.cri import containers as c
+from haru.node.cri import images as i
+from haru.node.cri import messages as m
+from haru.node.cri.errors import CriError
+from haru.node.cri.listing import CONTAINERS, IMAGE_LIST, IMAGES, RUNTIME, SANDBOXES, Lister
+from haru.protobuf import WireError
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+Answer = TypeVar("Answer", bound=Message)
+REQUEST_SECONDS = 120.0
+PULL_SECONDS = 3600.0
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_OPTIONS = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+Observer = Callable[[str, float, str], None]
+"""Told of every call: operation, seconds, the name of its status."""
+
+
+def endpoint_target(endpoint: str) -> str:
+    """gRPC's name of an endpoint: `unix:///run/containerd/containerd.sock` or a path. Raises ValueError."""
+    path = endpoint.removeprefix("unix://")
+    if not path.startswith("/"):
+        raise ValueError(f'"{endpoint}": write the absolute path of a Unix socket, as unix:///run/NAME.sock')
+    return f"unix:{path}"
+
+
+class RuntimeClient:
+    """One runtime. All calls raise `CriError`."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        streaming: bool = False,
+        seconds: float = REQUEST_SECONDS,
+        observe: Observer = lambda operation, seconds, code: None,
+    ) -> None:
+        self.endpoint = endpoint
+        self._target = endpoint_target(endpoint)
+        self._seconds = seconds
+        self._observe = observe
+        self._channel: grpc.aio.Channel | None = None
+        self.lister = Lister(self, streaming=streaming)
+
+    async def __aenter__(self) -> RuntimeClient:
+        import grpc.aio
+
+        self._channel = grpc.aio.insecure_channel(self._target, options=_OPTIONS)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    # -- the runtime --------------------------------------------------------------------------------------------------
+
+    async def version(self) -> m.VersionResponse:
+        """Who answers."""
+        return await self._call("version", RUNTIME + "Version", m.VersionRequest("0.1.0"), m.VersionResponse)
+
+    async def status(self) -> m.StatusResponse:
+        """Its conditions RuntimeReady and NetworkReady, and what its handlers can do."""
+        return await self._call("status", RUNTIME + "Status", m.StatusRequest(), m.StatusResponse)
+
+    async def cgroup_driver(self) -> int | None:
+        """How it names cgroups; None where it does not say (containerd before 2.0)."""
+        try:
+            answer = await self._call("runtime_config", RUNTIME + "RuntimeConfig", m.Empty(), m.RuntimeConfigResponse)
+        except CriError as error:
+            if error.code != "UNIMPLEMENTED":
+                raise
+            return None
+        return answer.linux.cgroup_driver if answer.linux is not None else None
+
+    # -- sandboxes ----------------------------------------------------------------------------------------------------
+
+    async def run_sandbox(self, config: m.PodSandboxConfig, handler: str = "") -> str:
+        """Make the sandbox of a pod and its network; its id."""
+        request = m.RunPodSandboxRequest(config, handler)
+        method = RUNTIME + "RunPodSandbox"
+        answer = await self._call("run_podsandbox", method, request, m.PodSandboxId, 2 * self._seconds)
+        return answer.pod_sandbox_id
+
+    async def stop_sandbox(self, sandbox: str) -> None:
+        """End what runs in it and take its network down; it may be gone."""
+        await self._gone_is_well("stop_podsandbox", RUNTIME + "StopPodSandbox", m.PodSandboxId(sandbox))
+
+    async def remove_sandbox(self, sandbox: str) -> None:
+        """Remove it and its containers; it may be gone."""
+        await self._gone_is_well("remove_podsandbox", RUNTIME + "RemovePodSandbox", m.PodSandboxId(sandbox))
+
+    async def sandbox_status(self, sandbox: str) -> m.PodSandboxStatus:
+        """What it is now; NOT_FOUND if it is gone."""
+        request = m.PodSandboxStatusRequest(sandbox)
+        method = RUNTIME + "PodSandboxStatus"
+        answer = await self._call("podsandbox_status", method, request, m.PodSandboxStatusResponse)
+        return answer.status or m.PodSandboxStatus(id=sandbox, state=m.SANDBOX_NOTREADY)
+
+    async def sandboxes(self, labels: dict[str, str] | None = None) -> list[m.PodSandbox]:
+        """All sandboxes with these labels, complete."""
+        return await self.lister.all(SANDBOXES, m.PodSandboxFilter(label_selector=labels or {}))
+
+    # -- containers ---------------------------------------------------------------------------------------------------
+
+    async def create_container(self, sandbox: str, config: c.ContainerConfig, pod: m.PodSandboxConfig) -> str:
+        """Make a container that does not run yet; its id."""
+        request = c.CreateContainerRequest(sandbox, config, pod)
+        answer = await self._call("create_container", RUNTIME + "CreateContainer", request, c.ContainerId)
+        return answer.container_id
+
+    async def start_container(self, container: str) -> None:
+        """Let it run."""
+        await self._call("start_container", RUNTIME + "StartContainer", c.ContainerId(container), m.Empty)
+
+    async def stop_container(self, container: str, grace: int) -> None:
+        """Ask it to end, and end it after `grace` seconds (0: now); it may be gone."""
+        request = c.StopContainerRequest(container, grace)
+        await self._gone_is_well("stop_container", RUNTIME + "StopContainer", request, self._seconds + grace)
+
+    async def remove_container(self, container: str) -> None:
+        """Remove it; it may be gone."""
+        await self._gone_is_well("remove_container", RUNTIME + "RemoveContainer", c.ContainerId(container))
+
+    async def container_status(self, container: str) -> c.ContainerStatus:
+        """What it is now; NOT_FOUND if it is gone."""
+        request = c.ContainerStatusRequest(container)
+        method = RUNTIME + "ContainerStatus"
+        answer = await self._call("container_status", method, request, c.ContainerStatusResponse)
+        return answer.status or c.ContainerStatus(id=container, state=m.UNKNOWN)
+
+    async def containers(self, labels: dict[str, str] | None = None) -> list[c.Container]:
+        """All containers with these labels, complete."""
+        return await self.lister.all(CONTAINERS, c.ContainerFilter(label_selector=labels or {}))
+
+    async def exec_sync(self, container: str, command: list[str], seconds: float) -> c.ExecSyncResponse:
+        """Run a command in it to its end, at most `seconds` (0: as long as it takes)."""
+        request = c.ExecSyncRequest(container, command, round(seconds))
+        limit = seconds + 10 if seconds else PULL_SECONDS
+        return await self._call("exec_sync", RUNTIME + "ExecSync", request, c.ExecSyncResponse, limit)
+
+    async def update_container(self, container: str, resources: m.LinuxContainerResources) -> None:
+        """Change what it may use."""
+        request = c.UpdateContainerResourcesRequest(container, resources)
+        await self._call("update_container", RUNTIME + "UpdateContainerResources", request, m.Empty)
+
+    async def reopen_log(self, container: str) -> None:
+        """Its log was moved away: write into a new file."""
+        await self._call("reopen_container_log", RUNTIME + "ReopenContainerLog", c.ContainerId(container), m.Empty)
+
+    async def exec_url(self, request: c.ExecRequest) -> str:
+        """Where a command in a container can be spoken to."""
+        return (await self._call("exec", RUNTIME + "Exec", request, c.StreamingUrl)).url
+
+    async def attach_url(self, request: c.AttachRequest) -> str:
+        """Where a container's process can be spoken to."""
+        return (await self._call("attach", RUNTIME + "Attach", request, c.StreamingUrl)).url
+
+    async def port_forward_url(self, request: c.PortForwardRequest) -> str:
+        """Where a sandbox's ports can be reached."""
+        return (await self._call("port_forward", RUNTIME + "PortForward", request, c.StreamingUrl)).url
+
+    # -- images -------------------------------------------------------------------------------------------------------
+
+    async def image(self, name: str) -> i.Image | None:
+        """An image that is here, or None."""
+        request = i.ImageStatusRequest(c.ImageSpec(name))
+        answer = await self._call("image_status", IMAGES + "ImageStatus", request, i.ImageStatusResponse)
+        return answer.image
+
+    async def pull(self, name: str, auth: i.AuthConfig | None, pod: m.PodSandboxConfig) -> str:
+        """Bring an image here; what names it from then on."""
+        request = i.PullImageRequest(c.ImageSpec(name), auth, pod)
+        method = IMAGES + "PullImage"
+        return (await self._call("pull_image", method, request, i.PullImageResponse, PULL_SECONDS)).image_ref
+
+    async def images(self) -> list[i.Image]:
+        """All images, complete."""
+        return await self.lister.all(IMAGE_LIST, i.ImageFilter())
+
+    # -- the way ------------------------------------------------------------------------------------------------------
+
+    async def unary(self, operation: str, method: str, request: bytes, seconds: float = 0) -> bytes:
+        """One call, bytes for bytes."""
+        import grpc.aio
+
+        began, code = time.monotonic(), "OK"
+        try:
+            call: Any = self._open().unary_unary(method)
+            answer: bytes = await call(request, timeout=seconds or self._seconds)
+            return answer
+        except grpc.aio.AioRpcError as error:
+            code = error.code().name
+            raise self._failure(operation, error) from error
+        finally:
+            self._observe(operation, time.monotonic() - began, code)
+
+    async def stream(self, operation: str, method: str, request: bytes) -> AsyncIterator[bytes]:
+        """The answers of a stream, all of it within the time of one call."""
+        import grpc.aio
+
+        began, code = time.monotonic(), "OK"
+        call: Any = self._open().unary_stream(method)(request, timeout=self._seconds)
+        try:
+            async for answer in call:
+                yield answer
+        except grpc.aio.AioRpcError as error:
+            code = error.code().name
+            raise self._failure(operation, error) from error
+        finally:
+            call.cancel()
+            self._observe(operation, time.monotonic() - began, code)
+
+    def _open(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            raise CriError("connect", "CANCELLED", "the agent is stopping")
+        return self._channel
+
+    def _failure(self, operation: str, error: grpc.aio.AioRpcError) -> CriError:
+        code, details = error.code().name, error.details() or ""
+        if code == "UNAVAILABLE":
+            self.lister.forget()
+            details = f"{self.endpoint}: {details}"
+        return CriError(operation, code, details)
+
+    async def _call(
+        self, operation: str, method: str, request: Message, kind: type[Answer], seconds: float = 0
+    ) -> Answer:
+        answer = await self.unary(operation, method, request.encode(), seconds)
+        try:
+            return kind.decode(answer)
+        except WireError as error:
+            raise CriError(operation, "INTERNAL", f"the runtime's answer can not be read: {error}") from error
+
+    async def _gone_is_well(self, operation: str, method: str, request: Message, seconds: float = 0) -> None:
+        try:
+            await self._call(operation, method, request, m.Empty, seconds)
+        except CriError as error:
+            if not error.is_gone:
+                raise

@@ -1,0 +1,165 @@
+"""Lists of a runtime: whole however many there are, and never a part in place of the whole (KEP-5825)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import pytest
+from cri_server import Server, containers, served
+
+from haru.node.cri.client import RuntimeClient
+from haru.node.cri.containers import Container
+from haru.node.cri.errors import CriError
+from haru.protobuf import chunk
+
+MANY = 10_000
+
+
+def ids(found: list[Container]) -> list[str]:
+    return [item.id for item in found]
+
+
+async def test_ten_thousand_containers_come_as_a_stream(tmp_path: Path) -> None:
+    # 20 MB in all: more than one message may hold.
+    server = Server(containers(MANY, 2000))
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        found = await runtime.containers()
+    assert ids(found) == ids(list(server.items))  # type: ignore[arg-type]
+    assert server.calls == ["stream"]
+
+
+async def test_a_unary_list_ends_at_the_limit_of_a_message(tmp_path: Path) -> None:
+    server = Server(containers(MANY, 2000), streams=False)
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        with pytest.raises(CriError) as failed:
+            await runtime.containers()
+    assert failed.value.code == "RESOURCE_EXHAUSTED"
+
+
+@pytest.mark.parametrize("batch", [1, 7, 1000])
+async def test_batches_may_be_of_any_size(tmp_path: Path, batch: int) -> None:
+    server = Server(containers(50, 10), batch=batch)
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        assert len(await runtime.containers()) == 50
+
+
+async def test_an_empty_stream_is_an_empty_list(tmp_path: Path) -> None:
+    server = Server([])
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        assert await runtime.containers() == []
+    assert server.calls == ["stream"]
+
+
+async def test_without_the_gate_nobody_asks_for_a_stream(tmp_path: Path) -> None:
+    server = Server(containers(5))
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=False) as runtime:
+        assert len(await runtime.containers()) == 5
+    assert server.calls == ["unary"]
+
+
+async def test_a_runtime_without_streams_is_asked_for_one_once(tmp_path: Path) -> None:
+    server = Server(containers(5000, 1000), streams=False)
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        for _ in range(2):
+            assert len(await runtime.containers()) == 5000
+        assert runtime.lister.fallbacks == {"list_containers": 1}
+        assert runtime.lister.failures == {}
+    assert server.calls == ["unary"] * 2
+
+
+async def test_a_stream_that_fails_is_an_error_and_no_shorter_list(tmp_path: Path) -> None:
+    server = Server(containers(MANY, 100), fails_after=10)
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        with pytest.raises(CriError, match=r"the store is broken.*after 5000 items, which are dropped"):
+            await runtime.containers()
+        assert runtime.lister.failures == {"list_containers": 1}
+        # It is a failure of this call, not of streams: the next one is a stream again.
+        server.fails_after = None
+        assert len(await runtime.containers()) == MANY
+    assert server.calls == ["stream", "stream"]
+
+
+@pytest.mark.parametrize("after", [1, 20])
+async def test_unimplemented_in_the_middle_is_no_answer_either(tmp_path: Path, after: int) -> None:
+    server = Server(containers(MANY, 10), fails_after=after, status=grpc.StatusCode.UNIMPLEMENTED)
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        with pytest.raises(CriError) as failed:
+            await runtime.containers()
+    assert failed.value.code == "UNIMPLEMENTED"
+    assert server.calls == ["stream"]
+
+
+async def test_a_stream_that_takes_longer_than_a_call_may_is_dropped_whole(tmp_path: Path) -> None:
+    server = Server(containers(MANY, 10), pause=0.2)
+    async with (
+        served(server, tmp_path / "s") as endpoint,
+        RuntimeClient(endpoint, streaming=True, seconds=0.5) as runtime,
+    ):
+        with pytest.raises(CriError) as failed:
+            await runtime.containers()
+    assert failed.value.code == "DEADLINE_EXCEEDED"
+
+
+async def test_a_slow_stream_within_its_time_is_whole(tmp_path: Path) -> None:
+    server = Server(containers(MANY, 10), batch=2000, pause=0.05)
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        assert len(await runtime.containers()) == MANY
+
+
+async def test_a_message_cut_short_is_an_error(tmp_path: Path) -> None:
+    server = Server(containers(10), garbage=chunk(1, containers(1)[0].encode())[:-3])
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        with pytest.raises(CriError, match="can not be read"):
+            await runtime.containers()
+
+
+async def test_what_is_listed_twice_is_there_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    items = containers(10)
+    server = Server([*items, Container("id-000003", state=2)])
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        found = await runtime.containers()
+    assert sorted(ids(found)) == sorted(ids(items))
+    assert next(item for item in found if item.id == "id-000003").state == 2
+    assert "listed 1 items twice" in caplog.text
+
+
+async def test_a_runtime_that_comes_back_newer_is_asked_again(tmp_path: Path) -> None:
+    async with RuntimeClient(f"unix://{tmp_path}/s", streaming=True) as runtime:
+        old = Server(containers(5), streams=False)
+        async with served(old, tmp_path / "s"):
+            await runtime.containers()
+        with pytest.raises(CriError) as failed:
+            await runtime.containers()
+        assert failed.value.code == "UNAVAILABLE"
+        new = Server(containers(5))
+        async with served(new, tmp_path / "s"):
+            # The connection may take a moment to be made again.
+            for _ in range(600):
+                found = await or_nothing(runtime)
+                if found:
+                    break
+                await asyncio.sleep(0.05)
+            assert len(found) == 5
+    assert new.calls == ["stream"]
+
+
+async def or_nothing(runtime: RuntimeClient) -> list[Container]:
+    try:
+        return await runtime.containers()
+    except CriError as error:
+        assert error.code == "UNAVAILABLE"
+        return []
+
+
+def test_the_wire_of_a_batch_is_repeated_field_one() -> None:
+    first, second = (item.encode() for item in containers(2, 10))
+    batch = chunk(1, first) + chunk(1, second)
+    assert batch[0] == 0x0A
+    assert batch[2 + len(first)] == 0x0A
+
+
+def test_an_endpoint_is_a_socket() -> None:
+    with pytest.raises(ValueError, match="write the absolute path of a Unix socket"):
+        RuntimeClient("tcp://127.0.0.1:1234")
