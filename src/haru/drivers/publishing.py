@@ -50,13 +50,14 @@ def _difference(stored: Sequence[Obj], desired: Sequence[Obj]) -> Publication:
         update=tuple(
             _replacing(present[name], obj)
             for obj in desired
-            if (name := obj["metadata"]["name"]) in present and not _same(present[name], obj)
+            if (name := obj["metadata"]["name"]) in present and not is_same(present[name], obj)
         ),
         delete=tuple(obj for name, obj in present.items() if name not in names),
     )
 
 
-def _same(stored: Obj, desired: Obj) -> bool:
+def is_same(stored: Obj, desired: Obj) -> bool:
+    """Whether a stored slice says what it ought to, but for what servers fill in."""
     owners = [owner.get("uid") for owner in stored["metadata"].get("ownerReferences") or ()]
     wanted = [owner.get("uid") for owner in desired["metadata"].get("ownerReferences") or ()]
     return owners == wanted and _comparable(stored["spec"]) == _comparable(desired["spec"])
@@ -87,7 +88,7 @@ def _replacing(stored: Obj, desired: Obj) -> Obj:
     spec = desired["spec"]
     if times and "devices" in spec:
         spec = {**spec, "devices": [_with_times(device, times) for device in spec["devices"]]}
-    metadata = {**stored["metadata"], "ownerReferences": desired["metadata"]["ownerReferences"]}
+    metadata = {**stored["metadata"], "ownerReferences": desired["metadata"].get("ownerReferences") or []}
     return {**desired, "metadata": metadata, "spec": spec}
 
 

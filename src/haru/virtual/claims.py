@@ -1,4 +1,4 @@
-"""Claims of a pod as its kubelet sees them: which they are, whether the pod may use them, which are prepared.
+"""Which claims are prepared on simulated nodes, and for which pods.
 
 Pure: the fleet brings the objects. A claim is prepared once, however many pods use it, and unprepared with the last of
 them. Source: kubelet `cm/dra`, as behaviour (KEP-4381, KEP-5004, KEP-5729).
@@ -6,83 +6,13 @@ them. Source: kubelet `cm/dra`, as behaviour (KEP-4381, KEP-5004, KEP-5729).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from haru.kube.meta import controller_of, key_of, namespace_of, uid_of
+from haru.kube.meta import key_of, uid_of
+from haru.kube.pod_claims import NotPrepared
 
 Obj = dict[str, Any]
-
-
-class NotPrepared(Exception):
-    """The pod cannot start yet; the text says which claim is the obstacle and why."""
-
-
-class PodClaim(NamedTuple):
-    """A claim that a pod uses."""
-
-    name: str
-    generated: bool
-    """Made from a template for this pod or its group, so that its owner must be one of them."""
-
-
-def pod_claims(pod: Mapping[str, Any]) -> list[PodClaim]:
-    """The claims of a pod; NotPrepared while one has not been generated."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    generated = {entry.get("name"): entry for entry in status.get("resourceClaimStatuses") or ()}
-    claims = []
-    for entry in spec.get("resourceClaims") or ():
-        if entry.get("resourceClaimName"):
-            claims.append(PodClaim(entry["resourceClaimName"], False))
-            continue
-        made = generated.get(entry["name"])
-        if made is None:
-            raise NotPrepared(f"prepare dynamic resources: ResourceClaim not created yet for entry {entry['name']}")
-        if made.get("resourceClaimName"):
-            claims.append(PodClaim(made["resourceClaimName"], True))
-    extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
-    if extended:
-        claims.append(PodClaim(extended, True))
-    return claims
-
-
-def check_claim(pod: Obj, use: PodClaim, claim: Obj | None) -> None:
-    """NotPrepared unless the pod may use the claim now."""
-    where = f"{namespace_of(pod)}/{use.name}"
-    if claim is None:
-        raise NotPrepared(f'prepare dynamic resources: resourceclaims.resource.k8s.io "{use.name}" not found')
-    if use.generated and not _generated_for(pod, claim):
-        raise NotPrepared(f"prepare dynamic resources: ResourceClaim {where} was not created for pod {key_of(pod)}")
-    if not _reserved(pod, claim):
-        raise NotPrepared(
-            f"prepare dynamic resources: pod {key_of(pod)} ({uid_of(pod)}) is not allowed to use ResourceClaim "
-            f"{where} ({uid_of(claim)})"
-        )
-    if not (claim.get("status") or {}).get("allocation"):
-        raise NotPrepared(f"prepare dynamic resources: ResourceClaim {where} is not allocated")
-
-
-def _group_of(pod: Mapping[str, Any]) -> str:
-    return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
-
-
-def _generated_for(pod: Obj, claim: Obj) -> bool:
-    owner = controller_of(claim) or {}
-    if owner.get("uid") == uid_of(pod):
-        return True
-    group = _group_of(pod)
-    return bool(group) and owner.get("kind") == "PodGroup" and owner.get("name") == group
-
-
-def _reserved(pod: Obj, claim: Obj) -> bool:
-    group = _group_of(pod)
-    for consumer in (claim.get("status") or {}).get("reservedFor") or ():
-        if consumer.get("resource") == "pods" and consumer.get("uid") == uid_of(pod):
-            return True
-        if group and consumer.get("resource") == "podgroups" and consumer.get("name") == group:
-            return True
-    return False
 
 
 class Device(NamedTuple):
@@ -149,11 +79,3 @@ def _devices(claim: Obj) -> tuple[Device, ...]:
         Device(r["driver"], r["pool"], r["device"], str(r["request"]).partition("/")[0], r.get("shareID", ""))
         for r in (allocation.get("devices") or {}).get("results") or ()
     )
-
-
-def claim_keys(pod: Obj) -> list[str]:
-    """The keys of the claims that are known so far for the pod."""
-    try:
-        return [f"{namespace_of(pod)}/{use.name}" for use in pod_claims(pod)]
-    except NotPrepared:
-        return []

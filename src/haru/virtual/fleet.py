@@ -34,8 +34,9 @@ from haru.kube.meta import (
     uid_of,
 )
 from haru.kube.names import format_time
+from haru.kube.pod_claims import NotPrepared, check_claim, claim_keys, pod_claims
 from haru.virtual import pods as podlib
-from haru.virtual.claims import NotPrepared, PreparedClaims, check_claim, claim_keys, pod_claims
+from haru.virtual.claims import PreparedClaims
 from haru.virtual.happenings import PodEvents
 from haru.virtual.nodes import NODES, NodeKeeper, VirtualNode
 

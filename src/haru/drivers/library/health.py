@@ -1,0 +1,94 @@
+"""How the devices of a driver are: told to the kubelet as a stream, and to the scheduler as taints.
+
+Every report lists all devices, at once when something changes and now and then otherwise, so that it stays fresh.
+Source: KEP-4680 (service `v1alpha1.DRAResourceHealth`), KEP-5055.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from haru.drivers.protocol import (
+    HEALTHY,
+    UNHEALTHY,
+    UNKNOWN,
+    DeviceHealth,
+    DeviceIdentifier,
+    HealthReport,
+)
+
+Obj = dict[str, Any]
+REPORT_SECONDS: Final = 10.0
+"""Between two reports without a change; a report holds 30 s unless it says otherwise."""
+STATES: Final = {"Unknown": UNKNOWN, "Healthy": HEALTHY, "Unhealthy": UNHEALTHY}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a device is: a state of `STATES`, why, how long that holds (seconds, 0: 30), and the taints it gets by it."""
+
+    state: str = "Healthy"
+    message: str = ""
+    timeout_seconds: int = 0
+    taints: tuple[Obj, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.state not in STATES:
+            raise ValueError(f'health: "{self.state}": write one of {", ".join(STATES)}')
+
+
+class HealthBoard:
+    """The health of all devices of a driver: (pool, device) -> health."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._devices: dict[tuple[str, str], Health] = {}
+        self._version = 0
+        self._changed = asyncio.Condition()
+
+    def taints(self) -> dict[str, dict[str, Sequence[Obj]]]:
+        """Pool -> device -> taints."""
+        found: dict[str, dict[str, Sequence[Obj]]] = {}
+        for (pool, device), health in self._devices.items():
+            if health.taints:
+                found.setdefault(pool, {})[device] = health.taints
+        return found
+
+    async def replace(self, devices: Mapping[tuple[str, str], Health]) -> None:
+        """How all devices are now."""
+        async with self._changed:
+            if devices != self._devices:
+                self._devices = dict(devices)
+                self._version += 1
+                self._changed.notify_all()
+
+    def get(self, pool: str, device: str) -> Health | None:
+        """How a device is."""
+        return self._devices.get((pool, device))
+
+    async def reports(self) -> AsyncIterator[HealthReport]:
+        """One report now, and further ones until the reader leaves."""
+        while True:
+            seen = self._version
+            yield self._report()
+            async with self._changed:
+                try:
+                    async with asyncio.timeout(REPORT_SECONDS):
+                        await self._changed.wait_for(lambda seen=seen: self._version != seen)  # type: ignore[misc]
+                except TimeoutError:
+                    pass
+
+    def _report(self) -> HealthReport:
+        now = int(self._clock())
+        return HealthReport(
+            [
+                DeviceHealth(
+                    DeviceIdentifier(pool, device), STATES[health.state], now, health.timeout_seconds, health.message
+                )
+                for (pool, device), health in self._devices.items()
+            ]
+        )

@@ -1,0 +1,104 @@
+"""gRPC on Unix sockets, for messages of `haru.messages`: services that are served, channels to those of others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from haru.errors import InputError
+from haru.messages import Message
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+LONGEST_PATH: Final = 107
+"""Bytes of a Unix socket's path that Linux takes."""
+_OPTIONS: Final = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    # The socket is on this machine: a plugin that comes back is found at once, and asking costs nothing.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+class SocketError(InputError):
+    """A socket cannot be served on; the text names it and the remedy."""
+
+
+def channel(path: str | Path) -> grpc.aio.Channel:
+    """A channel to a socket; it connects when it is first used."""
+    import grpc.aio
+
+    return grpc.aio.insecure_channel(f"unix:{path}", options=_OPTIONS)
+
+
+def call(through: grpc.aio.Channel, path: str, answer: type[Message], *, stream: bool = False) -> Any:
+    """A call of one message, answered with one or with a stream of them."""
+    make = through.unary_stream if stream else through.unary_unary
+    return make(path, request_serializer=_encode, response_deserializer=answer.decode)
+
+
+def unary(handler: Any, request: type[Message]) -> Any:
+    """A method that answers a message with a message."""
+    import grpc
+
+    return grpc.unary_unary_rpc_method_handler(handler, request.decode, _encode)
+
+
+def streaming(handler: Any, request: type[Message]) -> Any:
+    """A method that answers a message with a stream of messages."""
+    import grpc
+
+    return grpc.unary_stream_rpc_method_handler(handler, request.decode, _encode)
+
+
+def _encode(message: Message) -> bytes:
+    return message.encode()
+
+
+async def serve(path: Path, services: Mapping[str, Mapping[str, Any]], mode: int = 0o600) -> grpc.aio.Server:
+    """Serve services (name on the wire -> method -> handler) on a socket, in place of an older one there.
+
+    Raises `SocketError`.
+    """
+    import grpc
+    import grpc.aio
+
+    _make_place(path)
+    server = grpc.aio.server()
+    for name, methods in services.items():
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, dict(methods)),))
+    before = os.umask(0o777 & ~mode)
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    except RuntimeError as error:
+        raise SocketError(f"{path}: can not be listened on: {error}") from None
+    finally:
+        os.umask(before)
+    await server.start()
+    return server
+
+
+def remove(path: Path) -> None:
+    """Take a socket away, which may be gone."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+
+
+def _make_place(path: Path) -> None:
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise SocketError(f"{path}: longer than {LONGEST_PATH} bytes, which no socket's path is: name a shorter one")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        if path.exists() and not stat.S_ISSOCK(path.lstat().st_mode):
+            raise SocketError(f"{path}: there is something else that is no socket: name another path")
+        remove(path)
+    except OSError as error:
+        raise SocketError(f"{path.parent}: {error.strerror}: name a directory that can be written") from None
