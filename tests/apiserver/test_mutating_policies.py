@@ -563,6 +563,25 @@ async def test_what_a_policy_changes_belongs_to_nobody(wire: WireCaller, hooks: 
     assert mine["fieldsV1"] == {"f:data": {"f:z": {}}}
 
 
+async def test_owners_that_make_no_sense_are_put_back(wire: WireCaller) -> None:
+    owners = '[JSONPatch{op: "add", path: "/metadata/managedFields", value: [{"operation": "Nonsense"}]}]'
+    await install(wire, mutator(json_patch(owners), labelled("x", "'y'"), matchConstraints=constraints("UPDATE")))
+    before = await wire.create(MAPS, config_map("m", k="1"))
+    after = (await wire("PATCH", f"{MAPS}/m", {"data": {"k": "2"}}, type=MERGE)).json
+    assert after["metadata"]["managedFields"] == before["metadata"]["managedFields"]
+    assert after["metadata"]["labels"] == {"x": "y"}
+
+
+async def test_metadata_can_not_be_taken_away(wire: WireCaller) -> None:
+    await install(wire, mutator(json_patch('[JSONPatch{op: "remove", path: "/metadata"}]')))
+    made = await wire.create(MAPS, config_map("m", {"a": "b"}, k="1"))
+    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == ("m", "default")
+    assert "labels" not in made["metadata"]
+    changed = await wire("PATCH", f"{MAPS}/m", {"data": {"k": "2"}}, type=MERGE)
+    assert (changed.status, changed.json["data"]) == (200, {"k": "2"})
+    assert changed.json["metadata"]["uid"] == made["metadata"]["uid"]
+
+
 # --- limits
 
 TEN = "[0,1,2,3,4,5,6,7,8,9]"
@@ -595,6 +614,7 @@ async def test_all_variables_together_cost_too_much(wire: WireCaller) -> None:
     )
 
 
+@pytest.mark.nightly
 async def test_match_conditions_have_a_budget_of_their_own(wire: WireCaller) -> None:
     await install(wire, mutator(labelled("x", "'y'"), matchConditions=[{"name": "bomb", "expression": BOMB}]))
     assert "actual cost limit exceeded" in (await wire("POST", MAPS, config_map("m"))).json["message"]

@@ -11,6 +11,8 @@ import pytest
 
 from haru_process import Up, devices_of, phase, until
 
+pytestmark = pytest.mark.nightly  # the page docs/how-to/change-pods-by-policy.md runs most of it by day
+
 Obj = dict[str, Any]
 POLICIES = Path(__file__).parents[2] / "examples" / "policies"
 CONTAINER = {"name": "main", "image": "registry.example.com/work:1"}

@@ -183,7 +183,8 @@ class Chain:
 
 def _with_owners(changed: Obj, before: Obj) -> Obj:
     """The changed object; with the owners of before where what is said of them can not be read."""
-    metadata, known = changed["metadata"], before["metadata"].get("managedFields")
+    metadata: Obj = changed.get("metadata") or {}
+    known = before["metadata"].get("managedFields")
     given = metadata.get("managedFields")
     if not given or given == known or read(given):
         return changed
