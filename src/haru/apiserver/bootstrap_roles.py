@@ -350,6 +350,7 @@ _CONTROLLERS: dict[str, tuple[RuleText, ...]] = {
         (("list", "watch"), ("*",), ("*",)),
         (("update",), ("",), ("resourcequotas/status",)),
     ),
+    "root-ca-cert-publisher": ((("create", "update"), ("",), ("configmaps",)),),
     "service-account-controller": ((("create",), ("",), ("serviceaccounts",)),),
     "stale-gang-controller": (
         _ENDED_PODS,

@@ -6,6 +6,7 @@ Against a server that is not Haru's none runs unless it is listed: kube-controll
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.component import Component, add_component_arguments, parse_gates, run_component
@@ -31,6 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("true", "false"),
         help="each controller acts under a ServiceAccount of its own in kube-system (default: on a Haru server)",
     )
+    parser.add_argument(
+        "--root-ca-file",
+        type=Path,
+        metavar="FILE",
+        help="the authority of the API server's certificate: published to all namespaces as kube-root-ca.crt, for pods",
+    )
     add_stale_gang_arguments(parser)
 
 
@@ -55,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     gates = parse_gates(options.feature_gates)
     listed = None if options.controllers is None else options.controllers.split(",")
     _check(listed)
-    settings = {"stale-gang": _stale_policy(options)}
+    settings = {"stale-gang": _stale_policy(options), "root-ca": _authority(options.root_ca_file)}
     running: list[ControllerManager] = []
 
     async def work(client: ApiClient) -> None:
@@ -94,6 +101,22 @@ def _check(names: list[str] | None) -> None:
         select_controllers(names)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def _authority(file: Path | None) -> str:
+    """The certificates in a file, as text; empty without one."""
+    if file is None:
+        return ""
+    from cryptography import x509
+
+    try:
+        data = file.expanduser().read_bytes()
+        x509.load_pem_x509_certificates(data)
+        return data.decode()
+    except OSError as error:
+        raise UsageError(f"--root-ca-file: {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"--root-ca-file: {file}: holds no certificate in PEM: {error}") from error
 
 
 def _stale_policy(options: argparse.Namespace) -> object:

@@ -24,6 +24,7 @@ _OLDER: Mapping[str, str] = {
     "node-lifecycle-controller": "node-controller",
     "pod-garbage-collector-controller": "pod-garbage-collector",
     "resourceclaim-controller": "resource-claim-controller",
+    "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
     "serviceaccount-controller": "service-account-controller",
 }
 _SECONDS = 3600

@@ -36,6 +36,7 @@ from haru.controllers.replica_set import ReplicaSetController
 from haru.controllers.resource_claim import ResourceClaimController
 from haru.controllers.resource_pool_status import ResourcePoolStatusController
 from haru.controllers.resource_quota import ResourceQuotaController
+from haru.controllers.root_ca import RootCaController
 from haru.controllers.service_account import ServiceAccountController
 from haru.controllers.slices import kept_part
 from haru.controllers.stale_gang import StaleGangController
@@ -63,6 +64,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         ResourceClaimController,
         ResourcePoolStatusController,
         ResourceQuotaController,
+        RootCaController,
         ServiceAccountController,
         StaleGangController,
         StatefulSetController,
@@ -145,7 +147,7 @@ class ControllerManager:
             if CONTROLLERS[name].enabled(context):
                 self.running[name] = CONTROLLERS[name](self._own(name, context))
             else:
-                log.info("%s: not started: its feature gate is off or the server does not serve its API", name)
+                log.info("%s: not started: a gate, an API or an option that it needs is not there", name)
         async with asyncio.TaskGroup() as group:
             group.create_task(informers.run(), name="informers")
             for name in self.running:

@@ -1,0 +1,48 @@
+"""The cluster's authority in every namespace, for what runs in pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from haru.cli.controllers import _authority
+from haru.cli.main import UsageError
+from haru.controllers.objects import NAMESPACES
+from haru.controllers.root_ca import CONFIG_MAPS
+
+NAME = "root-ca-certificate-publisher-controller"
+MAP = "kube-root-ca.crt"
+
+
+async def published(cluster, namespace: str) -> bool:
+    found = await cluster.get(CONFIG_MAPS, MAP, namespace)
+    return found is not None and found["data"] == {"ca.crt": "an authority"}
+
+
+async def test_every_namespace_has_the_authority(cluster):
+    await cluster.start(NAME, **{"root-ca": "an authority"})
+    for namespace in ("ns", "kube-system"):
+        await cluster.eventually(lambda namespace=namespace: published(cluster, namespace))
+    await cluster.create(NAMESPACES, {"metadata": {"name": "young"}})
+    await cluster.eventually(lambda: published(cluster, "young"))
+    await cluster.client.patch(CONFIG_MAPS, MAP, {"data": {"ca.crt": "another", "more": "x"}}, "ns")
+    await cluster.eventually(lambda: published(cluster, "ns"))
+    await cluster.client.delete(CONFIG_MAPS, MAP, "ns")
+    await cluster.eventually(lambda: published(cluster, "ns"))
+    assert await cluster.forbidden() == 0
+
+
+async def test_without_an_authority_it_does_not_run(cluster):
+    manager = await cluster.start(NAME)
+    assert not manager.running
+
+
+def test_a_file_that_holds_none(tmp_path: Path) -> None:
+    assert _authority(None) == ""
+    file = tmp_path / "ca.crt"
+    with pytest.raises(UsageError, match="No such file"):
+        _authority(file)
+    file.write_text("nothing")
+    with pytest.raises(UsageError, match="holds no certificate in PEM"):
+        _authority(file)
