@@ -42,7 +42,7 @@ def test_documents_name_only_flags_and_files_that_exist(page: Path) -> None:
         r"^haru (\w+)(.*)$", shell, re.M
     ):
         assert command in known, f"{page.name}: haru {command}"
-        used = re.findall(r"(?<!\S)(--[a-z][a-z-]*)", rest.split("#")[0])
+        used = re.findall(r"(?<!\S)(--[a-z][a-z0-9-]*)", rest.split("#")[0])
         assert set(used) <= set(known[command]), f"{page.name}: haru {command}{rest}"
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
