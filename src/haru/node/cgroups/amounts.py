@@ -1,0 +1,143 @@
+"""What containers and pods get of a machine, in the numbers that control groups and runtimes take.
+
+Source: the kubelet's conversion of milli-CPUs to shares, weights and quotas, and its OOM scores, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.resources import Requests, pod_limits, pod_requests
+from haru.kube.strategy import qos_class
+from haru.node.cgroups.memory_qos import MemoryQos, container_values
+
+Obj = Mapping[str, Any]
+MIN_SHARES, MAX_SHARES = 2, 262_144
+PERIOD_MICROSECONDS = 100_000
+MIN_QUOTA_MICROSECONDS = 1_000
+GUARANTEED_SCORE, BEST_EFFORT_SCORE = -997, 1_000
+_CRITICAL_PRIORITY = 2_000_000_000
+_PAGE_UNITS = ("Ki", "Mi", "Gi")
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Resources of one group: 0 is no limit. `huge_pages` is bytes by the kernel's name of a page size (`2MB`)."""
+
+    cpu_shares: int
+    cpu_quota: int
+    memory_limit: int
+    cpu_period: int = PERIOD_MICROSECONDS
+    oom_score_adj: int = 0
+    huge_pages: Mapping[str, int] = field(default_factory=dict)
+    unified: Mapping[str, str] = field(default_factory=dict)
+
+
+def shares_of(milli: int) -> int:
+    """`cpu.shares` for so many thousandths of a CPU."""
+    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
+
+
+def weight_of(shares: int) -> int:
+    """`cpu.weight` of the unified hierarchy for shares."""
+    return 1 + (shares - MIN_SHARES) * 9_999 // (MAX_SHARES - MIN_SHARES)
+
+
+def quota_of(milli: int) -> int:
+    """`cpu.cfs_quota_us` for so many thousandths of a CPU; 0 for no limit."""
+    return max(milli * PERIOD_MICROSECONDS // 1000, MIN_QUOTA_MICROSECONDS) if milli else 0
+
+
+def container_amounts(
+    pod: Obj,
+    container: Obj,
+    *,
+    capacity: int,
+    allocatable: int,
+    memory_qos: MemoryQos,
+    unified: bool,
+    page_sizes: Sequence[str] = (),
+    single_process_oom_kill: bool = False,
+    cpu_quota: bool = True,
+) -> Amounts:
+    """What a runtime is told for a container, on a node with so many bytes of memory and huge pages of these sizes."""
+    resources = container.get("resources") or {}
+    requests, limits = _parsed(resources.get("requests")), _parsed(resources.get("limits"))
+    asked = requests.get("cpu", limits.get("cpu"))
+    keys = container_values(memory_qos, pod, container, allocatable)
+    if unified:
+        keys = {"memory.oom.group": "0" if single_process_oom_kill else "1", **keys}
+    return Amounts(
+        shares_of(asked.milli() if asked is not None else 0),
+        quota_of(limits["cpu"].milli()) if cpu_quota and "cpu" in limits else 0,
+        limits["memory"].value() if "memory" in limits else 0,
+        oom_score_adj=oom_score(pod, container, capacity),
+        huge_pages={**dict.fromkeys(page_sizes, 0), **_huge_pages(limits)},
+        unified=keys,
+    )
+
+
+def pod_amounts(pod: Obj) -> Amounts:
+    """What the group of a pod gets: limits only where every container has one."""
+    spec = pod.get("spec") or {}
+    requests, limits = pod_requests(pod), pod_limits(pod)
+    limited = {name for name in ("cpu", "memory") if _all_limited(spec, name)}
+    asked = requests.get("cpu")
+    quota = quota_of(limits["cpu"].milli()) if "cpu" in limited and "cpu" in limits else 0
+    memory = limits["memory"].value() if "memory" in limited and "memory" in limits else 0
+    if qos_class(dict(spec)) == "BestEffort":
+        return Amounts(MIN_SHARES, 0, 0)
+    return Amounts(shares_of(asked.milli() if asked is not None else 0), quota, memory, huge_pages=_huge_pages(limits))
+
+
+def oom_score(pod: Obj, container: Obj, capacity: int) -> int:
+    """`oom_score_adj`: who asked for much is killed late, who asked for nothing first.
+
+    A sidecar is not killed before what it serves.
+    """
+    spec = pod.get("spec") or {}
+    if (spec.get("priority") or 0) >= _CRITICAL_PRIORITY:
+        return GUARANTEED_SCORE
+    qos = qos_class(dict(spec))
+    if qos != "Burstable":
+        return GUARANTEED_SCORE if qos == "Guaranteed" else BEST_EFFORT_SCORE
+    counted = _requested(container) + _share_of_the_rest(spec)
+    if container.get("restartPolicy") == "Always":
+        counted = max(counted, min(_requested(other) for other in spec["containers"]))
+    score = 1000 - 1000 * counted // capacity if capacity else BEST_EFFORT_SCORE
+    return min(max(score, 1000 + GUARANTEED_SCORE), BEST_EFFORT_SCORE - 1)
+
+
+def _share_of_the_rest(spec: Obj) -> int:
+    """What a pod requests as a whole beyond its containers' requests, divided among them (KEP-2837)."""
+    whole = _requested(spec)
+    if not whole:
+        return 0
+    alone = pod_requests({"spec": {key: spec.get(key) for key in ("containers", "initContainers")}})
+    count = len(spec.get("containers") or ()) + len(spec.get("initContainers") or ())
+    return max(0, whole - alone.get("memory", Quantity(0)).value()) // max(1, count)
+
+
+def _requested(container: Obj) -> int:
+    return _parsed((container.get("resources") or {}).get("requests")).get("memory", Quantity(0)).value()
+
+
+def _all_limited(spec: Obj, name: str) -> bool:
+    if name in ((spec.get("resources") or {}).get("limits") or {}):
+        return True
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    return all(name in ((c.get("resources") or {}).get("limits") or {}) for c in containers)
+
+
+def _huge_pages(limits: Mapping[str, Quantity]) -> dict[str, int]:
+    """By the kernel's name: `hugepages-2Mi` is `2MB`, `hugepages-1Gi` is `1GB`."""
+    prefix = "hugepages-"
+    found = {name.removeprefix(prefix): amount.value() for name, amount in limits.items() if name.startswith(prefix)}
+    return {f"{size[:-2]}{size[-2]}B": amount for size, amount in found.items() if size[-2:] in _PAGE_UNITS}
+
+
+def _parsed(listed: Mapping[str, Any] | None) -> Requests:
+    return {name: parse_quantity(amount) for name, amount in (listed or {}).items()}
