@@ -1,0 +1,137 @@
+"""What the runtime says about one pod, as values that decisions are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from haru.node.cri.containers import ContainerStatus
+from haru.node.cri.messages import CREATED, EXITED, RUNNING, SANDBOX_READY, UNKNOWN, PodSandboxStatus
+
+POD_NAME: Final = "io.kubernetes.pod.name"
+POD_NAMESPACE: Final = "io.kubernetes.pod.namespace"
+POD_UID: Final = "io.kubernetes.pod.uid"
+CONTAINER_NAME: Final = "io.kubernetes.container.name"
+HASH: Final = "io.kubernetes.container.hash"
+RESTART_COUNT: Final = "io.kubernetes.container.restartCount"
+MESSAGE_PATH: Final = "io.kubernetes.container.terminationMessagePath"
+MESSAGE_POLICY: Final = "io.kubernetes.container.terminationMessagePolicy"
+MESSAGE_HOST_PATH: Final = "haru.dev/termination-message-host-path"
+GRACE_PERIOD: Final = "io.kubernetes.pod.terminationGracePeriod"
+
+__all__ = ["CREATED", "EXITED", "RUNNING", "UNKNOWN", "SeenContainer", "SeenPod", "SeenSandbox"]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSandbox:
+    """A sandbox of a pod. Times are nanoseconds since the epoch."""
+
+    id: str
+    attempt: int = 0
+    ready: bool = True
+    created_at: int = 0
+    ips: tuple[str, ...] = ()
+    network: int = 0
+
+    @classmethod
+    def of(cls, status: PodSandboxStatus) -> SeenSandbox:
+        """From what the runtime answers."""
+        ips: tuple[str, ...] = ()
+        if status.network is not None and status.network.ip:
+            ips = (status.network.ip, *(more.ip for more in status.network.additional_ips))
+        linux = status.linux
+        options = linux.namespaces.options if linux is not None and linux.namespaces is not None else None
+        attempt = status.metadata.attempt if status.metadata is not None else 0
+        ready = status.state == SANDBOX_READY
+        return cls(status.id, attempt, ready, status.created_at, ips, options.network if options is not None else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenContainer:
+    """One start of a container of a pod. Times are nanoseconds since the epoch."""
+
+    id: str
+    name: str
+    attempt: int = 0
+    state: int = RUNNING
+    created_at: int = 0
+    started_at: int = 0
+    finished_at: int = 0
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    image: str = ""
+    image_ref: str = ""
+    hash: str = ""
+    sandbox: str = ""
+    user: Mapping[str, Any] | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, status: ContainerStatus, sandbox: str = "") -> SeenContainer:
+        """From what the runtime answers."""
+        noted = status.annotations
+        image = status.image
+        count = noted.get(RESTART_COUNT, "")
+        user = None
+        if status.user is not None and status.user.linux is not None:
+            linux = status.user.linux
+            user = {"uid": linux.uid, "gid": linux.gid, "supplementalGroups": list(linux.supplemental_groups)}
+        return cls(
+            id=status.id,
+            name=status.labels.get(CONTAINER_NAME, ""),
+            attempt=int(count) if count.isdigit() else status.metadata.attempt if status.metadata else 0,
+            state=status.state,
+            created_at=status.created_at,
+            started_at=status.started_at,
+            finished_at=status.finished_at,
+            exit_code=status.exit_code,
+            reason=status.reason,
+            message=status.message,
+            image=(image.user_specified_image or image.image) if image is not None else "",
+            image_ref=status.image_ref,
+            hash=noted.get(HASH, ""),
+            sandbox=sandbox,
+            user=user,
+            annotations=noted,
+        )
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        return self.state == RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """Sandboxes and containers of one pod, the newest first."""
+
+    sandboxes: tuple[SeenSandbox, ...] = ()
+    containers: tuple[SeenContainer, ...] = ()
+
+    @classmethod
+    def of(cls, sandboxes: Iterable[SeenSandbox], containers: Iterable[SeenContainer]) -> SeenPod:
+        """In order of age."""
+        return cls(
+            tuple(sorted(sandboxes, key=lambda one: (one.attempt, one.created_at), reverse=True)),
+            tuple(sorted(containers, key=lambda one: (one.attempt, one.created_at), reverse=True)),
+        )
+
+    @property
+    def sandbox(self) -> SeenSandbox | None:
+        """The newest sandbox."""
+        return self.sandboxes[0] if self.sandboxes else None
+
+    @property
+    def runs(self) -> bool:
+        """Whether a process of the pod is there, its sandbox aside."""
+        return any(container.state in (RUNNING, UNKNOWN) for container in self.containers)
+
+    def history(self, name: str) -> tuple[SeenContainer, ...]:
+        """All starts of a container, the newest first."""
+        return tuple(container for container in self.containers if container.name == name)
+
+    def newest(self, name: str) -> SeenContainer | None:
+        """The last start of a container."""
+        return next(iter(self.history(name)), None)
