@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from fake_signer import TestKey, ec_key
 
 import virtual_time
-from haru.apiserver.tokens.external import Copy, KeyCopy, read_copy
+from haru.apiserver.token_options import TokenOptions
+from haru.apiserver.tokens.external import Copy, ExternalKeys, KeyCopy, read_copy
 from haru.apiserver.tokens.metrics import TokenMetrics
 from haru.apiserver.tokens.sources import SignerError
 from haru.external_jwt import Keys
@@ -168,6 +170,66 @@ def test_what_counts_as_a_change(change: Callable[[Source], None], told: int) ->
         assert source.changes - before == told
 
     run(source, work)
+
+
+class Client:
+    """A signer's client over a source."""
+
+    def __init__(self, source: Source) -> None:
+        self.fetch_keys = source.fetch
+
+    def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def metadata(self) -> int:
+        return 3600
+
+
+def test_others_may_keep_documents_until_the_next_fetch() -> None:
+    source = Source(hint=100)
+
+    async def all_of_it() -> None:
+        client: Any = Client(source)
+        keys = ExternalKeys(client, TokenMetrics(external=True), source.changed)
+        assert await keys.start(TokenOptions("s")) == (3600, 3600)
+        ages = []
+        await asyncio.sleep(0.5)
+        for _ in range(3):
+            await asyncio.sleep(30)
+            ages.append(keys.max_age())
+        source.fails = True
+        await asyncio.sleep(25)
+        ages.append(keys.max_age())
+        source.fails = False
+        await asyncio.sleep(10)
+        ages.append(keys.max_age())
+        assert ages == [69, 39, 9, 0, 94], ages
+        await keys.stop()
+
+    virtual_time.run(all_of_it())
+
+
+def test_who_waits_when_the_server_stops_is_let_go() -> None:
+    source = Source(hint=10_000)
+
+    async def all_of_it() -> None:
+        copy = KeyCopy(source.fetch, TokenMetrics(external=True), source.changed)
+        await copy.start()
+        await asyncio.sleep(5)
+        source.seconds = 30
+        waiting = asyncio.create_task(copy.find("k2"))
+        gone = asyncio.create_task(copy.find("k3"))
+        await asyncio.sleep(1)
+        gone.cancel()
+        await asyncio.wait([gone])
+        assert gone.cancelled() and not waiting.done()
+        await copy.stop()
+        assert await waiting == ()
+
+    virtual_time.run(all_of_it())
 
 
 def test_a_start_that_fails_says_why() -> None:

@@ -123,14 +123,18 @@ class KeyCopy:
         found = self.copy.by_id.get(key_id, ())
         if found or self._waiting >= WAITERS:
             return found
+        if self._asked is None or self._asked.done():
+            self._asked = asyncio.create_task(self._in_turn(), name="haru apiserver: an unknown key of a token")
+        asked = self._asked
         self._waiting += 1
         try:
-            if self._asked is None or self._asked.done():
-                self._asked = asyncio.create_task(self._in_turn(), name="haru apiserver: an unknown key of a token")
             async with asyncio.timeout(WAIT_SECONDS):
-                await asyncio.shield(self._asked)
+                await asyncio.shield(asked)
         except TimeoutError:
             pass
+        except asyncio.CancelledError:
+            if not asked.cancelled():
+                raise  # it is the request that ends, not the server
         finally:
             self._waiting -= 1
         return self.copy.by_id.get(key_id, ())
