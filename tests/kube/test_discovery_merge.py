@@ -82,7 +82,7 @@ def test_orders() -> None:
 LISTS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6), max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(LISTS)
 def test_every_name_once_and_each_order_kept_where_all_agree(lists: list[list[str]]) -> None:
     order = merged_order(lists)
@@ -111,7 +111,7 @@ GROUPS = st.dictionaries(st.sampled_from(["apps", "batch", "train"]), VERSIONS, 
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from("abcd"), GROUPS, min_size=1), st.randoms(use_true_random=False))
 def test_merging_does_not_depend_on_the_order_of_learning_and_adds_nothing_twice(
     documents: dict[str, Groups], shuffler: random.Random

@@ -179,6 +179,8 @@ class World:
         self._etcd = etcd
         self._prefix = f"/mixed/{uuid.uuid4()}"
         self.servers: list[Server] = []
+        self.ports: dict[str, int] = {}
+        """Those of servers that keep theirs when they are started again."""
 
     async def start(self, name: str, minor: int = 36, gates: str | None = None, **peers: Any) -> Server:
         """Start a server of a version; `peers` changes what it is told about its peers (None: drop it)."""
@@ -196,7 +198,7 @@ class World:
             etcd_prefix=self._prefix,
             compaction_interval=0,
             host="127.0.0.1",
-            port=0,
+            port=self.ports.get(name, 0),
             tls_cert=home / "server.crt",
             tls_key=home / "server.key",
             client_ca=home / "clients-ca.crt",

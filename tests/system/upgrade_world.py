@@ -85,13 +85,16 @@ class Upgrade:
     def api(self, name: str) -> Api:
         return Api(self.home / f"{name}.kubeconfig")
 
+    def apis(self) -> dict[str, Api]:
+        return {name: self.api(name) for name in self.ports}
+
 
 class Everything(threading.Thread):
     """Makes, reads, changes and removes an object of every group, each step at another server, over and over."""
 
-    def __init__(self, world: Upgrade, objects: list[Obj], seed: int) -> None:
+    def __init__(self, apis: dict[str, Api], objects: list[Obj], seed: int) -> None:
         super().__init__(name="a client of everything", daemon=True)
-        self._apis = {name: world.api(name) for name in world.ports}
+        self._apis = apis
         self._objects, self._random, self._ended = objects, random.Random(seed), threading.Event()
         self.rounds = 0
         self.codes: Counter[int] = Counter()
