@@ -118,6 +118,7 @@ async def test_what_is_long_runs_in_another_thread_and_can_be_stopped(monkeypatc
     loop = asyncio.get_running_loop()
     given = GIVEN._replace(decide=lambda question: running.on_loop(loop, lambda: decide(question)))
     composition = Composition((), params=False)
+    monkeypatch.setattr(running, "SECONDS", 600.0)
     asking = f"{nested(4)} && authorizer.path('/x').check('get').allowed()"
     found = await running.run_in_turn(Evaluation(given), compile_expression(asking, composition.trusted))
     assert found.value is True

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 QUICK = 10_000
 """What an evaluation may cost that everybody waits for: some milliseconds."""
-SECONDS = 10.0
+SECONDS = 30.0
 """How long an evaluation may take beside the loop, the wait for its turn included."""
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _COMPILATION = HistogramOf(
