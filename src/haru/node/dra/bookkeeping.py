@@ -1,0 +1,163 @@
+"""Which claims are prepared on this node, for which pods, with which devices: the kubelet's claim info cache. Pure.
+
+A claim is noted with its pod and its drivers before any driver is asked, and forgotten once all of them have given it
+back. What is read back after a restart counts as not prepared: drivers are asked again, which costs them nothing.
+Source: kubelet `cm/dra` (claiminfo, state), as behaviour; KEP-4381.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from haru.node.dra.errors import ClaimRefused
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDevice:
+    """A device as its driver prepared it; without requests it is for all of them."""
+
+    pool: str
+    device: str
+    requests: tuple[str, ...] = ()
+    cdi_ids: tuple[str, ...] = ()
+    share_id: str = ""
+
+    def serves(self, request: str) -> bool:
+        """Whether a container that names this request (empty: all) gets the device."""
+        return not request or not self.requests or request in self.requests
+
+
+@dataclass(slots=True)
+class ClaimInfo:
+    """A claim on this node. `drivers` has a driver from the moment on in which it may have been asked."""
+
+    namespace: str
+    name: str
+    uid: str
+    pods: set[str] = field(default_factory=set)
+    drivers: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
+    is_prepared: bool = False
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ClaimInfos:
+    """The claims of this node by key. Nothing here is kept: whoever changes it writes `told()` down."""
+
+    def __init__(self, told: Obj | None = None) -> None:
+        entries = [_read(entry) for entry in (told or {}).get("claims") or ()]
+        self._infos = {info.key: info for info in entries}
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+    def told(self) -> Obj:
+        """As a checkpoint has it."""
+        return {"claims": [_tell(info) for info in self._infos.values()]}
+
+    def get(self, key: str) -> ClaimInfo | None:
+        """The claim of that key."""
+        return self._infos.get(key)
+
+    def all(self) -> list[ClaimInfo]:
+        """All claims."""
+        return list(self._infos.values())
+
+    def of_pod(self, pod_uid: str) -> list[ClaimInfo]:
+        """The claims that a pod uses here."""
+        return [info for info in self._infos.values() if pod_uid in info.pods]
+
+    def pods(self) -> set[str]:
+        """The UIDs of all pods that use claims here."""
+        return {uid for info in self._infos.values() for uid in info.pods}
+
+    def begin(self, claim: ClaimInfo, pod_uid: str) -> ClaimInfo:
+        """Note that a pod uses a claim; `claim.drivers` names those it needs. Raises `ClaimRefused`."""
+        known = self._infos.get(claim.key)
+        if known is not None and known.uid != claim.uid:
+            raise ClaimRefused(
+                f"prepare dynamic resources: ResourceClaim {claim.key} is still prepared with the UID {known.uid} of "
+                f"an earlier claim, not {claim.uid}"
+            )
+        if known is None:
+            known = self._infos[claim.key] = ClaimInfo(claim.namespace, claim.name, claim.uid)
+        for driver in claim.drivers:
+            known.drivers.setdefault(driver, ())
+        known.pods.add(pod_uid)
+        return known
+
+    def prepared(self, key: str, driver: str, devices: Sequence[PreparedDevice]) -> None:
+        """A driver has prepared a claim."""
+        self._infos[key].drivers[driver] = tuple(devices)
+
+    def finish(self, key: str) -> None:
+        """All drivers have prepared a claim."""
+        self._infos[key].is_prepared = True
+
+    def release(self, key: str, pod_uid: str) -> ClaimInfo | None:
+        """A pod needs a claim no longer; the claim if that was the last one, and it is to be given back.
+
+        The last pod stays noted until `forget`.
+        """
+        info = self._infos.get(key)
+        if info is None or pod_uid not in info.pods:
+            return None
+        if len(info.pods) > 1:
+            info.pods.discard(pod_uid)
+            return None
+        info.is_prepared = False
+        return info
+
+    def forget(self, key: str) -> None:
+        """All drivers have given a claim back."""
+        self._infos.pop(key, None)
+
+    def drivers_in_use(self) -> dict[str, int]:
+        """Driver -> how many claims it has here; `<any>` counts each claim once."""
+        counts: dict[str, int] = {"<any>": len(self._infos)}
+        for info in self._infos.values():
+            for driver in info.drivers:
+                counts[driver] = counts.get(driver, 0) + 1
+        return counts
+
+
+def _tell(info: ClaimInfo) -> Obj:
+    drivers = {
+        driver: [
+            {
+                "pool": device.pool,
+                "device": device.device,
+                "requests": list(device.requests),
+                "cdiIDs": list(device.cdi_ids),
+                "shareID": device.share_id,
+            }
+            for device in devices
+        ]
+        for driver, devices in info.drivers.items()
+    }
+    return {
+        "namespace": info.namespace,
+        "name": info.name,
+        "uid": info.uid,
+        "pods": sorted(info.pods),
+        "drivers": drivers,
+    }
+
+
+def _read(told: Obj) -> ClaimInfo:
+    drivers = {driver: tuple(_devices(devices)) for driver, devices in told["drivers"].items()}
+    return ClaimInfo(told["namespace"], told["name"], told["uid"], set(told["pods"]), drivers)
+
+
+def _devices(told: Iterable[Obj]) -> Iterable[PreparedDevice]:
+    for one in told:
+        yield PreparedDevice(
+            one["pool"], one["device"], tuple(one["requests"]), tuple(one["cdiIDs"]), one.get("shareID", "")
+        )

@@ -1,0 +1,29 @@
+"""What keeps a pod from its devices: the text belongs into the pod's event (`FailedPrepareDynamicResources`).
+
+DevicesError
+├── ClaimRefused        the pod may not use a claim now: not there, not reserved, not allocated, not for this node
+├── DriverMissing       a driver that the claim needs is not registered here
+└── DriverFailed        a driver could not be asked, or said no; it is tried again
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+EVENT_REASON: Final = "FailedPrepareDynamicResources"
+
+
+class DevicesError(Exception):
+    """A pod's claims cannot be prepared or given back; the text says which and why."""
+
+
+class ClaimRefused(DevicesError):
+    """The pod may not use a claim now."""
+
+
+class DriverMissing(DevicesError):
+    """A driver is not registered on this node."""
+
+
+class DriverFailed(DevicesError):
+    """A driver could not be asked, or refused."""

@@ -1,0 +1,265 @@
+"""Prepares the claims of pods on this node and gives them back: what the kubelet does between binding and running.
+
+Every claim is checked with the API server before its driver is asked: allocated, reserved for the pod, meant for this
+node. What is noted is on the disk before a driver acts; claims of one pod go to a driver in one call; nobody works on a
+claim that somebody else works on. Source: kubelet `cm/dra`, as behaviour; KEP-4381.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from haru.client.api import ApiClient
+from haru.drivers.cdi.edits import CdiError, Edits
+from haru.drivers.cdi.reading import CdiFiles
+from haru.drivers.checkpoint import Checkpoint, CheckpointError
+from haru.drivers.protocol import Claim, Device
+from haru.kube.errors import StatusError
+from haru.kube.kinds import known_kind
+from haru.kube.meta import labels_of, name_of, namespace_of, uid_of
+from haru.kube.pod_claims import NotPrepared, PodClaim, check_claim, pod_claims
+from haru.kube.selectors import node_selector_matches
+from haru.node.dra.bookkeeping import ClaimInfo, ClaimInfos, PreparedDevice
+from haru.node.dra.containers import cdi_ids
+from haru.node.dra.errors import ClaimRefused, DevicesError, DriverFailed
+from haru.node.dra.metrics import DraMetrics
+from haru.node.dra.registry import PluginRegistry
+
+Obj = dict[str, Any]
+CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
+CHECKPOINT: Final = "dra_manager_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What the containers of a pod get."""
+
+    cdi_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Container -> CDI ids, for a runtime that knows CDI."""
+    edits: Mapping[str, Edits] = field(default_factory=dict)
+    """Container -> environment, mounts and device files, for one that does not; then there are no ids."""
+
+
+class Devices(Protocol):
+    """What the node agent needs. Errors are `DevicesError`s, whose text belongs into the pod's event."""
+
+    async def prepare(self, pod: Obj) -> Prepared:
+        """Make everything ready that the pod's claims give it; may be called again."""
+
+    async def unprepare(self, pod_uid: str) -> None:
+        """Give back what the pod had; may be called again, and for pods without claims."""
+
+
+class DeviceManager:
+    """`Devices` over the drivers of a registry. `load` comes first."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        registry: PluginRegistry,
+        directory: Path,
+        node: Callable[[], Obj],
+        metrics: DraMetrics,
+        cdi: CdiFiles | None = None,
+    ) -> None:
+        """`directory` is the node's; `node()` its Node; with `cdi` ids are resolved here."""
+        self._client = client
+        self._registry = registry
+        self._checkpoint = Checkpoint(directory / CHECKPOINT, "prepared claims of a node")
+        self._node = node
+        self._metrics = metrics
+        self._cdi = cdi
+        self._infos = ClaimInfos()
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    def load(self) -> None:
+        """Read what was prepared before. Raises `CheckpointError`: nothing can be known without it."""
+        content = self._checkpoint.load()
+        try:
+            self._infos = ClaimInfos(content)
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{self._checkpoint.path}: not as written here: {error!r}") from None
+        self._count()
+
+    def find(self, key: str) -> ClaimInfo | None:
+        """A claim of this node by `namespace/name`."""
+        return self._infos.get(key)
+
+    def claims(self) -> list[ClaimInfo]:
+        """All claims of this node."""
+        return self._infos.all()
+
+    # -- prepare ------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, pod: Obj) -> Prepared:
+        """Make the pod's claims ready. Raises `DevicesError`."""
+        with self._timed("PrepareResources"):
+            try:
+                uses = pod_claims(pod)
+                claims = {use.name: await self._read(pod, use) for use in uses}
+            except NotPrepared as error:
+                raise ClaimRefused(str(error)) from None
+            if claims:
+                infos = [_info(claim) for claim in claims.values()]
+                for info in infos:
+                    for driver in info.drivers:
+                        self._registry.get(driver)
+                async with self._locked(info.key for info in infos):
+                    await self._prepare(infos, uid_of(pod))
+            return self._prepared(pod)
+
+    async def _read(self, pod: Obj, use: PodClaim) -> Obj:
+        """The claim, which the pod may use. Raises `NotPrepared`, `DevicesError`."""
+        namespace = namespace_of(pod)
+        where = f"prepare dynamic resources: ResourceClaim {namespace}/{use.name}"
+        try:
+            claim: Obj | None = await self._client.get(CLAIMS, use.name, namespace)
+        except StatusError as error:
+            if error.code != 404:
+                raise DevicesError(
+                    f"prepare dynamic resources: ResourceClaim {namespace}/{use.name}: {error}"
+                ) from None
+            claim = None
+        except (OSError, TimeoutError) as error:
+            raise DevicesError(f"{where}: {error}") from None
+        check_claim(pod, use, claim)
+        assert claim is not None
+        self._check_node(claim)
+        return claim
+
+    def _check_node(self, claim: Obj) -> None:
+        selector = claim["status"]["allocation"].get("nodeSelector")
+        node = self._node()
+        if selector and not node_selector_matches(selector, name_of(node), labels_of(node)):
+            raise ClaimRefused(
+                f"prepare dynamic resources: ResourceClaim {namespace_of(claim)}/{name_of(claim)} is allocated on "
+                f"other nodes than {name_of(node)}"
+            )
+
+    async def _prepare(self, infos: Sequence[ClaimInfo], pod_uid: str) -> None:
+        """With the claims locked: note them, ask the drivers of those that are not ready, note the answers."""
+        noted = [self._infos.begin(info, pod_uid) for info in infos]
+        self._write()
+        waiting = [info for info in noted if not info.is_prepared]
+        by_driver: dict[str, list[ClaimInfo]] = {}
+        for info in waiting:
+            for driver in info.drivers:
+                by_driver.setdefault(driver, []).append(info)
+        for driver, some in by_driver.items():
+            answer = await self._registry.get(driver).prepare([_asked(info) for info in some])
+            for info in some:
+                self._infos.prepared(info.key, driver, [_device(device) for device in answer[info.uid]])
+        for info in waiting:
+            self._infos.finish(info.key)
+        if waiting:
+            self._write()
+
+    def _prepared(self, pod: Obj) -> Prepared:
+        ids = cdi_ids(pod, self.find)
+        if self._cdi is None:
+            return Prepared(ids)
+        try:
+            return Prepared(edits={container: self._cdi.resolve(mine) for container, mine in ids.items()})
+        except CdiError as error:
+            raise DevicesError(f"prepare dynamic resources: {error}") from None
+
+    # -- unprepare ----------------------------------------------------------------------------------------------------
+
+    async def unprepare(self, pod_uid: str) -> None:
+        """Give the pod's claims back, each with its last pod. Raises `DevicesError` after all were tried."""
+        mine = self._infos.of_pod(pod_uid)
+        if not mine:
+            return
+        failures: list[DevicesError] = []
+        with self._timed("UnprepareResources"):
+            for info in mine:
+                try:
+                    async with self._locked([info.key]):
+                        await self._unprepare(info.key, pod_uid)
+                except DevicesError as error:
+                    failures.append(error)
+            if failures:
+                raise type(failures[0])("; ".join(map(str, failures)))
+
+    async def _unprepare(self, key: str, pod_uid: str) -> None:
+        info = self._infos.release(key, pod_uid)
+        if info is not None:
+            for driver in info.drivers:
+                instance = self._registry.find(driver)
+                if instance is None:
+                    raise DriverFailed(f"unprepare dynamic resources: {key}: DRA driver {driver} is not registered")
+                await instance.unprepare([_asked(info)])
+            self._infos.forget(key)
+        self._write()
+
+    async def reconcile(self, pod_uids: Collection[str]) -> list[DevicesError]:
+        """Give back what pods had that this node does not know any more; what could not be done, to be told."""
+        failures = []
+        for pod_uid in self._infos.pods() - set(pod_uids):
+            try:
+                await self.unprepare(pod_uid)
+            except DevicesError as error:
+                failures.append(error)
+        return failures
+
+    # -- small things -------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        try:
+            self._checkpoint.store(self._infos.told())
+        except CheckpointError as error:
+            raise DevicesError(str(error)) from None
+        self._count()
+
+    def _count(self) -> None:
+        self._metrics.claims.clear()
+        for driver, count in self._infos.drivers_in_use().items():
+            self._metrics.claims.labels(driver).set(count)
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, keys: Iterable[str]) -> AsyncIterator[None]:
+        """Nobody else works on these claims. Always in the same order, so that nobody waits in a circle."""
+        wanted = sorted(set(keys))
+        for key in wanted:
+            lock, users = self._locks.get(key, (asyncio.Lock(), 0))
+            self._locks[key] = (lock, users + 1)
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                for key in wanted:
+                    await stack.enter_async_context(self._locks[key][0])
+                yield
+        finally:
+            for key in wanted:
+                lock, users = self._locks.pop(key)
+                if users > 1:
+                    self._locks[key] = (lock, users - 1)
+
+    @contextlib.contextmanager
+    def _timed(self, operation: str) -> Iterator[None]:
+        began, failed = time.monotonic(), "true"
+        try:
+            yield
+            failed = "false"
+        finally:
+            self._metrics.operations.labels(operation, failed).observe(time.monotonic() - began)
+
+
+def _info(claim: Obj) -> ClaimInfo:
+    results = (claim["status"]["allocation"].get("devices") or {}).get("results") or ()
+    drivers: dict[str, tuple[PreparedDevice, ...]] = {result["driver"]: () for result in results}
+    return ClaimInfo(namespace_of(claim), name_of(claim), uid_of(claim), drivers=drivers)
+
+
+def _asked(info: ClaimInfo) -> Claim:
+    return Claim(info.namespace, info.uid, info.name)
+
+
+def _device(device: Device) -> PreparedDevice:
+    requests = tuple(name.partition("/")[0] for name in device.request_names)
+    return PreparedDevice(device.pool_name, device.device_name, requests, tuple(device.cdi_device_ids), device.share_id)

@@ -1,0 +1,104 @@
+"""All parts of dynamic resources on one node, put together. Source: kubelet `cm/dra`, as behaviour."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from haru.client.api import ApiClient
+from haru.drivers.cdi.reading import CdiFiles
+from haru.kube.meta import name_of, uid_of
+from haru.node.dra.containers import health_status
+from haru.node.dra.health import HealthWatcher
+from haru.node.dra.manager import DeviceManager, Prepared
+from haru.node.dra.metrics import DraMetrics
+from haru.node.dra.pod_resources import SOCKET, PodResourcesServer
+from haru.node.dra.registry import LOOK_SECONDS, PluginRegistry
+from haru.node.dra.slices import GRACE_SECONDS, SliceCleaner
+
+Obj = dict[str, Any]
+RECONCILE_SECONDS: Final = 60.0
+_LOG = logging.getLogger("haru.node.dra")
+
+
+class NodeDevices:
+    """The `Devices` of a node agent. `load` comes first, then `run` beside everything else.
+
+    `directory` is the node's (/var/lib/kubelet), `node()` its Node, `pods()` the pods that are bound to it,
+    None while that is not known: what is prepared for pods that are not among them is given back. With `cdi` ids are
+    resolved here, for a runtime without CDI.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        directory: Path,
+        node: Callable[[], Obj],
+        pods: Callable[[], Collection[Obj] | None],
+        *,
+        cdi: CdiFiles | None = None,
+        metrics: CollectorRegistry | None = None,
+        look_seconds: float = LOOK_SECONDS,
+        grace_seconds: float = GRACE_SECONDS,
+        reconcile_seconds: float = RECONCILE_SECONDS,
+    ) -> None:
+        self._pods = pods
+        self._socket = directory / SOCKET
+        self._reconcile_seconds = reconcile_seconds
+        self.metrics = DraMetrics(metrics)
+        self.registry = PluginRegistry(directory / "plugins_registry", self.metrics, self._changed, look_seconds)
+        self.manager = DeviceManager(client, self.registry, directory, node, self.metrics, cdi)
+        self.health = HealthWatcher(self.manager.claims)
+        self._cleaner = SliceCleaner(client, name_of(node()), self.registry.connected, grace_seconds)
+        self._server = PodResourcesServer(lambda: pods() or (), self.manager.find, self.metrics)
+
+    def load(self) -> None:
+        """Read what was prepared before. Raises `CheckpointError`."""
+        self.manager.load()
+
+    async def run(self) -> None:
+        """Until cancelled. Raises `SocketError` if PodResources cannot be served."""
+        await self._server.open(self._socket)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.health.run(self.registry), name="health of devices")
+                group.create_task(self._cleaner.run(), name="slices of drivers that are gone")
+                group.create_task(self.registry.run(), name="DRA drivers")
+                group.create_task(self._reconcile(), name="claims of pods that are gone")
+        finally:
+            await self._server.close()
+
+    async def prepare(self, pod: Obj) -> Prepared:
+        """Make everything ready that the pod's claims give it. Raises `DevicesError`."""
+        return await self.manager.prepare(pod)
+
+    async def unprepare(self, pod_uid: str) -> None:
+        """Give back what the pod had. Raises `DevicesError`."""
+        await self.manager.unprepare(pod_uid)
+
+    def allocated_resources_status(self, pod: Obj) -> dict[str, list[Obj]]:
+        """Container -> `allocatedResourcesStatus`: how the devices of its claims are."""
+        return health_status(pod, self.manager.find, self.health.of)
+
+    async def pod_to_update(self) -> str:
+        """Wait for the UID of a pod whose `allocatedResourcesStatus` is not what it was."""
+        return await self.health.pods.get()
+
+    def _changed(self, driver: str) -> None:
+        self.health.changed(driver)
+        self._cleaner.changed(driver)
+
+    async def _reconcile(self) -> None:
+        """What a lost event or a crash left behind is given back."""
+        while True:
+            await asyncio.sleep(self._reconcile_seconds)
+            pods = self._pods()
+            if pods is None:
+                continue
+            for error in await self.manager.reconcile({uid_of(pod) for pod in pods}):
+                _LOG.warning("%s", error)

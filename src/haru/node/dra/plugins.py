@@ -1,0 +1,138 @@
+"""One registered DRA driver: its calls, with bounded time and bounded repetition.
+
+Sources: kubelet `cm/dra/plugin`, as behaviour; KEP-4381.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from haru.drivers.protocol import (
+    HEALTH,
+    V1,
+    V1BETA1,
+    Claim,
+    ClaimsRequest,
+    Device,
+    Empty,
+    HealthReport,
+    PrepareAnswer,
+    UnprepareAnswer,
+    method,
+)
+from haru.drivers.sockets import call, channel
+from haru.messages import Message
+from haru.node.dra.errors import DriverFailed
+from haru.node.dra.metrics import DraMetrics
+from haru.protobuf import WireError
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+Answer = TypeVar("Answer", bound=Message)
+CALL_SECONDS: Final = 45.0
+ATTEMPTS: Final = 3
+"""How often a driver is asked that cannot be reached; what it refuses is not asked again here."""
+_PAUSE_SECONDS: Final = 0.2
+_counter = itertools.count(1)
+
+
+def negotiate(versions: Sequence[str]) -> str:
+    """The newest DRA service that both know, empty if there is none."""
+    return next((version for version in (V1, V1BETA1) if version in versions), "")
+
+
+@dataclass(eq=False)
+class Instance:
+    """A driver's instance behind a socket; of several the one that registered last is asked."""
+
+    driver: str
+    endpoint: str
+    version: str
+    has_health: bool
+    registrar: Path
+    metrics: DraMetrics
+    number: int = field(default_factory=lambda: next(_counter))
+    connected: bool = True
+    through: grpc.aio.Channel = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.through = channel(self.endpoint)
+
+    async def prepare(self, claims: Sequence[Claim]) -> dict[str, list[Device]]:
+        """The devices of each claim, by UID. Raises `DriverFailed` if that of any is missing."""
+        answer = await self._ask("NodePrepareResources", claims, PrepareAnswer)
+        _check(self.driver, "NodePrepareResources", claims, answer.claims)
+        return {uid: answer.claims[uid].devices for uid in answer.claims}
+
+    async def unprepare(self, claims: Sequence[Claim]) -> None:
+        """Give claims back. Raises `DriverFailed`."""
+        answer = await self._ask("NodeUnprepareResources", claims, UnprepareAnswer)
+        _check(self.driver, "NodeUnprepareResources", claims, answer.claims)
+
+    async def health(self) -> AsyncIterator[HealthReport]:
+        """Reports of all devices, until the stream ends. Raises `grpc.aio.AioRpcError`."""
+        watch = call(self.through, method(HEALTH, "NodeWatchResources"), HealthReport, stream=True)
+        async for report in watch(Empty()):
+            yield report
+
+    async def connection_changed(self) -> None:
+        """Wait until the driver can be reached no longer, or can be again; `connected` says which."""
+        import grpc
+
+        while True:
+            state = self.through.get_state(try_to_connect=True)
+            connected = state not in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
+            # While a connection is made anew nothing is known: it stays as it was.
+            if state is not grpc.ChannelConnectivity.CONNECTING and connected != self.connected:
+                self.connected = connected
+                return
+            await self.through.wait_for_state_change(state)
+
+    async def close(self) -> None:
+        """Give the connection up."""
+        self.connected = False
+        await self.through.close()
+
+    async def _ask(self, name: str, claims: Sequence[Claim], answer: type[Answer]) -> Answer:
+        import grpc
+        import grpc.aio
+
+        ask = call(self.through, method(self.version, name), answer)
+        deadline = time.monotonic() + CALL_SECONDS
+        for attempt in range(1, ATTEMPTS + 1):
+            began, code = time.monotonic(), "OK"
+            try:
+                found: Answer = await ask(ClaimsRequest(list(claims)), timeout=max(deadline - began, 0.001))
+                return found
+            except grpc.aio.AioRpcError as error:
+                code = error.code().name
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or attempt == ATTEMPTS:
+                    why = error.details() or "no reason given"
+                    raise DriverFailed(f"DRA driver {self.driver}: {name}: {code}: {why}") from None
+            except grpc.aio.UsageError:
+                raise DriverFailed(f"DRA driver {self.driver}: {name}: the driver is leaving") from None
+            except WireError as error:
+                raise DriverFailed(f"DRA driver {self.driver}: {name}: the answer makes no sense: {error}") from None
+            finally:
+                self.metrics.calls.labels(self.driver, name, code).observe(time.monotonic() - began)
+            await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
+        raise AssertionError("the last attempt raises")
+
+
+def _check(driver: str, name: str, claims: Sequence[Claim], answers: dict[str, Any]) -> None:
+    asked = {claim.uid: claim for claim in claims}
+    for uid, claim in asked.items():
+        where = f"DRA driver {driver}: {name}: ResourceClaim {claim.namespace}/{claim.name} ({uid})"
+        if uid not in answers:
+            raise DriverFailed(f"{where}: the driver's answer does not mention it")
+        if answers[uid].error:
+            raise DriverFailed(f"{where}: {answers[uid].error}")
+    if others := sorted(set(answers) - set(asked)):
+        raise DriverFailed(f"DRA driver {driver}: {name}: the answer is about claims nobody asked for: {others}")
