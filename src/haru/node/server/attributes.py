@@ -1,0 +1,56 @@
+"""What a request asks for, as the authorizer is told it. Pure.
+
+Source: KEP-2862 (KubeletFineGrainedAuthz, GA in 1.36) and the kubelet's table of paths, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_VERBS = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_ALONE = (("/stats", "stats"), ("/metrics", "metrics"), ("/logs", "log"), ("/checkpoint", "checkpoint"))
+"""Before the finer rights came, these had rights of their own: there is no way to them by `proxy`."""
+_BEFORE_PROXY = (
+    ("/pods", "pods"),
+    ("/runningpods", "pods"),
+    ("/healthz", "healthz"),
+    ("/configz", "configz"),
+    ("/statusz", "statusz"),
+)
+PROXY = "proxy"
+
+
+def verb_of(method: str) -> str:
+    """The verb of a method; empty, which only rules for every verb allow, for HEAD, OPTIONS and what is unknown."""
+    return _VERBS.get(method, "")
+
+
+def subresources_of(path: str) -> Sequence[str]:
+    """The subresources of `nodes` by which a path may be allowed, in the order in which they are asked for."""
+    for prefix, name in _ALONE:
+        if is_below(path, prefix):
+            return (name,)
+    for prefix, name in _BEFORE_PROXY:
+        if is_below(path, prefix):
+            return (name, PROXY)
+    return (PROXY,)
+
+
+def is_below(path: str, prefix: str) -> bool:
+    """Whether a path is the prefix or continues it with a slash: `/podsX` is not below `/pods`."""
+    return path == prefix or path.startswith(prefix + "/")
+
+
+def cleaned(path: str) -> str:
+    """The path without `.`, `..` and doubled slashes, from the root on; a slash at its end stays.
+
+    Only a path that is its own clean form is authorized and answered: both look at the same text.
+    """
+    kept: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del kept[-1:]
+        elif part not in ("", "."):
+            kept.append(part)
+    ends = "/" if kept and path.endswith(("/", "/.", "/..")) else ""
+    return "/" + "/".join(kept) + ends

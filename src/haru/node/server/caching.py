@@ -1,0 +1,62 @@
+"""A cache that is bounded in number and in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+MOST_ENTRIES = 4096
+
+
+class Cache(Generic[Value]):
+    """Answers by key; who asks for what is being asked already waits for that answer. `monotonic` is in seconds."""
+
+    def __init__(self, monotonic: Callable[[], float], most: int = MOST_ENTRIES) -> None:
+        self._monotonic = monotonic
+        self._most = most
+        self._kept: OrderedDict[Hashable, tuple[float, Value]] = OrderedDict()
+        self._asked: dict[Hashable, asyncio.Future[Value]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def get(self, key: Hashable, ask: Callable[[], Awaitable[tuple[Value, float]]]) -> Value:
+        """The kept answer, or that of `ask`, which also says for how many seconds it holds. What it raises goes to
+        everybody who waits, and is not kept."""
+        while True:
+            found = self._kept.get(key)
+            if found is not None and self._monotonic() < found[0]:
+                self._kept.move_to_end(key)
+                return found[1]
+            running = self._asked.get(key)
+            if running is None:
+                return await self._ask(key, ask)
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                # Whoever asked has gone away: somebody else has to ask, unless it is us who are to end.
+                if not running.cancelled():
+                    raise
+
+    async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[tuple[Value, float]]]) -> Value:
+        asked = self._asked[key] = asyncio.get_running_loop().create_future()
+        try:
+            value, seconds = await ask()
+        except asyncio.CancelledError:
+            asked.cancel()
+            raise
+        except BaseException as error:
+            asked.set_exception(error)
+            asked.exception()  # nobody may be waiting
+            raise
+        finally:
+            del self._asked[key]
+        asked.set_result(value)
+        self._kept[key] = (self._monotonic() + seconds, value)
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+        return value
