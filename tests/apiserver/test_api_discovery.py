@@ -86,7 +86,7 @@ async def test_health_needs_no_identity(api: Caller, name: str) -> None:
 
 async def test_not_ready_while_stopping_but_alive(api: Caller) -> None:
     api.app.core.stop_streams()
-    assert (await api("GET", "/readyz")).status == 503
+    assert (await api("GET", "/readyz")).status == 500
     assert (await api("GET", "/livez")).status == 200
 
 
@@ -119,12 +119,12 @@ async def test_every_answer_forbids_caching_and_has_an_audit_id(api: Caller) -> 
 async def test_readiness_knows_of_a_disk_that_takes_nothing(api: Caller) -> None:
     api.app.core.store.failing = True  # type: ignore[misc]
     for path, status in (
-        ("/readyz", 503),
-        ("/healthz", 503),
-        ("/readyz/storage", 503),
+        ("/readyz", 500),
+        ("/healthz", 500),
+        ("/readyz/storage", 500),
         ("/readyz/ping", 200),
         ("/livez", 200),
     ):
         answer = await api("GET", path)
         assert answer.status == status, path
-        assert (b"could not be made durable" in answer.body) == (status == 503)
+        assert (b"could not be made durable" in answer.body) == (status == 500)

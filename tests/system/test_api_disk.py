@@ -43,7 +43,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             assert "could not make a change durable" in answer["message"] and str(data) in answer["message"]
             assert "see that the disk has room" in answer["message"]
         assert names(up.api) == {"before"}
-        assert up.api.call("GET", "/readyz")[0] == 503 and up.api.call("GET", "/livez")[0] == 200
+        assert up.api.call("GET", "/readyz")[0] == 500 and up.api.call("GET", "/livez")[0] == 200
         resource.prlimit(up.process.pid, resource.RLIMIT_FSIZE, unlimited)
         up.api.create(config_map("after"), "default")
         assert up.api.call("GET", "/readyz")[0] == 200

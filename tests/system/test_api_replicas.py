@@ -268,7 +268,7 @@ def test_a_replica_without_etcd_is_not_ready_but_alive(replicas: Replicas) -> No
     api = replicas.api("b")
     replicas.etcd.kill()
     try:
-        until("it is not ready", lambda: api.call("GET", "/readyz")[0] == 503)
+        until("it is not ready", lambda: api.call("GET", "/readyz")[0] == 500)
         assert api.call("GET", "/livez")[0] == 200
     finally:
         replicas.etcd.start()

@@ -96,7 +96,7 @@ class Endpoints:
             raise no_such_path()
         failing = self._failing(name, rest)
         if failing:
-            return text_response(f"[-]{failing}\n{name} check failed\n", 503)
+            return text_response(f"[-]{failing}\n{name} check failed\n", 500)
         if rest or "verbose" not in request.query:
             return text_response("ok")
         lines = [f"[+]{check} ok" for check in checks]
