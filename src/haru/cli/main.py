@@ -31,6 +31,7 @@ COMMANDS = {
     "replay": "make logged decisions again, and show what differs",
     "device": "take a device out of service by a taint, and bring it back",
     "dashboard": "serve the web page of a cluster",
+    "node": "run the pods that are bound to this machine, in its container runtime",
     "apiserver": "run an API server over etcd, alone or as one of several",
     "signer": "sign ServiceAccount tokens for an API server, with keys that it does not have",
     "scheduler": "run the scheduler against an API server",

@@ -27,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"simulated nodes: profile names or profile files, each with a count (default {DEFAULT_PROFILES})",
     )
     parser.add_argument(
+        "--no-simulated-nodes",
+        action="store_true",
+        help="have no simulated nodes: nodes come from elsewhere, for example from haru node",
+    )
+    parser.add_argument(
         "--listen", metavar="HOST:PORT", help="address of the API (default 127.0.0.1:6443; port 0: any)"
     )
     page = parser.add_mutually_exclusive_group()
@@ -121,6 +126,8 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = read_config(flags.config, load)
     if flags.profile is not None:
         options = replace(options, profiles=parse_profiles(flags.profile))
+    if flags.no_simulated_nodes:
+        options = replace(options, simulated_nodes=False)
     if flags.listen is not None:
         host, port = parse_listen(flags.listen)
         options = replace(options, host=host, port=port)

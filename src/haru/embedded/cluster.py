@@ -315,6 +315,10 @@ def _scheduling(options: UpOptions) -> Configuration:
 
 def _nodes(options: UpOptions) -> list[tuple[Profile, str]]:
     nodes: list[tuple[Profile, str]] = []
+    if not options.simulated_nodes:
+        if options.profiles:
+            raise OptionError("--no-simulated-nodes: Forbidden with --profile, which names simulated nodes")
+        return nodes
     for entry in options.profiles or parse_profiles(DEFAULT_PROFILES):
         try:
             profile = load_profile(entry.profile)

@@ -40,6 +40,8 @@ class UpOptions:
     """Everything that `haru up` needs to know."""
 
     profiles: tuple[ProfileCount, ...] = ()
+    simulated_nodes: bool = True
+    """Whether there are simulated nodes at all: without them nodes come from elsewhere."""
     host: str = "127.0.0.1"
     port: int = 6443
     data_dir: Path | None = None
@@ -193,6 +195,8 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 continue
             case "profiles", list():
                 options = replace(options, profiles=_profile_list(value, f"{where}: profiles"))
+            case "simulatedNodes", bool():
+                options = replace(options, simulated_nodes=value)
             case "listen", str():
                 host, port = parse_listen(value, f"{where}: listen")
                 options = replace(options, host=host, port=port)
@@ -253,6 +257,7 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
 
 _CONFIG_HELP = {
     "profiles": "must be a list of {name, count} or NAME:COUNT",
+    "simulatedNodes": "must be true or false",
     "listen": "must be HOST:PORT",
     "dashboard": "must be HOST:PORT on loopback, or false for none",
     "usageHistory": "must be true or false",

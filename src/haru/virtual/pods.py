@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from haru.kube.meta import annotations_of, get_condition, uid_of
 from haru.kube.names import parse_time, short_hash
-from haru.kube.resources import Requests, claimed_resources, pod_requests
+from haru.kube.node_room import admission_problem as admission_problem
 
 Obj = dict[str, Any]
 
@@ -329,34 +329,3 @@ def rejected_status(pod: Obj, now: str, reason: str, message: str) -> Obj:
     """The status of a pod that the node does not take."""
     text = f"Pod was rejected: {message}"
     return _observed(pod, {"phase": "Failed", "reason": reason, "message": text, "startTime": now})
-
-
-_ADMITTED: Final = ("cpu", "memory", "ephemeral-storage")
-
-
-def admission_problem(pod: Obj, others: Sequence[Obj], allocatable: Mapping[str, int]) -> tuple[str, str] | None:
-    """(reason, message) if the node has no room for the pod beside the others; amounts in thousandths."""
-    if len(others) + 1 > allocatable["pods"] // 1000:
-        return "OutOfpods", _no_room("pods", 1, len(others), allocatable["pods"] // 1000)
-    for name, quantity in _usage(pod).items():
-        # An extended resource that the node does not advertise is served by devices, through a claim (KEP-5004).
-        if not quantity or not (name in _ADMITTED or ("/" in name and name in allocatable)):
-            continue
-        used = sum(q.milli() for other in others if (q := _usage(other).get(name)))
-        capacity = allocatable.get(name, 0)
-        if used + quantity.milli() > capacity:
-            unit = 1 if name == "cpu" else 1000
-            return f"OutOf{name}", _no_room(name, quantity.milli() // unit, used // unit, capacity // unit)
-    return None
-
-
-def _usage(pod: Obj) -> Requests:
-    """What the pod requests, and what its devices take of the node (KEP-5517)."""
-    total = pod_requests(pod)
-    for name, quantity in claimed_resources(pod).items():
-        total[name] = total[name] + quantity if name in total else quantity
-    return total
-
-
-def _no_room(name: str, requested: int, used: int, capacity: int) -> str:
-    return f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"

@@ -17,7 +17,6 @@ HASH: Final = "io.kubernetes.container.hash"
 RESTART_COUNT: Final = "io.kubernetes.container.restartCount"
 MESSAGE_PATH: Final = "io.kubernetes.container.terminationMessagePath"
 MESSAGE_POLICY: Final = "io.kubernetes.container.terminationMessagePolicy"
-MESSAGE_HOST_PATH: Final = "haru.dev/termination-message-host-path"
 GRACE_PERIOD: Final = "io.kubernetes.pod.terminationGracePeriod"
 
 __all__ = ["CREATED", "EXITED", "RUNNING", "UNKNOWN", "SeenContainer", "SeenPod", "SeenSandbox"]
@@ -66,6 +65,10 @@ class SeenContainer:
     hash: str = ""
     sandbox: str = ""
     user: Mapping[str, Any] | None = None
+    log_path: str = ""
+    """On this machine."""
+    message_file: str = ""
+    """On this machine: where the container leaves its last words."""
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -74,6 +77,7 @@ class SeenContainer:
         noted = status.annotations
         image = status.image
         count = noted.get(RESTART_COUNT, "")
+        where = noted.get(MESSAGE_PATH, "")
         user = None
         if status.user is not None and status.user.linux is not None:
             linux = status.user.linux
@@ -94,6 +98,8 @@ class SeenContainer:
             hash=noted.get(HASH, ""),
             sandbox=sandbox,
             user=user,
+            log_path=status.log_path,
+            message_file=next((one.host_path for one in status.mounts if one.container_path == where), ""),
             annotations=noted,
         )
 

@@ -1,0 +1,193 @@
+"""Be a node: run the pods that are bound to this machine in its container runtime.
+
+It speaks the Container Runtime Interface (containerd, CRI-O) and works against any API server of Kubernetes 1.36, `haru
+up --no-simulated-nodes` among them. It needs root. Stopping it stops no container: the next one finds what runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haru.cli.component import parse_gates
+from haru.cli.connection import add_connection_arguments, connect
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.node.agent import Agent
+    from haru.node.options import NodeOptions
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `haru node`, named as the kubelet's where it has them."""
+    from haru.node.options import DEFAULT_ENDPOINT
+
+    add_connection_arguments(parser)
+    parser.add_argument("--hostname-override", metavar="NAME", help="name of the node (default: that of this machine)")
+    parser.add_argument(
+        "--container-runtime-endpoint",
+        default=DEFAULT_ENDPOINT,
+        metavar="SOCKET",
+        help=f"the runtime's socket (default {DEFAULT_ENDPOINT})",
+    )
+    parser.add_argument(
+        "--root-dir", type=Path, default=Path("/var/lib/haru/node"), metavar="DIR", help="where volumes are kept"
+    )
+    parser.add_argument(
+        "--pod-logs-dir", type=Path, default=Path("/var/log/pods"), metavar="DIR", help="where containers' logs are"
+    )
+    parser.add_argument("--node-ip", action="append", metavar="IP", help="address of the node; may be repeated")
+    parser.add_argument(
+        "--node-labels", metavar="KEY=VALUE,…", default="", help="labels to add when the node is registered"
+    )
+    parser.add_argument(
+        "--register-with-taints", metavar="KEY=VALUE:EFFECT,…", default="", help="taints of a node that is new"
+    )
+    parser.add_argument("--max-pods", type=int, default=110, metavar="COUNT", help="pods at most (default 110)")
+    parser.add_argument(
+        "--system-reserved", metavar="NAME=QUANTITY,…", default="", help="of each resource what pods do not get"
+    )
+    parser.add_argument(
+        "--cluster-dns", metavar="IP,…", default="", help="servers for pods with dnsPolicy ClusterFirst"
+    )
+    parser.add_argument("--cluster-domain", metavar="DOMAIN", default="cluster.local", help="(default cluster.local)")
+    parser.add_argument(
+        "--cgroup-root", metavar="GROUP", default="/", help="the group in which kubepods is (default /)"
+    )
+    parser.add_argument(
+        "--cgroup-driver",
+        choices=("cgroupfs", "systemd"),
+        default="cgroupfs",
+        help="for a runtime that does not say its own (default cgroupfs)",
+    )
+    parser.add_argument("--no-cgroups-per-qos", action="store_true", help="make no control groups for pods")
+    parser.add_argument(
+        "--no-fail-cgroup-v1",
+        action="store_true",
+        help="run on a machine with control groups of version 1, too, as failCgroupV1: false does",
+    )
+    parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
+    parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Is a node until it is told to stop."""
+    from haru.cli.logs import configure_logging
+
+    configure_logging(options.verbose, options.log_format)
+    return asyncio.run(_run(options))
+
+
+async def _run(flags: argparse.Namespace) -> int:
+    from haru.node.agent import Agent, NodeError
+
+    options = node_options(flags)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with connect(flags, "haru-node") as client:
+        agent = Agent(client, options)
+        work = asyncio.create_task(agent.run())
+        waiting = asyncio.create_task(stop.wait())
+        telling = asyncio.create_task(_tell(agent, options))
+        await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        stopped = stop.is_set()
+        for task in (work, waiting, telling):
+            task.cancel()
+        (outcome, *_) = await asyncio.gather(work, waiting, telling, return_exceptions=True)
+    if isinstance(outcome, NodeError):
+        raise outcome
+    if isinstance(outcome, Exception) and not stopped:
+        print(f"haru node: stopped: {outcome}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _tell(agent: Agent, options: NodeOptions) -> None:
+    """One line as soon as the node is ready."""
+    await agent.ready.wait()
+    print(f"node {options.name} is ready", flush=True)
+
+
+def node_options(flags: argparse.Namespace) -> NodeOptions:
+    """The flags, checked. Raises UsageError that names the flag, the value and the remedy."""
+    from haru.kube.names import is_dns1123_subdomain
+    from haru.node.cri.client import endpoint_target
+    from haru.node.options import NodeOptions
+
+    name = (flags.hostname_override or socket.gethostname()).lower()
+    if problems := is_dns1123_subdomain(name):
+        raise UsageError(f'--hostname-override: Invalid value: "{name}": {problems[0]}')
+    try:
+        endpoint_target(flags.container_runtime_endpoint)
+    except ValueError as error:
+        raise UsageError(f"--container-runtime-endpoint: Invalid value: {error}") from error
+    if flags.max_pods < 1:
+        raise UsageError(f"--max-pods: Invalid value: {flags.max_pods}: write 1 or more")
+    return NodeOptions(
+        name=name,
+        root=flags.root_dir.absolute(),
+        logs=flags.pod_logs_dir.absolute(),
+        endpoint=flags.container_runtime_endpoint,
+        addresses=tuple(_address(text) for text in flags.node_ip or ()),
+        labels=_pairs(flags.node_labels, "--node-labels"),
+        taints=tuple(_taint(text) for text in flags.register_with_taints.split(",") if text),
+        max_pods=flags.max_pods,
+        reserved=_quantities(flags.system_reserved, "--system-reserved"),
+        cluster_dns=tuple(filter(None, flags.cluster_dns.split(","))),
+        cluster_domain=flags.cluster_domain,
+        cgroup_root=flags.cgroup_root,
+        cgroup_driver=flags.cgroup_driver,
+        cgroups_per_qos=not flags.no_cgroups_per_qos,
+        fail_cgroup_v1=not flags.no_fail_cgroup_v1,
+        gates=parse_gates(flags.feature_gates),
+    )
+
+
+def _address(text: str) -> str:
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise UsageError(f'--node-ip: Invalid value: "{text}": write an IP address') from None
+
+
+def _pairs(text: str, flag: str) -> dict[str, str]:
+    found = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise UsageError(f'{flag}: Invalid value: "{part}": write KEY=VALUE')
+        found[key] = value
+    return found
+
+
+def _quantities(text: str, flag: str) -> dict[str, str]:
+    from haru.kube.quantity import parse_quantity
+
+    found = _pairs(text, flag)
+    for name, value in found.items():
+        try:
+            parse_quantity(value)
+        except ValueError as error:
+            raise UsageError(f'{flag}: {name}: Invalid value: "{value}": {error}') from error
+    return found
+
+
+def _taint(text: str) -> dict[str, str]:
+    pair, colon, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    if not colon or not key or effect not in _EFFECTS:
+        raise UsageError(
+            f'--register-with-taints: Invalid value: "{text}": write KEY=VALUE:EFFECT with one of {", ".join(_EFFECTS)}'
+        )
+    return {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}

@@ -1,0 +1,239 @@
+"""The node agent: a worker for each pod that was bound to this node, and one for each that only the runtime knows.
+
+Everything that runs was started by somebody: what the runtime has of pods that the API does not know is ended, once the
+API has been listened to. The agent may be killed at any time: containers go on, and the next agent finds them by their
+labels. Source: the kubelet's main loop and its relisting of the runtime, as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.client.informer import Informer
+from haru.errors import HaruError
+from haru.kube.kinds import known_kind
+from haru.kube.node_room import admission_problem
+from haru.kube.quantity import parse_quantity
+from haru.node.asking import Asker
+from haru.node.cgroups.host import hierarchies, refusal
+from haru.node.cgroups.memory_qos import MemoryQos
+from haru.node.cgroups.tree import FileTree, SystemdTree, Tree
+from haru.node.context import Context
+from haru.node.cri.client import RuntimeClient
+from haru.node.cri.containers import Container
+from haru.node.cri.errors import CriError
+from haru.node.cri.messages import SYSTEMD, PodSandbox
+from haru.node.devices import Devices, NoDevices
+from haru.node.machine import own_address, read_machine
+from haru.node.node_status import allocatable
+from haru.node.objects import Objects
+from haru.node.options import NodeOptions
+from haru.node.pods.observed import POD_UID
+from haru.node.pods.status import TERMINAL
+from haru.node.registering import Registration
+from haru.node.starting import Starter
+from haru.node.volumes.places import Places
+from haru.node.worker import PodWorker
+
+Obj = dict[str, Any]
+_log = logging.getLogger(__name__)
+PODS = known_kind("v1", "Pod")
+
+
+class NodeError(HaruError):
+    """This machine can not be a node as it is asked to; the text says why, and what to do."""
+
+
+class Agent:
+    """One node. `client` may do what a node may."""
+
+    def __init__(
+        self, client: ApiClient, options: NodeOptions, *, devices: Devices | None = None, port: int = 0
+    ) -> None:
+        self._client, self._options, self._port = client, options, port
+        self._devices = devices or NoDevices()
+        self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
+        self._seen: dict[str, dict[str, int]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._registration: Registration | None = None
+        self.context: Context | None = None
+        self.pods: Informer | None = None
+        self.ready = asyncio.Event()
+        """The node was ready once: it is registered, and everything that runs has been looked at."""
+
+    @property
+    def is_ready(self) -> bool:
+        """The node is registered, its runtime is well."""
+        return self._registration is not None and self._registration.is_ready
+
+    def worker(self, uid: str) -> PodWorker | None:
+        """The worker of a pod."""
+        found = self._workers.get(uid)
+        return found[0] if found is not None else None
+
+    async def run(self) -> None:
+        """Be a node until cancelled. Raises `NodeError`, StatusError."""
+        options = self._options
+        found = hierarchies()
+        if problem := refusal(found, fail_cgroup_v1=options.fail_cgroup_v1):
+            raise NodeError(problem)
+        options.root.mkdir(parents=True, exist_ok=True)
+        streaming = options.gates.enabled("CRIListStreaming")
+        runtime = RuntimeClient(options.endpoint, streaming=streaming, seconds=options.runtime_seconds)
+        async with runtime:
+            context = self.context = await self._context(runtime)
+            self._registration = Registration(
+                self._client, runtime, options, context.machine, context.addresses, self._port
+            )
+            self.pods = Informer(self._client, PODS, field_selector=f"spec.nodeName={options.name}")
+            try:
+                await self._work(context, self.pods, self._registration)
+            finally:
+                await context.asker.close()
+                await context.objects.close()
+                with contextlib.suppress(Exception):
+                    await context.recorder.close()
+
+    async def _context(self, runtime: RuntimeClient) -> Context:
+        options, found = self._options, hierarchies()
+        try:
+            version = await runtime.version()
+            driver = await runtime.cgroup_driver()
+        except CriError as error:
+            raise NodeError(f"the container runtime does not answer: {error}; is it running?") from error
+        if version.runtime_api_version != "v1":
+            raise NodeError(f"{options.endpoint} speaks CRI {version.runtime_api_version}, v1 is needed")
+        machine = await asyncio.to_thread(read_machine, options.root)
+        systemd = options.cgroup_driver == "systemd" if driver is None else driver == SYSTEMD
+        tree: Tree | None = None
+        if options.cgroups_per_qos:
+            tree = SystemdTree() if systemd else FileTree(found)
+        given = allocatable(options, machine)
+        return Context(
+            client=self._client,
+            runtime=runtime,
+            options=options,
+            machine=machine,
+            addresses=list(options.addresses) or [own_address()],
+            recorder=EventRecorder(self._client, "kubelet", instance=options.name),
+            places=Places(options.root),
+            objects=Objects(self._client, self._objects_changed),
+            asker=Asker(runtime),
+            devices=self._devices,
+            hierarchies=found,
+            tree=tree,
+            memory_qos=MemoryQos(False, False),
+            runtime_name=version.runtime_name,
+            runtime_version=version.runtime_version,
+            allocatable=given,
+            allocatable_memory=parse_quantity(given["memory"]).value(),
+        )
+
+    async def _work(self, context: Context, pods: Informer, registration: Registration) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            if self._options.register:
+                await _patiently(registration.register, "the node was not registered")
+            with contextlib.suppress(CriError, OSError):
+                await registration.report(force=True)
+            group.create_task(registration.keep(), name="node status")
+            starter = Starter(context)
+            pods.add_handler(
+                lambda pod: self._heard(context, starter, pod),
+                lambda _, pod: self._heard(context, starter, pod),
+                self._removed,
+            )
+            group.create_task(pods.run(), name="pods of the node")
+            await pods.wait_synced()
+            group.create_task(self._relist(context, starter), name="relist")
+            _log.info("node %s runs pods on %s", self._options.name, context.runtime_name)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _heard(self, context: Context, starter: Starter, pod: Obj) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = self.worker(uid)
+        if worker is None:
+            worker = self._employ(context, starter, uid)
+            if problem := self._problem(pod):
+                context.recorder.event(pod, "Warning", *problem)
+                worker.reject(*problem)
+        worker.update(pod)
+
+    def _employ(self, context: Context, starter: Starter, uid: str) -> PodWorker:
+        assert self._group is not None and self.pods is not None
+        worker = PodWorker(context, starter, uid, self.pods.observe)
+        task = self._group.create_task(worker.run(), name=f"pod {uid}")
+        self._workers[uid] = worker, task
+        task.add_done_callback(lambda _: self._workers.pop(uid, None))
+        return worker
+
+    def _problem(self, pod: Obj) -> tuple[str, str] | None:
+        """Why a pod that was not here before can not be taken."""
+        status = pod.get("status") or {}
+        if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
+            return None
+        others = [
+            worker.pod
+            for uid, (worker, _) in self._workers.items()
+            if worker.pod is not None and uid != pod["metadata"]["uid"] and _is_active(worker.pod)
+        ]
+        amounts = {name: parse_quantity(text).milli() for name, text in self.context.allocatable.items()}
+        return admission_problem(pod, others, amounts)
+
+    def _removed(self, pod: Obj) -> None:
+        if worker := self.worker(pod["metadata"]["uid"]):
+            worker.removed()
+
+    def _objects_changed(self, uid: str) -> None:
+        if worker := self.worker(uid):
+            worker.objects_changed()
+
+    # -- the runtime --------------------------------------------------------------------------------------------------
+
+    async def _relist(self, context: Context, starter: Starter) -> None:
+        """Ask the runtime for everything again and again: who has changed is looked at, who is nobody's is ended."""
+        while True:
+            try:
+                await self._relist_once(context, starter)
+            except CriError as error:
+                _log.warning("relist: %s", error)
+            await asyncio.sleep(self._options.relist_seconds)
+
+    async def _relist_once(self, context: Context, starter: Starter) -> None:
+        sandboxes, containers = await asyncio.gather(context.runtime.sandboxes(), context.runtime.containers())
+        seen: dict[str, dict[str, int]] = {}
+        listed: list[PodSandbox | Container] = [*sandboxes, *containers]
+        for one in listed:
+            uid = one.labels.get(POD_UID)
+            if uid:
+                seen.setdefault(uid, {})[one.id] = one.state
+        for uid in {*seen, *self._seen, *await asyncio.to_thread(context.places.known)}:
+            worker = self.worker(uid)
+            if worker is None:
+                self._employ(context, starter, uid).removed()
+            elif seen.get(uid) != self._seen.get(uid):
+                worker.poke()
+        self._seen = seen
+        if self.is_ready:
+            self.ready.set()
+
+
+def _is_active(pod: Obj) -> bool:
+    return (pod.get("status") or {}).get("phase") not in TERMINAL
+
+
+async def _patiently(work: Any, what: str) -> None:
+    """Until the API answers."""
+    while True:
+        try:
+            await work()
+            return
+        except OSError as error:
+            _log.warning("%s: %s", what, error)
+            await asyncio.sleep(1.0)

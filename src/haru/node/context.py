@@ -1,0 +1,58 @@
+"""What the workers of all pods share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.node.asking import Asker
+from haru.node.cgroups.amounts import Amounts, container_amounts
+from haru.node.cgroups.host import Hierarchies
+from haru.node.cgroups.memory_qos import MemoryQos
+from haru.node.cgroups.tree import Tree
+from haru.node.cri.client import RuntimeClient
+from haru.node.devices import Devices
+from haru.node.machine import Machine
+from haru.node.objects import Objects
+from haru.node.options import NodeOptions
+from haru.node.volumes.places import Places
+
+Obj = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Context:
+    """One node, as its pods' workers see it."""
+
+    client: ApiClient
+    runtime: RuntimeClient
+    options: NodeOptions
+    machine: Machine
+    addresses: Sequence[str]
+    recorder: EventRecorder
+    places: Places
+    objects: Objects
+    asker: Asker
+    devices: Devices
+    hierarchies: Hierarchies
+    tree: Tree | None
+    """None: pods have no control group of the agent's making."""
+    memory_qos: MemoryQos
+    runtime_name: str = "containerd"
+    runtime_version: str = ""
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    allocatable_memory: int = 0
+
+    def amounts(self, pod: Obj, container: Mapping[str, Any]) -> Amounts:
+        """What a container may use."""
+        return container_amounts(
+            pod,
+            container,
+            capacity=self.machine.memory,
+            allocatable=self.allocatable_memory,
+            memory_qos=self.memory_qos,
+            unified=self.hierarchies.mode == "unified",
+        )

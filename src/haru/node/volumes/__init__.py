@@ -1,0 +1,1 @@
+"""What pods find in their volumes, and how it gets there."""

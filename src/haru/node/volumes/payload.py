@@ -1,0 +1,163 @@
+"""The files of a volume that is made from objects: config maps, secrets, the downward API, and projections of them.
+
+Source: the volume sources of v1 as documented; modes are octal permissions as an integer, paths are relative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from haru.node.pods.environment import Sources, config_map_data, secret_data
+from haru.node.pods.fields import ConfigError, Place, field_value, resource_value
+
+Obj = dict[str, Any]
+DEFAULT_MODE = 0o644
+TOKEN_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What is in a file, and who may read it."""
+
+    data: bytes
+    mode: int = DEFAULT_MODE
+    owner: int | None = None
+    """A user id, for tokens."""
+
+
+Files = dict[str, File]
+Token = Callable[[Mapping[str, Any]], str]
+"""The token for a `serviceAccountToken` projection, which is there already."""
+
+
+def files_of(pod: Obj, volume: Mapping[str, Any], sources: Sources, place: Place, token: Token) -> Files | None:
+    """The files of a volume; None for one that is not made from objects. Raises `ConfigError`."""
+    if source := volume.get("configMap"):
+        return _config_map(source, source.get("name", ""), sources, _mode(source))
+    if source := volume.get("secret"):
+        return _secret(source, source.get("secretName", ""), sources, _mode(source))
+    if "downwardAPI" in volume:
+        return _downward(pod, volume["downwardAPI"] or {}, place, _mode(volume["downwardAPI"] or {}))
+    if "projected" in volume:
+        return _projected(pod, volume["projected"] or {}, sources, place, token)
+    return None
+
+
+def holds_secrets(volume: Mapping[str, Any]) -> bool:
+    """Whether its files belong into memory only."""
+    listed = (volume.get("projected") or {}).get("sources") or ()
+    return "secret" in volume or any("secret" in source or "serviceAccountToken" in source for source in listed)
+
+
+def token_requests(pod: Obj) -> list[Mapping[str, Any]]:
+    """The tokens that the pod's volumes are to have."""
+    return [
+        source["serviceAccountToken"]
+        for volume in pod["spec"].get("volumes") or ()
+        for source in (volume.get("projected") or {}).get("sources") or ()
+        if source.get("serviceAccountToken")
+    ]
+
+
+def references(pod: Obj) -> tuple[set[str], set[str]]:
+    """Names of the config maps and secrets that the pod's environment and volumes speak of."""
+    config_maps: set[str] = set()
+    secrets: set[str] = set()
+    spec = pod["spec"]
+    for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        for origin in container.get("envFrom") or ():
+            config_maps.add((origin.get("configMapRef") or {}).get("name", ""))
+            secrets.add((origin.get("secretRef") or {}).get("name", ""))
+        for variable in container.get("env") or ():
+            origin = variable.get("valueFrom") or {}
+            config_maps.add((origin.get("configMapKeyRef") or {}).get("name", ""))
+            secrets.add((origin.get("secretKeyRef") or {}).get("name", ""))
+    for volume in spec.get("volumes") or ():
+        for source in (volume, *((volume.get("projected") or {}).get("sources") or ())):
+            config_maps.add((source.get("configMap") or {}).get("name", ""))
+            secret = source.get("secret") or {}
+            secrets.add(secret.get("secretName") or secret.get("name", ""))
+    secrets.update(one.get("name", "") for one in spec.get("imagePullSecrets") or ())
+    return config_maps - {""}, secrets - {""}
+
+
+def _mode(source: Mapping[str, Any]) -> int:
+    mode = source.get("defaultMode")
+    return DEFAULT_MODE if mode is None else int(mode)
+
+
+def _config_map(source: Mapping[str, Any], name: str, sources: Sources, mode: int) -> Files:
+    found = sources.config_map(name)
+    if found is None:
+        return _absent(source, f'configmap "{name}" not found')
+    return _selected(source, config_map_data(found), mode, f'configmap "{name}"')
+
+
+def _secret(source: Mapping[str, Any], name: str, sources: Sources, mode: int) -> Files:
+    found = sources.secret(name)
+    if found is None:
+        return _absent(source, f'secret "{name}" not found')
+    return _selected(source, secret_data(found), mode, f'secret "{name}"')
+
+
+def _absent(source: Mapping[str, Any], message: str) -> Files:
+    if not source.get("optional"):
+        raise ConfigError(message)
+    return {}
+
+
+def _selected(source: Mapping[str, Any], data: Mapping[str, bytes], mode: int, what: str) -> Files:
+    items = source.get("items")
+    if not items:
+        return {key: File(value, mode) for key, value in data.items()}
+    files: Files = {}
+    for item in items:
+        if item["key"] in data:
+            files[item["path"]] = File(data[item["key"]], mode if item.get("mode") is None else item["mode"])
+        elif not source.get("optional"):
+            raise ConfigError(f"{what}: references non-existent key: {item['key']}")
+    return files
+
+
+def _downward(pod: Obj, source: Mapping[str, Any], place: Place, mode: int) -> Files:
+    files: Files = {}
+    for item in source.get("items") or ():
+        own = mode if item.get("mode") is None else item["mode"]
+        if ref := item.get("fieldRef"):
+            text = field_value(pod, ref["fieldPath"], place)
+        else:
+            ref = item["resourceFieldRef"]
+            text = resource_value(pod, {"name": ref.get("containerName", "")}, ref, place)
+        files[item["path"]] = File(text.encode(), own)
+    return files
+
+
+def _projected(pod: Obj, volume: Mapping[str, Any], sources: Sources, place: Place, token: Token) -> Files:
+    mode = _mode(volume)
+    files: Files = {}
+    for source in volume.get("sources") or ():
+        if one := source.get("configMap"):
+            files |= _config_map(one, one.get("name", ""), sources, mode)
+        elif one := source.get("secret"):
+            files |= _secret(one, one.get("name", ""), sources, mode)
+        elif "downwardAPI" in source:
+            files |= _downward(pod, source["downwardAPI"] or {}, place, mode)
+        elif one := source.get("serviceAccountToken"):
+            user = _only_user(pod)
+            files[one["path"]] = File(token(one).encode(), TOKEN_MODE if user is not None else mode, user)
+        else:
+            raise ConfigError(f"projected source {', '.join(source)} is not supported on this node")
+    return files
+
+
+def _only_user(pod: Obj) -> int | None:
+    """The one user that all containers run as, if the pod says so."""
+    spec = pod["spec"]
+    if (spec.get("securityContext") or {}).get("fsGroup") is not None:
+        return None
+    default = (spec.get("securityContext") or {}).get("runAsUser")
+    containers = (*(spec.get("initContainers") or ()), *spec["containers"])
+    users = {(one.get("securityContext") or {}).get("runAsUser", default) for one in containers}
+    return users.pop() if len(users) == 1 else None
