@@ -36,6 +36,7 @@ COMMANDS = {
     "signer": "sign ServiceAccount tokens for an API server, with keys that it does not have",
     "scheduler": "run the scheduler against an API server",
     "controllers": "run the controllers against an API server",
+    "driver": "run a DRA driver on this node, or check one",
     "completion": "print a shell's completion script",
     "version": "print the version",
 }

@@ -14,7 +14,7 @@
 Sources: KEP-4381, KEP-4680, KEP-3695; kubelet `cm/dra`, as behaviour.
 """
 
-from haru.node.dra.errors import EVENT_REASON, ClaimRefused, DevicesError, DriverFailed, DriverMissing
+from haru.node.dra.errors import EVENT_REASON, ClaimRefused, DevicesError, DriverAway, DriverFailed, DriverMissing
 from haru.node.dra.manager import DeviceManager, Devices, Prepared
 from haru.node.dra.node_devices import NodeDevices
 
@@ -24,6 +24,7 @@ __all__ = [
     "DeviceManager",
     "Devices",
     "DevicesError",
+    "DriverAway",
     "DriverFailed",
     "DriverMissing",
     "NodeDevices",

@@ -1,9 +1,10 @@
 """What keeps a pod from its devices: the text belongs into the pod's event (`FailedPrepareDynamicResources`).
 
-DevicesError
-├── ClaimRefused        the pod may not use a claim now: not there, not reserved, not allocated, not for this node
-├── DriverMissing       a driver that the claim needs is not registered here
-└── DriverFailed        a driver could not be asked, or said no; it is tried again
+    DevicesError
+    ├── ClaimRefused        the pod may not use a claim now: not there, not reserved, not allocated, not for this node
+    ├── DriverMissing       a driver that the claim needs is not registered here
+    └── DriverFailed        a driver said no, or makes no sense; it is tried again
+        └── DriverAway      a driver cannot be reached
 """
 
 from __future__ import annotations
@@ -27,3 +28,7 @@ class DriverMissing(DevicesError):
 
 class DriverFailed(DevicesError):
     """A driver could not be asked, or refused."""
+
+
+class DriverAway(DriverFailed):
+    """A driver could not be reached: it may be back in a moment."""

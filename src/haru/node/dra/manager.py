@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from haru.client.api import ApiClient
 from haru.drivers.cdi.edits import CdiError, Edits
@@ -27,13 +28,18 @@ from haru.kube.pod_claims import NotPrepared, PodClaim, check_claim, pod_claims
 from haru.kube.selectors import node_selector_matches
 from haru.node.dra.bookkeeping import ClaimInfo, ClaimInfos, PreparedDevice
 from haru.node.dra.containers import cdi_ids
-from haru.node.dra.errors import ClaimRefused, DevicesError, DriverFailed
+from haru.node.dra.errors import ClaimRefused, DevicesError, DriverAway, DriverMissing
 from haru.node.dra.metrics import DraMetrics
+from haru.node.dra.plugins import Instance
 from haru.node.dra.registry import PluginRegistry
 
 Obj = dict[str, Any]
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
+T = TypeVar("T")
 CHECKPOINT: Final = "dra_manager_state"
+ATTEMPTS: Final = 4
+"""How often a driver is asked that cannot be reached; what it refuses is left to the pod's next attempt."""
+_PAUSE_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,8 @@ class DeviceManager:
             for driver in info.drivers:
                 by_driver.setdefault(driver, []).append(info)
         for driver, some in by_driver.items():
-            answer = await self._registry.get(driver).prepare([_asked(info) for info in some])
+            asked = [_asked(info) for info in some]
+            answer = await self._ask(driver, partial(Instance.prepare, claims=asked))
             for info in some:
                 self._infos.prepared(info.key, driver, [_device(device) for device in answer[info.uid]])
         for info in waiting:
@@ -191,10 +198,7 @@ class DeviceManager:
         info = self._infos.release(key, pod_uid)
         if info is not None:
             for driver in info.drivers:
-                instance = self._registry.find(driver)
-                if instance is None:
-                    raise DriverFailed(f"unprepare dynamic resources: {key}: DRA driver {driver} is not registered")
-                await instance.unprepare([_asked(info)])
+                await self._ask(driver, partial(Instance.unprepare, claims=[_asked(info)]))
             self._infos.forget(key)
         self._write()
 
@@ -207,6 +211,17 @@ class DeviceManager:
             except DevicesError as error:
                 failures.append(error)
         return failures
+
+    async def _ask(self, driver: str, call: Callable[[Instance], Awaitable[T]]) -> T:
+        """Ask a driver, again if it was away for a moment: whoever is killed comes back as another instance."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return await call(self._registry.get(driver))
+            except (DriverAway, DriverMissing):
+                if attempt == ATTEMPTS - 1:
+                    raise
+            await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
 
     # -- small things -------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,10 @@
-"""One registered DRA driver: its calls, with bounded time and bounded repetition.
+"""One registered DRA driver: its calls, bounded in time.
 
 Sources: kubelet `cm/dra/plugin`, as behaviour; KEP-4381.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -28,7 +27,7 @@ from haru.drivers.protocol import (
 )
 from haru.drivers.sockets import call, channel
 from haru.messages import Message
-from haru.node.dra.errors import DriverFailed
+from haru.node.dra.errors import DriverAway, DriverFailed
 from haru.node.dra.metrics import DraMetrics
 from haru.protobuf import WireError
 
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer", bound=Message)
 CALL_SECONDS: Final = 45.0
-ATTEMPTS: Final = 3
-"""How often a driver is asked that cannot be reached; what it refuses is not asked again here."""
-_PAUSE_SECONDS: Final = 0.2
 _counter = itertools.count(1)
 
 
@@ -105,25 +101,22 @@ class Instance:
         import grpc.aio
 
         ask = call(self.through, method(self.version, name), answer)
-        deadline = time.monotonic() + CALL_SECONDS
-        for attempt in range(1, ATTEMPTS + 1):
-            began, code = time.monotonic(), "OK"
-            try:
-                found: Answer = await ask(ClaimsRequest(list(claims)), timeout=max(deadline - began, 0.001))
-                return found
-            except grpc.aio.AioRpcError as error:
-                code = error.code().name
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or attempt == ATTEMPTS:
-                    why = error.details() or "no reason given"
-                    raise DriverFailed(f"DRA driver {self.driver}: {name}: {code}: {why}") from None
-            except grpc.aio.UsageError:
-                raise DriverFailed(f"DRA driver {self.driver}: {name}: the driver is leaving") from None
-            except WireError as error:
-                raise DriverFailed(f"DRA driver {self.driver}: {name}: the answer makes no sense: {error}") from None
-            finally:
-                self.metrics.calls.labels(self.driver, name, code).observe(time.monotonic() - began)
-            await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
-        raise AssertionError("the last attempt raises")
+        began, code = time.monotonic(), "OK"
+        try:
+            found: Answer = await ask(ClaimsRequest(list(claims)), timeout=CALL_SECONDS)
+            return found
+        except grpc.aio.AioRpcError as error:
+            code = error.code().name
+            told = f"DRA driver {self.driver}: {name}: {code}: {error.details() or 'no reason given'}"
+            away = error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+            raise (DriverAway if away else DriverFailed)(told) from None
+        except grpc.aio.UsageError:
+            code = "CANCELLED"
+            raise DriverAway(f"DRA driver {self.driver}: {name}: the driver is leaving") from None
+        except WireError as error:
+            raise DriverFailed(f"DRA driver {self.driver}: {name}: the answer makes no sense: {error}") from None
+        finally:
+            self.metrics.calls.labels(self.driver, name, code).observe(time.monotonic() - began)
 
 
 def _check(driver: str, name: str, claims: Sequence[Claim], answers: dict[str, Any]) -> None:

@@ -77,7 +77,7 @@ class PluginRegistry:
         """The instance to ask. Raises `DriverMissing`."""
         found = self.find(driver)
         if found is None:
-            raise DriverMissing(f"prepare dynamic resources: DRA driver {driver} is not registered")
+            raise DriverMissing(f"DRA driver {driver} is not registered")
         return found
 
     async def run(self) -> None:

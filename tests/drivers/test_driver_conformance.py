@@ -1,0 +1,108 @@
+"""What a kubelet relies on, tried on a driver that shares nothing with Haru's, on good days and with faults."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "node"))
+
+from dra_bench import NODE, Bench, bench, eventually, pod, result
+from minimal_driver import MinimalDriver
+
+from haru.drivers.conformance import Conformance, Subject
+from haru.node.dra import DriverFailed
+
+NAME = "minimal.example.com"
+
+
+@pytest_asyncio.fixture
+async def here() -> AsyncIterator[Bench]:
+    async with bench() as made:
+        yield made
+
+
+@asynccontextmanager
+async def minimal(here: Bench, *faults: str) -> AsyncIterator[MinimalDriver]:
+    driver = MinimalDriver(NAME, NODE, here.api, here.kubelet, *faults)
+    await driver.start()
+    await driver.publish(["d0", "d1"])
+    try:
+        yield driver
+    finally:
+        await driver.stop()
+
+
+async def checked(here: Bench, driver: MinimalDriver, seconds: float = 20.0) -> dict[str, tuple[str, str]]:
+    async def restart() -> None:
+        await driver.stop()
+        await driver.start()
+
+    subject = Subject(NAME, NODE, here.kubelet, [here.cdi], restart=restart, seconds=seconds)
+    return {r.name: (r.verdict, r.message) for r in await Conformance(here.api, subject).run()}
+
+
+async def test_a_good_driver_passes(here: Bench) -> None:
+    async with minimal(here) as driver:
+        found = await checked(here, driver)
+        assert {name: verdict for name, (verdict, _) in found.items() if verdict != "passed"} == {
+            "health": "not applicable"
+        }, found
+        assert driver.claims() == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "told"),
+    [
+        ("type", "registration", 'type: "CSIPlugin"'),
+        ("version", "registration", "v9.DRAPlugin"),
+        ("forgetful", "prepare", "the answer is about"),
+        ("abort", "prepare", "INTERNAL: it has burnt"),
+        ("restless", "prepare twice", "the second answer is another one"),
+        ("credulous", "wrong claims", "whose UID is another one's is prepared"),
+        ("strict", "unprepare", "never heard of it"),
+        ("health", "health", "the report lacks node-a/d0"),
+    ],
+)
+async def test_a_bad_driver_is_found_out(here: Bench, fault: str, check: str, told: str) -> None:
+    async with minimal(here, fault) as driver:
+        found = await checked(here, driver)
+    assert found[check][0] == "failed", found
+    assert told in found[check][1]
+
+
+async def test_the_node_works_with_a_driver_that_is_not_of_the_library(here: Bench) -> None:
+    mine = pod("p", "claim")
+    await here.claim("claim", result("d0", driver=NAME), pods=[mine])
+    async with minimal(here) as driver, here.running(NAME) as devices:
+        assert driver.told == b"\x08\x01"
+        assert (await devices.prepare(mine)).cdi_ids == {"main": ()} or driver.claims()
+        (info,) = devices.manager.claims()
+        assert [one.device for one in info.drivers[NAME]] == ["d0"]
+        before = devices.registry.find(NAME)
+        await driver.stop()
+        await driver.start()
+        await eventually(lambda: devices.registry.find(NAME) not in (None, before), "the driver is back")
+        await devices.unprepare(mine["metadata"]["uid"])
+        assert driver.claims() == []
+
+
+@pytest.mark.parametrize(("fault", "told"), [("forgetful", "does not mention it"), ("abort", "INTERNAL: it has burnt")])
+async def test_what_the_node_says_of_a_bad_driver(here: Bench, fault: str, told: str) -> None:
+    mine = pod("p", "claim")
+    await here.claim("claim", result("d0", driver=NAME), pods=[mine])
+    async with minimal(here, fault), here.running(NAME) as devices:
+        with pytest.raises(DriverFailed, match=told):
+            await devices.prepare(mine)
+
+
+@pytest.mark.parametrize(("fault", "told"), [("type", b"only DRAPlugin"), ("version", b"name v1.DRAPlugin")])
+async def test_a_plugin_that_cannot_be_registered_is_told_why(here: Bench, fault: str, told: bytes) -> None:
+    async with minimal(here, fault) as driver, here.running() as devices:
+        await eventually(lambda: told in getattr(driver, "told", b""), "the refusal")
+        assert devices.registry.drivers() == set()
