@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "promises.md"
 CONFORMANCE = ROOT / "docs" / "reference" / "api-conformance.md"
+SECURITY = ROOT / "docs" / "security.md"
 TOPICS = ["Workloads, PodGroups and Jobs", "Gangs", "Topology", "Preemption", "Ordinary pods"]
 
 
@@ -21,7 +22,9 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-@pytest.mark.parametrize(("page", "at_least"), [(PAGE, 150), (CONFORMANCE, 90)], ids=["promises", "conformance"])
+@pytest.mark.parametrize(
+    ("page", "at_least"), [(PAGE, 150), (CONFORMANCE, 90), (SECURITY, 30)], ids=["promises", "conformance", "security"]
+)
 def test_every_test_that_holds_a_promise_exists(page: Path, at_least: int) -> None:
     named = re.findall(r"`([a-z0-9_/]+\.py)::(\w+)`", page.read_text())
     assert len(named) > at_least
