@@ -78,14 +78,18 @@ class ClaimInfos:
         """The UIDs of all pods that use claims here."""
         return {uid for info in self._infos.values() for uid in info.pods}
 
-    def begin(self, claim: ClaimInfo, pod_uid: str) -> ClaimInfo:
-        """Note that a pod uses a claim; `claim.drivers` names those it needs. Raises `ClaimRefused`."""
+    def check(self, claim: ClaimInfo) -> None:
+        """Raises `ClaimRefused` if an earlier claim of that name is still here."""
         known = self._infos.get(claim.key)
         if known is not None and known.uid != claim.uid:
             raise ClaimRefused(
                 f"prepare dynamic resources: ResourceClaim {claim.key} is still prepared with the UID {known.uid} of "
                 f"an earlier claim, not {claim.uid}"
             )
+
+    def begin(self, claim: ClaimInfo, pod_uid: str) -> ClaimInfo:
+        """Note that a pod uses a claim, which was checked; `claim.drivers` names those it needs."""
+        known = self._infos.get(claim.key)
         if known is None:
             known = self._infos[claim.key] = ClaimInfo(claim.namespace, claim.name, claim.uid)
         for driver in claim.drivers:

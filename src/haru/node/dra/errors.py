@@ -1,10 +1,10 @@
 """What keeps a pod from its devices: the text belongs into the pod's event (`FailedPrepareDynamicResources`).
 
-    DevicesError
-    ├── ClaimRefused        the pod may not use a claim now: not there, not reserved, not allocated, not for this node
-    ├── DriverMissing       a driver that the claim needs is not registered here
-    └── DriverFailed        a driver said no, or makes no sense; it is tried again
-        └── DriverAway      a driver cannot be reached
+DevicesError
+├── ClaimRefused        the pod may not use a claim now: not there, not reserved, not allocated, not for this node
+├── DriverMissing       a driver that the claim needs is not registered here
+└── DriverFailed        a driver said no, or makes no sense; it is tried again
+    └── DriverAway      a driver cannot be reached
 """
 
 from __future__ import annotations

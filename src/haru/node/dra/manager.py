@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -150,6 +150,8 @@ class DeviceManager:
 
     async def _prepare(self, infos: Sequence[ClaimInfo], pod_uid: str) -> None:
         """With the claims locked: note them, ask the drivers of those that are not ready, note the answers."""
+        for info in infos:  # all of them before any is noted
+            self._infos.check(info)
         noted = [self._infos.begin(info, pod_uid) for info in infos]
         self._write()
         waiting = [info for info in noted if not info.is_prepared]
@@ -159,7 +161,7 @@ class DeviceManager:
                 by_driver.setdefault(driver, []).append(info)
         for driver, some in by_driver.items():
             asked = [_asked(info) for info in some]
-            answer = await self._ask(driver, partial(Instance.prepare, claims=asked))
+            answer = await self._ask(driver, methodcaller("prepare", asked))
             for info in some:
                 self._infos.prepared(info.key, driver, [_device(device) for device in answer[info.uid]])
         for info in waiting:
@@ -198,7 +200,7 @@ class DeviceManager:
         info = self._infos.release(key, pod_uid)
         if info is not None:
             for driver in info.drivers:
-                await self._ask(driver, partial(Instance.unprepare, claims=[_asked(info)]))
+                await self._ask(driver, methodcaller("unprepare", [_asked(info)]))
             self._infos.forget(key)
         self._write()
 

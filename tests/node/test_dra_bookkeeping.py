@@ -1,0 +1,325 @@
+"""The claims of a node under crashes, refusals and pods that come and go: nothing stays, nothing is taken away."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from haru.drivers.protocol import Claim, Device
+from haru.kube.errors import StatusError
+from haru.node.dra import DevicesError, DriverAway, DriverFailed
+from haru.node.dra.bookkeeping import ClaimInfo, ClaimInfos, PreparedDevice
+from haru.node.dra.containers import cdi_ids, with_health
+from haru.node.dra.manager import DeviceManager
+from haru.node.dra.metrics import DraMetrics
+
+Obj = dict[str, Any]
+NAMES = ("red", "green", "blue")
+DRIVERS = ("a.example.com", "b.example.com")
+
+
+class Crash(BaseException):
+    """The node's process ends here."""
+
+
+class Cluster:
+    """Claims as the API server has them."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, Obj] = {}
+        self.number = 0
+
+    def make(self, name: str, drivers: Sequence[str]) -> None:
+        self.number += 1
+        results = [{"request": "r", "driver": d, "pool": "p", "device": f"{name}-{self.number}"} for d in drivers]
+        status = {"allocation": {"devices": {"results": results}}, "reservedFor": []}
+        metadata = {"name": name, "namespace": "default", "uid": f"{name}-{self.number}"}
+        self.claims[name] = {"metadata": metadata, "status": status}
+
+    async def get(self, kind: Any, name: str, namespace: str) -> Obj:
+        if name not in self.claims:
+            raise StatusError(404, "NotFound", f"{name} not found")
+        return self.claims[name]
+
+
+class Driver:
+    """A driver that knows what it has prepared: UID -> the pods that were reserved then."""
+
+    def __init__(self, name: str, world: Machine) -> None:
+        self.name, self.world = name, world
+        self.prepared: dict[str, str] = {}
+
+    async def prepare(self, claims: Sequence[Claim]) -> dict[str, list[Device]]:
+        self.world.die("before prepare")
+        for claim in claims:
+            others = [uid for uid, name in self.prepared.items() if name == claim.name and uid != claim.uid]
+            assert not others, f"{claim.name} is prepared for the pods of another claim: {others}"
+            self.prepared[claim.uid] = claim.name
+        self.world.die("after prepare")
+        self.world.refuse(self.name)
+        return {claim.uid: [Device(["r"], "p", claim.uid, [f"{self.name}/claim={claim.uid}"], "")] for claim in claims}
+
+    async def unprepare(self, claims: Sequence[Claim]) -> None:
+        self.world.die("before unprepare")
+        self.world.refuse(self.name)
+        for claim in claims:
+            self.prepared.pop(claim.uid, None)
+        self.world.die("after unprepare")
+
+
+class Machine(RuleBasedStateMachine):
+    """`pods` are bound here: UID -> the claims they use. Rules are what happens on a node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="haru-book-"))
+        self.cluster = Cluster()
+        self.drivers = {name: Driver(name, self) for name in DRIVERS}
+        self.broken: set[str] = set()
+        self.dies_at = ""
+        self.pods: dict[str, Obj] = {}
+        self.running: dict[str, set[tuple[str, str]]] = {}
+        """Pods that were told that their claims are ready: (driver, claim)."""
+        self.number = 0
+        self.manager = self._manager()
+
+    # -- the node ------------------------------------------------------------------------------------------------------
+
+    def _manager(self) -> DeviceManager:
+        made = DeviceManager(self.cluster, self, self.directory, lambda: {"metadata": {}}, DraMetrics())  # type: ignore[arg-type]
+        made.load()
+        plain = made._checkpoint.store
+
+        def store(content: Any) -> None:
+            self.die("before write")
+            plain(content)
+            self.die("after write")
+
+        made._checkpoint.store = store  # type: ignore[method-assign]
+        return made
+
+    def get(self, driver: str) -> Any:
+        """As the registry does."""
+        return self.drivers[driver]
+
+    def die(self, place: str) -> None:
+        if self.dies_at == place:
+            self.dies_at = ""
+            raise Crash
+
+    def refuse(self, driver: str) -> None:
+        if driver in self.broken:
+            raise DriverFailed(f"{driver} says no")
+
+    def act(self, work: Any) -> bool:
+        """Whether it could be done; after a crash there is a new process."""
+        try:
+            asyncio.run(work)
+        except DevicesError:
+            return False
+        except Crash:
+            self.manager = self._manager()
+            return False
+        return True
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    @initialize()
+    def claims(self) -> None:
+        self.cluster.make("red", DRIVERS[:1])
+        self.cluster.make("green", DRIVERS)
+        self.cluster.make("blue", DRIVERS[1:])
+
+    @rule(names=st.sets(st.sampled_from(NAMES), min_size=1, max_size=2))
+    def bind(self, names: set[str]) -> None:
+        self.number += 1
+        uid = f"pod-{self.number}"
+        entries = [{"name": name, "resourceClaimName": name} for name in sorted(names)]
+        containers = [{"name": "main", "resources": {"claims": [{"name": name} for name in sorted(names)]}}]
+        metadata = {"name": uid, "namespace": "default", "uid": uid}
+        self.pods[uid] = {"metadata": metadata, "spec": {"resourceClaims": entries, "containers": containers}}
+        for name in names:
+            self.cluster.claims[name]["status"]["reservedFor"].append({"resource": "pods", "uid": uid, "name": uid})
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data())
+    def prepare(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.pods)))
+        if self.act(self.manager.prepare(self.pods[uid])):
+            self.running[uid] = set()
+            for entry in self.pods[uid]["spec"]["resourceClaims"]:
+                claim = self.cluster.claims[entry["resourceClaimName"]]
+                for result in claim["status"]["allocation"]["devices"]["results"]:
+                    self.running[uid].add((result["driver"], claim["metadata"]["uid"]))
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.pods)))
+        self.running.pop(uid, None)
+        if self.act(self.manager.unprepare(uid)):
+            self.forget(uid)
+
+    def forget(self, uid: str) -> None:
+        self.running.pop(uid, None)
+        del self.pods[uid]
+        for claim in self.cluster.claims.values():
+            reserved = claim["status"]["reservedFor"]
+            claim["status"]["reservedFor"] = [one for one in reserved if one["uid"] != uid]
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data())
+    def vanish(self, data: st.DataObject) -> None:
+        """A pod is deleted by force: the node does not hear of it in time, and its claim comes again."""
+        uid = data.draw(st.sampled_from(sorted(self.pods)))
+        names = [entry["resourceClaimName"] for entry in self.pods[uid]["spec"]["resourceClaims"]]
+        self.forget(uid)
+        for name in names:
+            claim = self.cluster.claims[name]
+            if not claim["status"]["reservedFor"]:
+                drivers = [result["driver"] for result in claim["status"]["allocation"]["devices"]["results"]]
+                self.cluster.make(name, drivers)
+
+    @rule()
+    def reconcile(self) -> None:
+        self.act(self.manager.reconcile(set(self.pods)))
+
+    @rule(driver=st.sampled_from(DRIVERS))
+    def breaks(self, driver: str) -> None:
+        self.broken.add(driver)
+
+    @rule()
+    def mended(self) -> None:
+        self.broken.clear()
+
+    @rule(place=st.sampled_from(["write", "prepare", "unprepare"]), when=st.sampled_from(["before", "after"]))
+    def will_crash(self, place: str, when: str) -> None:
+        self.dies_at = f"{when} {place}"
+
+    @rule()
+    def restart(self) -> None:
+        self.manager = self._manager()
+
+    # -- what always holds -------------------------------------------------------------------------------------------
+
+    @invariant()
+    def the_checkpoint_can_be_read_and_says_what_is_known(self) -> None:
+        fresh = self._manager()
+        known = {(info.key, info.uid): info.pods for info in self.manager.claims()}
+        assert {(info.key, info.uid): info.pods for info in fresh.claims()} == known
+
+    @invariant()
+    def whatever_is_prepared_is_known(self) -> None:
+        known = {info.uid: set(info.drivers) for info in self.manager.claims()}
+        for name, driver in self.drivers.items():
+            assert all(name in known.get(uid, ()) for uid in driver.prepared)
+
+    @invariant()
+    def nothing_is_taken_from_a_pod_that_runs(self) -> None:
+        for needed in self.running.values():
+            assert all(uid in self.drivers[driver].prepared for driver, uid in needed)
+
+    def teardown(self) -> None:
+        """In the end nothing is left."""
+        self.broken.clear()
+        self.dies_at = ""
+        self.manager = self._manager()
+        for uid in sorted(self.pods):
+            asyncio.run(self.manager.unprepare(uid))
+        assert asyncio.run(self.manager.reconcile(())) == []
+        assert [driver.prepared for driver in self.drivers.values()] == [{}, {}]
+        assert self.manager.claims() == []
+        shutil.rmtree(self.directory)
+
+
+Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestClaimsOfANode = Machine.TestCase
+
+
+@pytest.mark.nightly
+def test_claims_of_a_node_at_length() -> None:
+    class Longer(Machine):
+        pass
+
+    Longer.TestCase.settings = settings(max_examples=400, stateful_step_count=40, deadline=None)
+    Longer.TestCase("runTest").runTest()
+
+
+def test_a_driver_that_is_away_for_a_moment_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("haru.node.dra.manager._PAUSE_SECONDS", 0.0)
+    asked = []
+
+    class Registry:
+        def get(self, driver: str) -> Any:
+            return self
+
+        async def unprepare(self, claims: Sequence[Claim]) -> None:
+            asked.append(claims[0].uid)
+            if len(asked) < 3:
+                raise DriverAway("gone")
+
+    manager = DeviceManager(None, Registry(), tmp_path, dict, DraMetrics())  # type: ignore[arg-type]
+    manager._infos.begin(ClaimInfo("default", "c", "u", drivers={"d": ()}), "pod")
+    asyncio.run(manager.unprepare("pod"))
+    assert asked == ["u", "u", "u"]
+    manager._infos.begin(ClaimInfo("default", "c", "v", drivers={"d": ()}), "pod")
+    asked[:] = []
+
+    async def away(claims: Sequence[Claim]) -> None:
+        asked.append("v")
+        raise DriverAway("gone")
+
+    monkeypatch.setattr(Registry, "unprepare", staticmethod(away))
+    with pytest.raises(DriverAway):
+        asyncio.run(manager.unprepare("pod"))
+    assert len(asked) == 4
+
+
+def test_what_is_told_is_read_back() -> None:
+    infos = ClaimInfos()
+    infos.begin(ClaimInfo("ns", "c", "u", drivers={"d": ()}), "p1")
+    infos.begin(ClaimInfo("ns", "c", "u", drivers={"d": ()}), "p2")
+    infos.prepared("ns/c", "d", [PreparedDevice("p", "d0", ("r",), ("v/c=d0",), "s")])
+    infos.finish("ns/c")
+    (again,) = ClaimInfos(infos.told()).all()
+    assert again.drivers == infos.all()[0].drivers
+    assert again.pods == {"p1", "p2"}
+    assert not again.is_prepared
+    assert infos.drivers_in_use() == {"<any>": 1, "d": 1}
+    assert infos.release("ns/c", "p1") is None
+    assert infos.release("ns/c", "p1") is None
+    assert infos.release("ns/c", "p2") is infos.get("ns/c")
+
+
+def test_containers_get_what_their_extended_resources_are_mapped_to() -> None:
+    info = ClaimInfo("default", "special", "u")
+    info.drivers["d"] = (
+        PreparedDevice("p", "d0", ("container-0-request-0",), ("v/c=d0",)),
+        PreparedDevice("p", "d1", ("container-1-request-0",), ("v/c=d1",)),
+    )
+    mappings = [
+        {"containerName": "one", "resourceName": "x.com/card", "requestName": "container-0-request-0"},
+        {"containerName": "two", "resourceName": "x.com/card", "requestName": "container-1-request-0"},
+    ]
+    pod = {
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "one"}, {"name": "two"}, {"name": "three"}]},
+        "status": {"extendedResourceClaimStatus": {"resourceClaimName": "special", "requestMappings": mappings}},
+    }
+    found = cdi_ids(pod, {"default/special": info}.get)
+    assert found == {"one": ("v/c=d0",), "two": ("v/c=d1",)}
+
+
+def test_health_takes_the_place_of_what_was_told_before() -> None:
+    statuses = [{"name": "a", "allocatedResourcesStatus": ["old"]}, {"name": "b"}]
+    told: dict[str, list[Obj]] = {"b": [{"name": "claim:c"}]}
+    assert with_health(statuses, told) == [{"name": "a"}, {"name": "b", "allocatedResourcesStatus": told["b"]}]
