@@ -150,10 +150,15 @@ class Machine(RuleBasedStateMachine):
         for name in names:
             self.cluster.claims[name]["status"]["reservedFor"].append({"resource": "pods", "uid": uid, "name": uid})
 
+        self.prepare_one(uid)
+
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
     def prepare(self, data: st.DataObject) -> None:
-        uid = data.draw(st.sampled_from(sorted(self.pods)))
+        """Again, or at last."""
+        self.prepare_one(data.draw(st.sampled_from(sorted(self.pods))))
+
+    def prepare_one(self, uid: str) -> None:
         if self.act(self.manager.prepare(self.pods[uid])):
             self.running[uid] = set()
             for entry in self.pods[uid]["spec"]["resourceClaims"]:
@@ -194,19 +199,13 @@ class Machine(RuleBasedStateMachine):
         self.act(self.manager.reconcile(set(self.pods)))
 
     @rule(driver=st.sampled_from(DRIVERS))
-    def breaks(self, driver: str) -> None:
-        self.broken.add(driver)
-
-    @rule()
-    def mended(self) -> None:
-        self.broken.clear()
+    def breaks_or_is_mended(self, driver: str) -> None:
+        self.broken ^= {driver}
 
     @rule(place=st.sampled_from(["write", "prepare", "unprepare"]), when=st.sampled_from(["before", "after"]))
     def will_crash(self, place: str, when: str) -> None:
+        """The next time that it comes there; or it is only started anew."""
         self.dies_at = f"{when} {place}"
-
-    @rule()
-    def restart(self) -> None:
         self.manager = self._manager()
 
     # -- what always holds -------------------------------------------------------------------------------------------
@@ -241,7 +240,7 @@ class Machine(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
 TestClaimsOfANode = Machine.TestCase
 
 

@@ -54,7 +54,7 @@ class HealthCache:
             timeout = float(max(told.health_check_timeout_seconds, 0)) or DEFAULT_TIMEOUT
             made = _Report(HEALTH_NAMES.get(told.health, "Unknown"), _shortened(told.message), timeout, now + timeout)
             before = self._reports.get(key)
-            was = (*self.of(*key, now), before.timeout if before else None)
+            was = (*self.of(*key, now), before.timeout if before else made.timeout)
             self._reports[key] = made
             if was != (made.state, made.message, made.timeout):
                 changed.append(key)
