@@ -3,9 +3,15 @@
 `haru driver simulated --node NAME --profile PROFILE` publishes the cards of a profile and prepares claims on them, for
 the kubelet of this machine or for `haru node`: containers get an environment variable and a plain file for each card.
 Annotations of the Node say how the cards are: `simulated.haru.dev/device-health: gpu-3=Unhealthy:too hot` and
-`simulated.haru.dev/device-taints`. `haru driver check --node NAME --driver-name NAME` plays the kubelet against any
-driver of this machine and says what it does wrong; it takes a device that no claim has. Exit status: 0 stopped, or
-nothing is wrong; 1 something is; 2 bad usage.
+`simulated.haru.dev/device-taints`.
+
+`haru driver nvidia --node NAME` does so with the NVIDIA cards of this machine (`pip install haru[nvidia]`), as
+`gpu.nvidia.com`. `--record FILE` writes down what NVML says of them and ends; with `--play FILE` a recording takes the
+cards' place.
+
+`haru driver check --node NAME --driver-name NAME` plays the kubelet against any driver of this machine and says what it
+does wrong; it takes a device that no claim has. Exit status: 0 stopped, or nothing is wrong; 1 something is; 2 bad
+usage.
 """
 
 from __future__ import annotations
@@ -21,11 +27,12 @@ from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
     from haru.drivers.conformance import Result
+    from haru.drivers.nvidia.nvml import Nvml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru driver`."""
-    parser.add_argument("driver", choices=("simulated", "check"), help="what to run")
+    parser.add_argument("driver", choices=("simulated", "nvidia", "check"), help="what to run")
     add_connection_arguments(parser)
     parser.add_argument("--node", metavar="NAME", help="the Node that this machine is")
     parser.add_argument("--kubelet-dir", type=Path, default=Path("/var/lib/kubelet"), metavar="DIR",
@@ -36,8 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     simulated.add_argument("--profile", metavar="PROFILE", help="a profile with devices, or a FILE.yaml")
     simulated.add_argument("--instance", default="", metavar="UID",
                            help="the UID of the driver's pod: two instances may then run side by side")  # fmt: skip
-    simulated.add_argument("--no-metadata", action="store_true", help="write no metadata files (KEP-5304)")
-    simulated.add_argument("--keep-slices", action="store_true", help="leave the ResourceSlices when stopping")
+    drivers = parser.add_argument_group("simulated, nvidia")
+    drivers.add_argument("--no-metadata", action="store_true", help="write no metadata files (KEP-5304)")
+    drivers.add_argument("--keep-slices", action="store_true", help="leave the ResourceSlices when stopping")
+    _add_nvidia(parser)
     check = parser.add_argument_group("check")
     check.add_argument("--driver-name", metavar="NAME", help="the driver to check")
     check.add_argument("--namespace", default="default", metavar="NAME", help="where claims are made (default default)")
@@ -47,16 +56,93 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
 
 
+def _add_nvidia(parser: argparse.ArgumentParser) -> None:
+    nvidia = parser.add_argument_group("nvidia")
+    nvidia.add_argument("--driver-gates", default="", metavar="GATES",
+                        help="NAME=true or NAME=false, with commas: DynamicMIG, TimeSlicingSettings, MPSSupport "
+                        "(off), NVMLDeviceHealthCheck (on)")  # fmt: skip
+    nvidia.add_argument("--driver-root", type=Path, default=Path("/"), metavar="DIR",
+                        help="where the libraries of NVIDIA's kernel driver are installed (default /)")  # fmt: skip
+    nvidia.add_argument("--ignore-xids", default="", metavar="NUMBERS",
+                        help="XIDs that are of no consequence, separated by commas")  # fmt: skip
+    nvidia.add_argument("--usage-seconds", type=float, default=30.0, metavar="SECONDS",
+                        help="how often claims are told how busy their cards are (default 30; 0: never)")  # fmt: skip
+    nvidia.add_argument("--record", type=Path, metavar="FILE", help="write down what NVML says, and end")
+    nvidia.add_argument("--play", type=Path, metavar="FILE", help="run with a recording in place of the cards")
+
+
 def run(options: argparse.Namespace) -> int:
     """Runs a driver until it is stopped, or checks one."""
     from haru.cli.logs import configure_logging
 
     configure_logging(options.verbose, options.log_format)
+    if options.driver == "nvidia" and options.record:
+        return _record(options)
     if not options.node:
         raise UsageError("--node: Required value: name the Node that this machine is")
     if options.driver == "check":
         return _check(options)
-    return _simulated(options)
+    return _nvidia(options) if options.driver == "nvidia" else _simulated(options)
+
+
+def _nvml(flags: argparse.Namespace) -> tuple[Nvml, str]:
+    """(NVML of this machine, or a recording in its place; what it is)."""
+    from haru.drivers.nvidia.binding import PyNvml
+    from haru.drivers.nvidia.played import PlayedNvml
+    from haru.drivers.nvidia.recording import load
+
+    if flags.play is None:
+        return PyNvml(), "nvml"
+    recording = load(flags.play)
+    return PlayedNvml(recording), f"played: {recording.made}"
+
+
+def _record(flags: argparse.Namespace) -> int:
+    from haru.drivers.nvidia.nvml import NvmlError
+    from haru.drivers.nvidia.recording import dump, record
+
+    nvml, made = _nvml(flags)
+    try:
+        recording = record(nvml, made)
+        flags.record.write_bytes(dump(recording))
+    except (NvmlError, OSError) as error:
+        raise UsageError(f"--record: {error}") from None
+    print(f"{len(recording.cards)} cards are written down in {flags.record}")
+    return 0
+
+
+def _nvidia(flags: argparse.Namespace) -> int:
+    from haru.drivers.nvidia.host import Host
+    from haru.drivers.nvidia.nvml import NvmlError
+    from haru.drivers.nvidia.process import NvidiaOptions, read_gates, run_nvidia
+
+    xids = [part.strip() for part in flags.ignore_xids.split(",") if part.strip()]
+    for xid in xids:
+        if not xid.isdigit():
+            raise UsageError(f'--ignore-xids: "{xid}": write numbers, separated by commas')
+    if flags.usage_seconds < 0:
+        raise UsageError(f"--usage-seconds: {flags.usage_seconds:g}: write 0 or more")
+    options = NvidiaOptions(
+        flags.node,
+        flags.kubelet_dir,
+        flags.cdi_dir,
+        Host(flags.driver_root, is_played=flags.play is not None),
+        read_gates(flags.driver_gates),
+        not flags.no_metadata,
+        flags.keep_slices,
+        flags.usage_seconds,
+        harmless=frozenset(int(xid) for xid in xids),
+    )
+    nvml, _ = _nvml(flags)
+
+    async def work() -> int:
+        async with connect(flags, "haru-driver") as client:
+            return await run_nvidia(client, nvml, options)
+
+    try:
+        return asyncio.run(work())
+    except NvmlError as error:
+        raise UsageError(str(error)) from None
 
 
 def _simulated(flags: argparse.Namespace) -> int:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from haru.engine.cluster import Snapshot
 from haru.engine.pods import PodInfo
+from haru.kube.device_usage import UTILIZATION_KEY
 from haru.kube.meta import annotations_of
 
 IDLE_BELOW_PERCENT = 5.0
-UTILIZATION_KEY = "haru.dev/utilization-percent"
 UTILIZATION_ANNOTATION = "simulated.haru.dev/utilization"
 _SIMULATED = "simulated.haru.dev/profile"
 

@@ -31,6 +31,8 @@ class Allocated:
     consumed_capacity: Mapping[str, str] = field(default_factory=dict)
     parameters: tuple[Obj, ...] = ()
     """Opaque configuration for this driver and request: of the class first, then of the claim."""
+    named: tuple[bool, ...] = ()
+    """Of each of `parameters`: whether it names the request; else it is for all requests."""
 
     @property
     def base_request(self) -> str:
@@ -65,7 +67,7 @@ class ClaimToPrepare:
                 result.get("shareID") or "",
                 bool(result.get("adminAccess")),
                 result.get("consumedCapacity") or {},
-                _parameters(configs, driver, result["request"]),
+                *_parameters(configs, driver, result["request"]),
             )
             for result in given.get("results") or ()
             if result["driver"] == driver
@@ -76,7 +78,7 @@ class ClaimToPrepare:
         return cls(namespace_of(claim), name_of(claim), uid_of(claim), devices, annotation)
 
 
-def _parameters(configs: Sequence[Obj], driver: str, request: str) -> tuple[Obj, ...]:
+def _parameters(configs: Sequence[Obj], driver: str, request: str) -> tuple[tuple[Obj, ...], tuple[bool, ...]]:
     base = request.partition("/")[0]
     chosen = [
         config
@@ -85,7 +87,8 @@ def _parameters(configs: Sequence[Obj], driver: str, request: str) -> tuple[Obj,
         and (not config.get("requests") or request in config["requests"] or base in config["requests"])
     ]
     chosen.sort(key=lambda config: config.get("source") != "FromClass")
-    return tuple(config["opaque"]["parameters"] for config in chosen)
+    named = tuple(bool(config.get("requests")) for config in chosen)
+    return tuple(config["opaque"]["parameters"] for config in chosen), named
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ async def run_simulated(client: ApiClient, options: SimulatedOptions) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    node = await _node(client, options.node_name, stop)
+    node = await node_of(client, options.node_name, stop)
     if node is not None:
         await _serve(client, options, node, stop)
     return 0
@@ -80,7 +80,7 @@ async def _serve(client: ApiClient, options: SimulatedOptions, node: Obj, stop: 
             await _withdraw(server)
 
 
-async def _node(client: ApiClient, name: str, stop: asyncio.Event) -> Obj | None:
+async def node_of(client: ApiClient, name: str, stop: asyncio.Event) -> Obj | None:
     """The Node, once there is one: it owns the slices. None if the driver is stopped before."""
     while not stop.is_set():
         try:
