@@ -36,14 +36,16 @@ class Reviewer(Protocol):
 
 
 class ApiReviewer:
-    """Asks an API server. `sleep` is in seconds; tests put their own in its place."""
+    """Asks an API server. `sleep` is in seconds; `observe` is told of every attempt: authn or authz, and its code."""
 
     def __init__(
         self,
         client: ApiClient,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         attempt_seconds: float = ATTEMPT_SECONDS,
+        observe: Callable[[str, str], None] = lambda kind, code: None,
     ) -> None:
+        self._observe = observe
         self._client = client
         self._sleep = sleep
         self._attempt_seconds = attempt_seconds
@@ -51,6 +53,7 @@ class ApiReviewer:
     async def review(self, kind: Kind, spec: Obj) -> Obj:
         """The status of a review of `spec`. Raises `ReviewFailed`."""
         wait, why = FIRST_WAIT_SECONDS, ""
+        told = "authn" if kind is TOKENS else "authz"
         for attempt in range(ATTEMPTS):
             if attempt:
                 await self._sleep(wait * random.uniform(1.0, 1.2))
@@ -60,13 +63,16 @@ class ApiReviewer:
                     body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
                     status = (await self._client.create(kind, body)).get("status")
             except StatusError as error:
+                self._observe(told, str(error.code))
                 why = str(error)
                 if error.code not in _BUSY:
                     break
                 continue
             except OSError as error:
+                self._observe(told, "<error>")
                 why = str(error) or f"no answer within {self._attempt_seconds:g} s"
                 continue
+            self._observe(told, "201")
             if not isinstance(status, dict):
                 why = "the answer has no status"
                 break

@@ -1,0 +1,76 @@
+"""A serving certificate for a node that was given none: signed by itself, kept for the next start.
+
+`cryptography` is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+VALID_FOR = timedelta(days=365)
+_RENEW_BEFORE = timedelta(days=30)
+_BACKDATED = timedelta(minutes=5)
+
+
+def ensure_certificate(directory: Path, name: str, addresses: Sequence[str], now: datetime) -> tuple[Path, Path]:
+    """`kubelet.crt` and `kubelet.key`, made if they are not there or about to run out. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    certificate, key = directory / "kubelet.crt", directory / "kubelet.key"
+    if not _serves(certificate, key, now):
+        made, made_key = self_signed(name, addresses, now)
+        _write(key, made_key)
+        _write(certificate, made)
+    return certificate, key
+
+
+def _serves(certificate: Path, key: Path, now: datetime) -> bool:
+    from cryptography import x509
+
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        return key.stat().st_size > 0 and now < found.not_valid_after_utc - _RENEW_BEFORE
+    except (OSError, ValueError):
+        return False
+
+
+def self_signed(name: str, addresses: Sequence[str], now: datetime) -> tuple[bytes, bytes]:
+    """A certificate and its key, PEM, for a node's name and addresses."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name}@{int(now.timestamp())}"[:64])])
+    names: list[Any] = [x509.DNSName(name)]
+    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in dict.fromkeys(addresses)]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATED)
+        .not_valid_after(now + VALID_FOR)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return certificate.public_bytes(Encoding.PEM), secret
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Whole or not at all, and for nobody else."""
+    new = file.with_name(file.name + ".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as opened:
+        opened.write(data)
+    new.replace(file)

@@ -1,0 +1,92 @@
+"""The kubelet API's own metrics, under the kubelet's names."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT"})
+_ROOTS = frozenset(
+    (
+        *("pods", "runningpods", "stats", "metrics", "logs", "checkpoint", "exec", "attach", "run", "portForward"),
+        *("containerLogs", "debug", "healthz", "configz", "statusz", "flagz"),
+        *("metrics/cadvisor", "metrics/probes", "metrics/resource", "metrics/slis"),
+    )
+)
+_LONG = frozenset({"exec", "attach", "portForward", "debug"})
+Labels = tuple[str, str]
+
+
+def root_of(path: str) -> str:
+    """What a path is counted under; bounded by what is served, not by what is asked for."""
+    parts = path.strip("/").split("/")
+    root = "/".join(parts[:2]) if parts[0] == "metrics" else parts[0]
+    return root if root in _ROOTS else "other"
+
+
+class Counters:
+    """Counters of one server."""
+
+    def __init__(self) -> None:
+        self._requests: Counter[Labels] = Counter()
+        self._in_flight: Counter[Labels] = Counter()
+        self._durations: dict[Labels, list[float]] = {}
+        self._web_sockets: Counter[str] = Counter()
+        self._reviews: Counter[tuple[str, str]] = Counter()
+
+    def begin(self, method: str, path: str) -> Labels:
+        """A request has come."""
+        labels = (method if method in _METHODS else "other", root_of(path))
+        self._requests[labels] += 1
+        self._in_flight[labels] += 1
+        return labels
+
+    def end(self, labels: Labels, seconds: float) -> None:
+        """It has been answered."""
+        self._in_flight[labels] -= 1
+        times = self._durations.setdefault(labels, [0.0] * (len(_BUCKETS) + 2))
+        times[-1] += 1
+        times[-2] += seconds
+        for index, bound in enumerate(_BUCKETS):
+            if seconds <= bound:
+                times[index] += 1
+
+    def web_socket(self, path: str) -> None:
+        """A way into a container was opened by a WebSocket, which is a GET."""
+        self._web_sockets[root_of(path)] += 1
+
+    def reviewed(self, kind: str, code: str) -> None:
+        """The API server was asked for a review of a kind."""
+        self._reviews[kind, code] += 1
+
+    def lines(self) -> list[str]:
+        """The exposition."""
+        lines = _head("kubelet_http_requests_total", "counter", "Requests that came.")
+        lines += [f"kubelet_http_requests_total{{{_labels(key)}}} {n}" for key, n in sorted(self._requests.items())]
+        lines += _head("kubelet_http_inflight_requests", "gauge", "Requests that are being answered.")
+        lines += [f"kubelet_http_inflight_requests{{{_labels(key)}}} {n}" for key, n in sorted(self._in_flight.items())]
+        name = "kubelet_http_requests_duration_seconds"
+        lines += _head(name, "histogram", "Time from request to answer.")
+        for key, times in sorted(self._durations.items()):
+            labels = _labels(key)
+            lines += [f'{name}_bucket{{{labels},le="{b}"}} {int(n)}' for b, n in zip(_BUCKETS, times, strict=False)]
+            lines.append(f'{name}_bucket{{{labels},le="+Inf"}} {int(times[-1])}')
+            lines += [f"{name}_sum{{{labels}}} {times[-2]:.6f}", f"{name}_count{{{labels}}} {int(times[-1])}"]
+        name = "kubelet_websocket_streaming_requests_total"
+        lines += _head(name, "counter", "Ways into containers that were opened by a GET.")
+        lines += [f'{name}{{path="{path}"}} {n}' for path, n in sorted(self._web_sockets.items())]
+        for kind in ("authn", "authz"):
+            name = f"apiserver_delegated_{kind}_request_total"
+            lines += _head(name, "counter", "Reviews that the API server was asked for.")
+            lines += [f'{name}{{code="{code}"}} {n}' for (k, code), n in sorted(self._reviews.items()) if k == kind]
+        return lines
+
+
+def _head(name: str, kind: str, text: str) -> list[str]:
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+
+
+def _labels(key: Labels) -> str:
+    method, path = key
+    long_running = "true" if path in _LONG else "false"
+    return f'long_running="{long_running}",method="{method}",path="{path}",server_type="readwrite"'
