@@ -97,7 +97,7 @@ async def test_simulated_cards_in_a_pod_killed_in_between_and_ill_by_annotation(
     assert [len(one["spec"]["devices"]) for one in await here.slices()] == [8]
     async with here.running(GPU) as devices:
         prepared = await devices.prepare(mine)
-        edits = CdiFiles([here.cdi]).resolve(prepared.cdi_ids["main"])
+        edits = CdiFiles([here.cdi]).resolve(prepared.devices["main"])
         told = dict(entry.split("=", 1) for entry in edits.env)
         assert told["MODE"] == "fast"
         assert told["HARU_DEVICE_GPU_3"].startswith("GPU-")
@@ -119,7 +119,7 @@ async def test_simulated_cards_in_a_pod_killed_in_between_and_ill_by_annotation(
         await here.api.patch(NODES, NODE, {"metadata": {"annotations": ill}})
 
         def health() -> list[str]:
-            status = devices.allocated_resources_status(mine)["main"]
+            status = devices.status(mine)["main"]
             return [one.get("message", "") for one in status[0]["resources"]]
 
         await eventually(lambda: health() == ["too hot"], "the health in the status")

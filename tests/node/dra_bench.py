@@ -138,7 +138,7 @@ class Bench:
     def devices(self, **more: Any) -> NodeDevices:
         """The node's side; `load` and `run` are the test's."""
         settings = {"look_seconds": 0.02, "grace_seconds": 30.0, **more}
-        return NodeDevices(self.api, self.kubelet, lambda: self.node, lambda: self.pods, **settings)
+        return NodeDevices(self.api, self.kubelet, NODE, lambda: self.pods, **settings)
 
     @asynccontextmanager
     async def running(self, *drivers: str, **more: Any) -> AsyncIterator[NodeDevices]:

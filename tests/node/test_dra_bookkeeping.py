@@ -95,7 +95,7 @@ class Machine(RuleBasedStateMachine):
     # -- the node ------------------------------------------------------------------------------------------------------
 
     def _manager(self) -> DeviceManager:
-        made = DeviceManager(self.cluster, self, self.directory, lambda: {"metadata": {}}, DraMetrics())  # type: ignore[arg-type]
+        made = DeviceManager(self.cluster, self, self.directory, "node-a", DraMetrics())  # type: ignore[arg-type]
         made.load()
         plain = made._checkpoint.store
 
@@ -266,7 +266,7 @@ def test_a_driver_that_is_away_for_a_moment_is_asked_again(tmp_path: Path, monke
             if len(asked) < 3:
                 raise DriverAway("gone")
 
-    manager = DeviceManager(None, Registry(), tmp_path, dict, DraMetrics())  # type: ignore[arg-type]
+    manager = DeviceManager(None, Registry(), tmp_path, "node-a", DraMetrics())  # type: ignore[arg-type]
     manager._infos.begin(ClaimInfo("default", "c", "u", drivers={"d": ()}), "pod")
     asyncio.run(manager.unprepare("pod"))
     assert asked == ["u", "u", "u"]

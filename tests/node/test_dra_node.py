@@ -68,8 +68,8 @@ async def test_a_claim_from_prepare_to_unprepare(here: Bench) -> None:
     async with here.driver(cards), here.running(DRIVER) as devices:
         prepared = await devices.prepare(mine)
         uid = claim["metadata"]["uid"]
-        assert prepared.cdi_ids == {"main": (f"{DRIVER}/claim={uid}-gpu-0", f"{DRIVER}/claim={uid}-gpu-1")}
-        edits = CdiFiles([here.cdi]).resolve(prepared.cdi_ids["main"])
+        assert prepared.devices == {"main": (f"{DRIVER}/claim={uid}-gpu-0", f"{DRIVER}/claim={uid}-gpu-1")}
+        edits = CdiFiles([here.cdi]).resolve(prepared.devices["main"])
         assert edits.env == (f"CARD_0={NODE}/gpu-0", f"CARD_1={NODE}/gpu-1")
         assert await devices.prepare(mine) == prepared
         assert cards.prepared == ["claim"]
@@ -84,10 +84,9 @@ async def test_a_claim_from_prepare_to_unprepare(here: Bench) -> None:
 async def test_a_container_gets_the_devices_of_the_request_that_it_names(here: Bench) -> None:
     mine = pod("p", "claim", request="second")
     await here.claim("claim", result("gpu-0", "first"), result("gpu-1", "second/small"), pods=[mine])
-    async with here.driver(Cards()), here.running(DRIVER, cdi=CdiFiles([here.cdi])) as devices:
+    async with here.driver(Cards()), here.running(DRIVER) as devices:
         prepared = await devices.prepare(mine)
-        assert prepared.cdi_ids == {}
-        assert prepared.edits["main"].env == (f"CARD_1={NODE}/gpu-1",)
+        assert CdiFiles([here.cdi]).resolve(prepared.devices["main"]).env == (f"CARD_1={NODE}/gpu-1",)
 
 
 async def test_a_shared_claim_is_prepared_once_and_given_back_with_its_last_pod(here: Bench) -> None:
@@ -95,7 +94,7 @@ async def test_a_shared_claim_is_prepared_once_and_given_back_with_its_last_pod(
     await here.claim("claim", result("gpu-0"), pods=[first, second])
     async with here.driver(cards), here.running(DRIVER) as devices:
         one, other = await asyncio.gather(devices.prepare(first), devices.prepare(second))
-        assert one.cdi_ids == other.cdi_ids
+        assert one.devices == other.devices
         assert cards.prepared == ["claim"]
         await devices.unprepare(first["metadata"]["uid"])
         assert cards.unprepared == []
@@ -143,7 +142,7 @@ async def test_an_error_of_the_driver_is_told_and_mended(here: Bench) -> None:
         with pytest.raises(DriverFailed, match=r"ResourceClaim default/claim \(.*\): device gpu-0: fell off the bus"):
             await devices.prepare(mine)
         cards.broken.clear()
-        assert (await devices.prepare(mine)).cdi_ids["main"]
+        assert (await devices.prepare(mine)).devices["main"]
         cards.stuck = True
         with pytest.raises(DriverFailed, match="is still busy"):
             await devices.unprepare(mine["metadata"]["uid"])
@@ -251,7 +250,7 @@ async def test_health_reaches_the_pods_status_and_taints_the_slices(here: Bench)
         prepared = await devices.prepare(mine)
 
         def told() -> list[dict[str, str]]:
-            return devices.allocated_resources_status(mine)["main"][0]["resources"]
+            return devices.status(mine)["main"][0]["resources"]
 
         await eventually(lambda: told()[0]["health"] == "Healthy", "the first report")
         while not devices.health.pods.empty():
@@ -260,12 +259,12 @@ async def test_health_reaches_the_pods_status_and_taints_the_slices(here: Bench)
         await server.set_health({(NODE, "gpu-0"): Health("Unhealthy", "too hot", taints=(taint,))})
         async with asyncio.timeout(30):
             assert await devices.pod_to_update() == mine["metadata"]["uid"]
-        assert devices.allocated_resources_status(mine) == {
+        assert devices.status(mine) == {
             "main": [
                 {
                     "name": "claim:c0",
                     "resources": [
-                        {"resourceID": prepared.cdi_ids["main"][0], "health": "Unhealthy", "message": "too hot"}
+                        {"resourceID": prepared.devices["main"][0], "health": "Unhealthy", "message": "too hot"}
                     ],
                 }
             ]
@@ -287,7 +286,7 @@ async def test_metadata_of_devices_are_files_in_the_container(here: Bench) -> No
     options = {"metadata_versions": ("v1alpha1", "v9")}
     async with here.driver(Cards(), **options) as server, here.running(DRIVER) as devices:
         prepared = await devices.prepare(mine)
-        mounts = CdiFiles([here.cdi]).resolve(prepared.cdi_ids["main"]).mounts
+        mounts = CdiFiles([here.cdi]).resolve(prepared.devices["main"]).mounts
         inside = {m.container_path: Path(m.host_path) for m in mounts if m.container_path.startswith("/var/run")}
         base = "/var/run/kubernetes.io/dra-device-attributes"
         direct = inside[f"{base}/resourceclaims/direct/gpu/{DRIVER}-metadata.json"]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from haru.node.agent import Agent
     from haru.node.options import NodeOptions
 
+_ROOT = Path("/var/lib/haru/node")
+_KUBELET = Path("/var/lib/kubelet")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -37,8 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SOCKET",
         help=f"the runtime's socket (default {DEFAULT_ENDPOINT})",
     )
+    parser.add_argument("--root-dir", type=Path, default=_ROOT, metavar="DIR", help="where volumes are kept")
     parser.add_argument(
-        "--root-dir", type=Path, default=Path("/var/lib/haru/node"), metavar="DIR", help="where volumes are kept"
+        "--kubelet-dir",
+        type=Path,
+        metavar="DIR",
+        help="where DRA drivers register, and where PodResources is served (default /var/lib/kubelet; with --root-dir "
+        "that directory)",
     )
     parser.add_argument(
         "--pod-logs-dir", type=Path, default=Path("/var/log/pods"), metavar="DIR", help="where containers' logs are"
@@ -88,14 +95,19 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(flags: argparse.Namespace) -> int:
     from haru.node.agent import Agent, NodeError
+    from haru.node.dra import NodeDevices
+    from haru.node.dra.beside import AgentPods, run_beside
 
     options = node_options(flags)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with connect(flags, "haru-node") as client:
-        agent = Agent(client, options)
-        work = asyncio.create_task(agent.run())
+        pods = AgentPods()
+        devices = NodeDevices(client, _kubelet_dir(flags), options.name, pods)
+        devices.load()
+        pods.agent = agent = Agent(client, options, devices=devices)
+        work = asyncio.create_task(run_beside(agent, devices))
         waiting = asyncio.create_task(stop.wait())
         telling = asyncio.create_task(_tell(agent, options))
         await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -109,6 +121,12 @@ async def _run(flags: argparse.Namespace) -> int:
         print(f"haru node: stopped: {outcome}", file=sys.stderr)
         return 1
     return 0
+
+
+def _kubelet_dir(flags: argparse.Namespace) -> Path:
+    """Where drivers look for a kubelet; a node with a directory of its own keeps to itself."""
+    own: Path = flags.root_dir.absolute()
+    return flags.kubelet_dir or (_KUBELET if own == _ROOT else own)
 
 
 async def _tell(agent: Agent, options: NodeOptions) -> None:

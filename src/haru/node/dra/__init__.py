@@ -14,15 +14,14 @@
 Sources: KEP-4381, KEP-4680, KEP-3695; kubelet `cm/dra`, as behaviour.
 """
 
-from haru.node.dra.errors import EVENT_REASON, ClaimRefused, DevicesError, DriverAway, DriverFailed, DriverMissing
-from haru.node.dra.manager import DeviceManager, Devices, Prepared
+from haru.node.devices import DevicesError, Prepared
+from haru.node.dra.errors import ClaimRefused, DriverAway, DriverFailed, DriverMissing
+from haru.node.dra.manager import DeviceManager
 from haru.node.dra.node_devices import NodeDevices
 
 __all__ = [
-    "EVENT_REASON",
     "ClaimRefused",
     "DeviceManager",
-    "Devices",
     "DevicesError",
     "DriverAway",
     "DriverFailed",

@@ -9,13 +9,7 @@ DevicesError
 
 from __future__ import annotations
 
-from typing import Final
-
-EVENT_REASON: Final = "FailedPrepareDynamicResources"
-
-
-class DevicesError(Exception):
-    """A pod's claims cannot be prepared or given back; the text says which and why."""
+from haru.node.devices import DevicesError
 
 
 class ClaimRefused(DevicesError):

@@ -10,30 +10,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from haru.client.api import ApiClient
-from haru.drivers.cdi.edits import CdiError, Edits
-from haru.drivers.cdi.reading import CdiFiles
 from haru.drivers.checkpoint import Checkpoint, CheckpointError
 from haru.drivers.protocol import Claim, Device
 from haru.kube.errors import StatusError
-from haru.kube.kinds import known_kind
+from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import labels_of, name_of, namespace_of, uid_of
 from haru.kube.pod_claims import NotPrepared, PodClaim, check_claim, pod_claims
 from haru.kube.selectors import node_selector_matches
+from haru.node.devices import DevicesError, Prepared
 from haru.node.dra.bookkeeping import ClaimInfo, ClaimInfos, PreparedDevice
 from haru.node.dra.containers import cdi_ids
-from haru.node.dra.errors import ClaimRefused, DevicesError, DriverAway, DriverMissing
+from haru.node.dra.errors import ClaimRefused, DriverAway, DriverMissing
 from haru.node.dra.metrics import DraMetrics
 from haru.node.dra.plugins import Instance
 from haru.node.dra.registry import PluginRegistry
 
 Obj = dict[str, Any]
+NODES: Final = known_kind("v1", "Node")
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
 T = TypeVar("T")
 CHECKPOINT: Final = "dra_manager_state"
@@ -42,45 +41,25 @@ ATTEMPTS: Final = 4
 _PAUSE_SECONDS: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What the containers of a pod get."""
-
-    cdi_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Container -> CDI ids, for a runtime that knows CDI."""
-    edits: Mapping[str, Edits] = field(default_factory=dict)
-    """Container -> environment, mounts and device files, for one that does not; then there are no ids."""
-
-
-class Devices(Protocol):
-    """What the node agent needs. Errors are `DevicesError`s, whose text belongs into the pod's event."""
-
-    async def prepare(self, pod: Obj) -> Prepared:
-        """Make everything ready that the pod's claims give it; may be called again."""
-
-    async def unprepare(self, pod_uid: str) -> None:
-        """Give back what the pod had; may be called again, and for pods without claims."""
-
-
 class DeviceManager:
-    """`Devices` over the drivers of a registry. `load` comes first."""
+    """Prepares and gives back over the drivers of a registry, on the node `node_name`. `load` comes first.
+
+    What it has to remember is in `directory`.
+    """
 
     def __init__(
         self,
         client: ApiClient,
         registry: PluginRegistry,
         directory: Path,
-        node: Callable[[], Obj],
+        node_name: str,
         metrics: DraMetrics,
-        cdi: CdiFiles | None = None,
     ) -> None:
-        """`directory` is the node's; `node()` its Node; with `cdi` ids are resolved here."""
         self._client = client
         self._registry = registry
         self._checkpoint = Checkpoint(directory / CHECKPOINT, "prepared claims of a node")
-        self._node = node
+        self._node_name = node_name
         self._metrics = metrics
-        self._cdi = cdi
         self._infos = ClaimInfos()
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
@@ -118,35 +97,41 @@ class DeviceManager:
                         self._registry.get(driver)
                 async with self._locked(info.key for info in infos):
                     await self._prepare(infos, uid_of(pod))
-            return self._prepared(pod)
+            return Prepared(cdi_ids(pod, self.find))
 
     async def _read(self, pod: Obj, use: PodClaim) -> Obj:
         """The claim, which the pod may use. Raises `NotPrepared`, `DevicesError`."""
-        namespace = namespace_of(pod)
-        where = f"prepare dynamic resources: ResourceClaim {namespace}/{use.name}"
-        try:
-            claim: Obj | None = await self._client.get(CLAIMS, use.name, namespace)
-        except StatusError as error:
-            if error.code != 404:
-                raise DevicesError(
-                    f"prepare dynamic resources: ResourceClaim {namespace}/{use.name}: {error}"
-                ) from None
-            claim = None
-        except (OSError, TimeoutError) as error:
-            raise DevicesError(f"{where}: {error}") from None
+        claim = await self._get(CLAIMS, use.name, namespace_of(pod))
         check_claim(pod, use, claim)
         assert claim is not None
-        self._check_node(claim)
+        await self._check_node(claim)
         return claim
 
-    def _check_node(self, claim: Obj) -> None:
+    async def _check_node(self, claim: Obj) -> None:
+        """Raises `ClaimRefused` for a claim that is for other nodes. Labels are asked for only where they count."""
         selector = claim["status"]["allocation"].get("nodeSelector")
-        node = self._node()
-        if selector and not node_selector_matches(selector, name_of(node), labels_of(node)):
-            raise ClaimRefused(
-                f"prepare dynamic resources: ResourceClaim {namespace_of(claim)}/{name_of(claim)} is allocated on "
-                f"other nodes than {name_of(node)}"
-            )
+        if not selector or node_selector_matches(selector, self._node_name, {}):
+            return
+        if any(term.get("matchExpressions") for term in selector["nodeSelectorTerms"]):
+            node = await self._get(NODES, self._node_name, "")
+            if node is not None and node_selector_matches(selector, self._node_name, labels_of(node)):
+                return
+        raise ClaimRefused(
+            f"prepare dynamic resources: ResourceClaim {namespace_of(claim)}/{name_of(claim)} is allocated on other "
+            f"nodes than {self._node_name}"
+        )
+
+    async def _get(self, kind: Kind, name: str, namespace: str) -> Obj | None:
+        """An object, None if there is none. Raises `DevicesError`."""
+        try:
+            return await self._client.get(kind, name, namespace)
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            why = str(error)
+        except (OSError, TimeoutError) as error:
+            why = str(error) or "the API server does not answer"
+        raise DevicesError(f"prepare dynamic resources: {kind.kind} {namespace}/{name}: {why}")
 
     async def _prepare(self, infos: Sequence[ClaimInfo], pod_uid: str) -> None:
         """With the claims locked: note them, ask the drivers of those that are not ready, note the answers."""
@@ -168,15 +153,6 @@ class DeviceManager:
             self._infos.finish(info.key)
         if waiting:
             self._write()
-
-    def _prepared(self, pod: Obj) -> Prepared:
-        ids = cdi_ids(pod, self.find)
-        if self._cdi is None:
-            return Prepared(ids)
-        try:
-            return Prepared(edits={container: self._cdi.resolve(mine) for container, mine in ids.items()})
-        except CdiError as error:
-            raise DevicesError(f"prepare dynamic resources: {error}") from None
 
     # -- unprepare ----------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,12 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from haru.client.api import ApiClient
-from haru.drivers.cdi.reading import CdiFiles
-from haru.kube.meta import name_of, uid_of
+from haru.drivers.sockets import SocketError
+from haru.kube.meta import uid_of
+from haru.node.devices import Prepared
 from haru.node.dra.containers import health_status
 from haru.node.dra.health import HealthWatcher
-from haru.node.dra.manager import DeviceManager, Prepared
+from haru.node.dra.manager import DeviceManager
 from haru.node.dra.metrics import DraMetrics
 from haru.node.dra.pod_resources import SOCKET, PodResourcesServer
 from haru.node.dra.registry import LOOK_SECONDS, PluginRegistry
@@ -29,19 +30,17 @@ _LOG = logging.getLogger("haru.node.dra")
 class NodeDevices:
     """The `Devices` of a node agent. `load` comes first, then `run` beside everything else.
 
-    `directory` is the node's (/var/lib/kubelet), `node()` its Node, `pods()` the pods that are bound to it,
-    None while that is not known: what is prepared for pods that are not among them is given back. With `cdi` ids are
-    resolved here, for a runtime without CDI.
+    `directory` is the node's (/var/lib/kubelet), `pods()` the pods that are bound to it, None while that is not known:
+    what is prepared for pods that are not among them is given back.
     """
 
     def __init__(
         self,
         client: ApiClient,
         directory: Path,
-        node: Callable[[], Obj],
+        node_name: str,
         pods: Callable[[], Collection[Obj] | None],
         *,
-        cdi: CdiFiles | None = None,
         metrics: CollectorRegistry | None = None,
         look_seconds: float = LOOK_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
@@ -52,9 +51,9 @@ class NodeDevices:
         self._reconcile_seconds = reconcile_seconds
         self.metrics = DraMetrics(metrics)
         self.registry = PluginRegistry(directory / "plugins_registry", self.metrics, self._changed, look_seconds)
-        self.manager = DeviceManager(client, self.registry, directory, node, self.metrics, cdi)
+        self.manager = DeviceManager(client, self.registry, directory, node_name, self.metrics)
         self.health = HealthWatcher(self.manager.claims)
-        self._cleaner = SliceCleaner(client, name_of(node()), self.registry.connected, grace_seconds)
+        self._cleaner = SliceCleaner(client, node_name, self.registry.connected, grace_seconds)
         self._server = PodResourcesServer(lambda: pods() or (), self.manager.find, self.metrics)
 
     def load(self) -> None:
@@ -62,8 +61,11 @@ class NodeDevices:
         self.manager.load()
 
     async def run(self) -> None:
-        """Until cancelled. Raises `SocketError` if PodResources cannot be served."""
-        await self._server.open(self._socket)
+        """Until cancelled."""
+        try:
+            await self._server.open(self._socket)
+        except SocketError as error:
+            _LOG.error("PodResources is not served: %s", error)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.health.run(self.registry), name="health of devices")
@@ -81,7 +83,7 @@ class NodeDevices:
         """Give back what the pod had. Raises `DevicesError`."""
         await self.manager.unprepare(pod_uid)
 
-    def allocated_resources_status(self, pod: Obj) -> dict[str, list[Obj]]:
+    def status(self, pod: Obj) -> dict[str, list[Obj]]:
         """Container -> `allocatedResourcesStatus`: how the devices of its claims are."""
         return health_status(pod, self.manager.find, self.health.of)
 
