@@ -113,6 +113,14 @@ class Machine:
         self.api.delete("pods", name, "default", **options)
         self.until_gone(name)
 
+    def clear(self) -> None:
+        """Ends all pods that are left."""
+        left = [pod["metadata"]["name"] for pod in self.api.list("pods", "default")]
+        for name in left:
+            self.api.delete("pods", name, "default", gracePeriodSeconds=0)
+        for name in left:
+            self.until_gone(name)
+
     def log(self, pod: Obj, name: str = "main", attempt: int = 0) -> str:
         """What a container has said."""
         meta = pod["metadata"]

@@ -1,0 +1,337 @@
+"""The node agent on a real containerd: real processes, real files, real ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from machine import NODE, Machine, container, is_ready, status_of
+
+from containerd_process import IMAGE
+from haru_process import until
+
+Obj = dict[str, Any]
+
+
+def config_map(machine: Machine, name: str, **data: str) -> None:
+    meta = {"name": name, "namespace": "default"}
+    machine.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+
+
+def test_a_node_says_what_it_is(machine: Machine) -> None:
+    node = machine.api.get("nodes", NODE)
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NODE
+    assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://")
+    assert {one["type"]: one["status"] for one in node["status"]["conditions"]} == {
+        "MemoryPressure": "False",
+        "DiskPressure": "False",
+        "PIDPressure": "False",
+        "Ready": "True",
+    }
+    lease = until("its lease", lambda: machine.api.find("leases", NODE, "kube-node-lease"))
+    assert lease["spec"]["holderIdentity"] == NODE
+    names = [name for image in node["status"]["images"] for name in image["names"]]
+    assert IMAGE in names
+
+
+def test_a_pod_runs_a_process_and_its_log_can_be_read(machine: Machine) -> None:
+    machine.run("talks", "echo hello; echo oh >&2; exec sleep 1000")
+    pod = machine.until_ready("talks")
+    machine.until_said(pod, "hello")
+    machine.until_said(pod, "oh")
+    status = status_of(pod)
+    pid = machine.runtime.tasks()[status["containerID"].removeprefix("containerd://")]
+    assert Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", b"1000"]
+    assert pod["status"]["podIP"].startswith("10.213.")
+    assert status["state"]["running"]["startedAt"]
+    assert pod["status"]["phase"] == "Running"
+    machine.delete("talks")
+    assert pid not in machine.runtime.tasks().values()
+    assert machine.log(pod) == ""
+
+
+def test_a_pod_that_ends_well_has_succeeded(machine: Machine) -> None:
+    machine.run("ends", "echo -n done >/dev/termination-log", restartPolicy="Never")
+    pod = machine.until_phase("ends", "Succeeded")
+    ended = status_of(pod)["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (0, "Completed", "done")
+    conditions = {one["type"]: one for one in pod["status"]["conditions"]}
+    assert conditions["Ready"]["reason"] == "PodCompleted"
+    assert conditions["Initialized"]["reason"] == "PodCompleted"
+    assert conditions["PodReadyToStartContainers"]["status"] == "False"
+    machine.delete("ends")
+
+
+def test_a_pod_that_fails_has_failed(machine: Machine) -> None:
+    failing = container("main", "echo the last words; exit 7", terminationMessagePolicy="FallbackToLogsOnError")
+    machine.create("fails", [failing], restartPolicy="Never")
+    pod = machine.until_phase("fails", "Failed")
+    ended = status_of(pod)["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (7, "Error", "the last words")
+    machine.delete("fails")
+
+
+def test_what_fails_is_started_again_and_waits_in_between(machine: Machine) -> None:
+    machine.run("crashes", "echo once more; exit 3", restartPolicy="OnFailure")
+
+    def waits(pod: Obj) -> bool:
+        return bool((status_of(pod).get("state") or {}).get("waiting", {}).get("reason") == "CrashLoopBackOff")
+
+    pod = machine.until("crashes", "the crash loop", waits)
+    status = status_of(pod)
+    assert status["restartCount"] == 1
+    assert status["lastState"]["terminated"]["exitCode"] == 3
+    assert status["state"]["waiting"]["message"].startswith(
+        "back-off 10s restarting failed container=main pod=crashes_"
+    )
+    assert pod["status"]["phase"] == "Running"
+    assert "once more" in machine.log(pod, attempt=0) + machine.log(pod, attempt=1)
+    machine.delete("crashes")
+
+
+def test_init_containers_come_first_and_sidecars_stay(machine: Machine) -> None:
+    shared = {"name": "work", "mountPath": "/work"}
+    say = "echo {0} >>/work/order"
+    init = [
+        container("first", say.format("first"), volumeMounts=[shared]),
+        container(
+            "beside",
+            say.format("beside") + "; touch /work/up; exec sleep 1000",
+            restartPolicy="Always",
+            volumeMounts=[shared],
+            startupProbe={"exec": {"command": ["test", "-e", "/work/up"]}, "periodSeconds": 1},
+        ),
+        container("last", say.format("last"), volumeMounts=[shared]),
+    ]
+    main = container("main", say.format("main") + "; cat /work/order", volumeMounts=[shared])
+    volumes = [{"name": "work", "emptyDir": {}}]
+    machine.create("ordered", [main], initContainers=init, volumes=volumes, restartPolicy="Never")
+    pod = machine.until_phase("ordered", "Succeeded")
+    machine.until_said(pod, "first\nbeside\nlast\nmain")
+    assert status_of(pod, "first")["state"]["terminated"]["exitCode"] == 0
+    # It was ended once the work was done, and does not count.
+    assert "terminated" in status_of(pod, "beside")["state"]
+    ids = [status_of(pod, name)["containerID"].removeprefix("containerd://") for name in ("main", "beside")]
+    assert not machine.runtime.tasks().keys() & set(ids)
+    machine.delete("ordered")
+
+
+def test_a_liveness_probe_that_fails_restarts_and_a_readiness_probe_does_not(machine: Machine) -> None:
+    script = "touch /tmp/alive /tmp/ready; echo up; exec sleep 1000"
+    probed = container(
+        "main",
+        script,
+        livenessProbe={"exec": {"command": ["test", "-e", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1},
+        readinessProbe={"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1},
+    )
+    machine.create("probed", [probed])
+    pod = machine.until_ready("probed")
+    first = status_of(pod)["containerID"].removeprefix("containerd://")
+    machine.runtime.ctr("tasks", "exec", "--exec-id", "a", first, "rm", "/tmp/ready")
+    pod = machine.until("probed", "not ready", lambda pod: not is_ready(pod))
+    assert status_of(pod)["containerID"].endswith(first)
+    assert status_of(pod)["restartCount"] == 0
+    machine.runtime.ctr("tasks", "exec", "--exec-id", "b", first, "rm", "/tmp/alive")
+    pod = machine.until("probed", "restarted", lambda pod: status_of(pod)["restartCount"] == 1 and is_ready(pod))
+    assert status_of(pod)["lastState"]["terminated"]["exitCode"] == 137
+
+    def told() -> bool:
+        messages = {event["message"] for event in machine.api.list("events", "default")}
+        return "Container main failed liveness probe, will be restarted" in messages
+
+    until("it is told", told)
+    machine.delete("probed")
+
+
+def test_probes_ask_over_http_and_tcp(machine: Machine) -> None:
+    script = "mkdir /tmp/www; echo ok >/tmp/www/healthz; exec httpd -f -p 127.0.0.1:8399 -h /tmp/www"
+    served = container(
+        "main",
+        script,
+        ports=[{"name": "web", "containerPort": 8399}],
+        startupProbe={"tcpSocket": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 60},
+        readinessProbe={"httpGet": {"path": "/healthz", "port": "web"}, "periodSeconds": 1},
+    )
+    served["ports"][0]["hostPort"] = 8399
+    machine.create("served", [served], hostNetwork=True)
+    pod = machine.until_ready("served")
+    assert pod["status"]["podIP"] == "127.0.0.1"
+    assert status_of(pod)["started"] is True
+    machine.delete("served")
+
+
+def test_an_environment_of_every_kind(machine: Machine) -> None:
+    config_map(machine, "words", one="1", two="2")
+    secret = {"name": "hidden", "namespace": "default"}
+    machine.api.create({"apiVersion": "v1", "kind": "Secret", "metadata": secret, "stringData": {"key": "secret"}})
+    env = [
+        {"name": "PLAIN", "value": "plain"},
+        {"name": "BOTH", "value": "$(PLAIN)-$(P_one)-$(NOBODY)-$$(PLAIN)"},
+        {"name": "ONE", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "one"}}},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "hidden", "key": "key"}}},
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+        {"name": "NONE", "valueFrom": {"configMapKeyRef": {"name": "nobody", "key": "x", "optional": True}}},
+    ]
+    main = container(
+        "main",
+        "echo $PLAIN $BOTH $ONE $KEY $POD $IP $CPU ${NONE-unset} $P_two",
+        env=env,
+        envFrom=[{"prefix": "P_", "configMapRef": {"name": "words"}}],
+        resources={"limits": {"cpu": "300m", "memory": "64Mi"}},
+    )
+    machine.create("environment", [main], restartPolicy="Never")
+    pod = machine.until_phase("environment", "Succeeded")
+    ip = pod["status"]["podIP"]
+    machine.until_said(pod, f"plain plain-1-$(NOBODY)-$(PLAIN) 1 secret environment {ip} 300 unset 2")
+    machine.delete("environment")
+
+
+def test_volumes_follow_what_they_are_made_from(machine: Machine) -> None:
+    config_map(machine, "live", text="before")
+    volumes = [
+        {"name": "live", "configMap": {"name": "live"}},
+        {
+            "name": "all",
+            "projected": {
+                "sources": [
+                    {"configMap": {"name": "live", "items": [{"key": "text", "path": "deep/text"}]}},
+                    {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+                    {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}},
+                ]
+            },
+        },
+    ]
+    mounts = [{"name": "live", "mountPath": "/live"}, {"name": "all", "mountPath": "/all", "readOnly": True}]
+    script = (
+        "cat /live/text /all/deep/text /all/name; echo; cut -c1-2 /all/token; "
+        "until grep -q after /live/text; do sleep 0.1; done; echo it changed; exec sleep 1000"
+    )
+    machine.create("reads", [container("main", script, volumeMounts=mounts)], volumes=volumes)
+    pod = machine.until_ready("reads")
+    machine.until_said(pod, "beforebeforereads\ney")
+    machine.api.patch("configmaps", "live", {"data": {"text": "after"}}, "default")
+    machine.until_said(pod, "it changed")
+    machine.delete("reads")
+
+
+def test_what_is_missing_is_told_and_waited_for(machine: Machine) -> None:
+    volumes = [{"name": "late", "configMap": {"name": "late"}}]
+    mounts = [{"name": "late", "mountPath": "/late"}]
+    script = "cat /late/text; echo; exec sleep 1000"
+    machine.create("waits", [container("main", script, volumeMounts=mounts)], volumes=volumes)
+
+    def told() -> bool:
+        return any('configmap "late" not found' in e["message"] for e in machine.api.list("events", "default"))
+
+    until("it is told", told)
+    assert status_of(machine.pod("waits"))["state"]["waiting"]["reason"] == "ContainerCreating"
+    config_map(machine, "late", text="here")
+    pod = machine.until_ready("waits")
+    machine.until_said(pod, "here")
+    machine.delete("waits")
+
+
+def test_an_image_that_may_not_be_pulled(machine: Machine) -> None:
+    machine.create("imageless", [{**container("main", "true"), "image": "haru.test/nobody:1"}])
+    pod = machine.until("imageless", "told", lambda pod: "ErrImageNeverPull" in str(status_of(pod).get("state")))
+    assert pod["status"]["phase"] == "Pending"
+    machine.delete("imageless")
+
+
+def test_a_pod_has_its_grace_to_end(machine: Machine) -> None:
+    volumes = [{"name": "out", "hostPath": {"path": str(machine.home / "out"), "type": "DirectoryOrCreate"}}]
+    main = container(
+        "main",
+        "trap 'echo -n term >>/out/said; exit 0' TERM; echo up; while :; do sleep 0.1; done",
+        volumeMounts=[{"name": "out", "mountPath": "/out"}],
+        lifecycle={"preStop": {"exec": {"command": ["sh", "-c", "echo -n pre- >>/out/said"]}}},
+    )
+    machine.create("polite", [main], volumes=volumes, terminationGracePeriodSeconds=30)
+    machine.until_said(machine.until_ready("polite"), "up")
+    machine.delete("polite")
+    assert (machine.home / "out" / "said").read_text() == "pre-term"
+
+
+def test_a_pod_that_does_not_listen_is_ended(machine: Machine) -> None:
+    machine.run("deaf", "trap '' TERM; echo up; while :; do sleep 0.1; done", terminationGracePeriodSeconds=600)
+    pod = machine.until_ready("deaf")
+    machine.until_said(pod, "up")
+    machine.api.delete("pods", "deaf", "default")
+    # Asked for less patience while it is being ended.
+    machine.delete("deaf", gracePeriodSeconds=1)
+    assert status_of(pod)["containerID"].removeprefix("containerd://") not in machine.runtime.tasks()
+
+
+def test_an_active_deadline_ends_a_pod(machine: Machine) -> None:
+    machine.run("overdue", "exec sleep 1000", activeDeadlineSeconds=1)
+    pod = machine.until_phase("overdue", "Failed")
+    assert pod["status"]["reason"] == "DeadlineExceeded"
+    ended = status_of(pod)["containerID"].removeprefix("containerd://")
+    until("nothing runs", lambda: ended not in machine.runtime.tasks())
+    machine.delete("overdue")
+
+
+def test_a_pod_that_does_not_fit_is_rejected(machine: Machine) -> None:
+    main = container("main", "true", resources={"requests": {"cpu": "1000"}})
+    machine.create("large", [main])
+    pod = machine.until_phase("large", "Failed")
+    assert pod["status"]["reason"] == "OutOfcpu"
+    assert pod["status"]["message"].startswith("Pod was rejected: Node didn't have enough resource: cpu")
+    machine.delete("large")
+
+
+def test_the_agent_is_killed_and_nothing_is_restarted_or_lost(machine: Machine) -> None:
+    probe = {"exec": {"command": ["true"]}}
+    machine.create("stays", [container("main", "echo started; exec sleep 1000")])
+    machine.create("ready", [container("main", "exec sleep 1000", readinessProbe=probe)])
+    (machine.home / "go").mkdir()
+    volumes = [{"name": "go", "hostPath": {"path": str(machine.home / "go")}}]
+    waits = "until test -e /go/go; do sleep 0.1; done; exit 5"
+    watching = container("main", waits, volumeMounts=[{"name": "go", "mountPath": "/go"}])
+    machine.create("unwatched", [watching], restartPolicy="Never", volumes=volumes)
+    machine.run("orphan", "exec sleep 1000")
+    before = {name: machine.until_ready(name) for name in ("stays", "ready", "unwatched", "orphan")}
+    machine.kill()
+    # What happens while nobody looks is seen by the next one.
+    (machine.home / "go" / "go").touch()
+    machine.api.delete("pods", "orphan", "default", gracePeriodSeconds=0)
+    machine.run("new", "exec sleep 1000")
+    machine.start()
+    failed = machine.until_phase("unwatched", "Failed")
+    assert status_of(failed)["state"]["terminated"]["exitCode"] == 5
+    machine.until_ready("new")
+    for name in ("stays", "ready"):
+        after = machine.until_ready(name)
+        assert status_of(after) == status_of(before[name])
+        assert after["status"]["conditions"] == before[name]["status"]["conditions"]
+    assert machine.log(before["stays"]) == "started"
+    lost = status_of(before["orphan"])["containerID"].removeprefix("containerd://")
+    until("what nobody knows has ended", lambda: lost not in machine.runtime.tasks())
+    for name in ("stays", "ready", "unwatched", "new"):
+        machine.api.delete("pods", name, "default")
+    for name in ("stays", "ready", "unwatched", "new"):
+        machine.until_gone(name)
+    until("nothing runs", lambda: machine.runtime.tasks() == {})
+
+
+def test_kubectl_sees_a_scheduled_pod_run(machine: Machine, kubectl: str) -> None:
+    command = ["run", "seen", f"--image={IMAGE}", "--image-pull-policy=Never", "--command", "--", "sleep", "1000"]
+    done = machine.up.kubectl(kubectl, *command)
+    assert done.returncode == 0, done.stderr
+    done = machine.up.kubectl(kubectl, "wait", "--for=condition=Ready", "pod/seen", "--timeout=50s")
+    assert done.returncode == 0, done.stderr
+    shown = machine.up.kubectl(kubectl, "get", "pod", "seen", "--no-headers").stdout.split()
+    assert shown[:3] == ["seen", "1/1", "Running"]
+    done = machine.up.kubectl(kubectl, "delete", "pod", "seen", "--grace-period=1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_pods_have_groups_of_their_own(machine: Machine) -> None:
+    limits = {"resources": {"limits": {"memory": "64Mi", "cpu": "250m"}}}
+    machine.create("limited", [container("main", "exec sleep 1000", **limits)])
+    pod = machine.until_ready("limited")
+    pid = machine.runtime.tasks()[status_of(pod)["containerID"].removeprefix("containerd://")]
+    assert f"/kubepods/pod{pod['metadata']['uid']}/" in Path(f"/proc/{pid}/cgroup").read_text()
+    machine.delete("limited")

@@ -1,0 +1,280 @@
+"""What a pod needs next, as a table and as a property over whole lives of pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.node.pods.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenPod, SeenSandbox
+from haru.node.pods.plan import Kill, Plan, Probed, container_hash, decide
+from haru.node.pods.restarts import CrashLoop, should_restart
+
+Obj = dict[str, Any]
+NOW = 1_000.0
+SANDBOX = SeenSandbox("s0", ips=("10.0.0.1",))
+
+
+def pod(*containers: str | Obj, init: tuple[str | Obj, ...] = (), **spec: Any) -> Obj:
+    def whole(one: str | Obj) -> Obj:
+        return {"name": one, "image": "i"} if isinstance(one, str) else {"image": "i", **one}
+
+    body = {"containers": [whole(one) for one in containers], **spec}
+    if init:
+        body["initContainers"] = [whole(one) for one in init]
+    return {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": body}
+
+
+def runs(name: str, **more: Any) -> SeenContainer:
+    return SeenContainer(f"id-{name}", name, sandbox="s0", **{"state": RUNNING, **more})
+
+
+def ended(name: str, code: int = 0, *, at: float = 0.0, **more: Any) -> SeenContainer:
+    more = {"state": EXITED, "exit_code": code, "finished_at": int(at * 1e9), **more}
+    return SeenContainer(f"id-{name}", name, **{"sandbox": "s0", **more})
+
+
+def seen(*containers: SeenContainer, sandbox: SeenSandbox | None = SANDBOX) -> SeenPod:
+    return SeenPod.of([sandbox] if sandbox is not None else [], containers)
+
+
+def plan(pod: Obj, seen: SeenPod, probed: dict[str, Probed] | None = None, loop: CrashLoop | None = None) -> Plan:
+    return decide(pod, seen, probed or {}, loop or CrashLoop(), NOW)
+
+
+SIDE = {"name": "side", "restartPolicy": "Always"}
+PROBED_SIDE = {**SIDE, "startupProbe": {"exec": {}}}
+
+
+@pytest.mark.parametrize(
+    ("what", "pod", "seen", "starts"),
+    [
+        ("all containers together", pod("a", "b"), seen(), ["a", "b"]),
+        ("only who does not run", pod("a", "b"), seen(runs("a")), ["b"]),
+        ("nothing is to do", pod("a"), seen(runs("a")), []),
+        ("one that was made and never started", pod("a"), seen(runs("a", state=CREATED)), ["a"]),
+        ("the first init container alone", pod("a", init=("x", "y")), seen(), ["x"]),
+        ("while it runs, nothing", pod("a", init=("x", "y")), seen(runs("x")), []),
+        ("then the next", pod("a", init=("x", "y")), seen(ended("x")), ["y"]),
+        ("then the containers", pod("a", "b", init=("x", "y")), seen(ended("x"), ended("y")), ["a", "b"]),
+        ("a failed one again", pod("a", init=("x", "y")), seen(ended("x", 1)), ["x"]),
+        ("a sidecar runs, the next may start", pod("a", init=(SIDE, "y")), seen(runs("side")), ["y"]),
+        ("one that has not started yet", pod("a", init=(PROBED_SIDE, "y")), seen(runs("side")), []),
+        ("a sidecar that ended, alone", pod("a", init=(SIDE, "y")), seen(ended("side"), ended("y")), ["side"]),
+        ("beside what runs", pod("a", init=(SIDE,)), seen(ended("side"), runs("a")), ["side"]),
+        ("init is not repeated once containers ran", pod("a", init=("x",)), seen(ended("a", 1)), ["a"]),
+        ("always means always", pod("a"), seen(ended("a", 0)), ["a"]),
+        ("on failure", pod("a", "b", restartPolicy="OnFailure"), seen(ended("a", 1), ended("b", 0)), ["a"]),
+        (
+            "a rule of a container",
+            pod({"name": "a", "restartPolicy": "Never", "restartPolicyRules": [
+                {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]}, "b", restartPolicy="Never"),
+            seen(ended("a", 42), runs("b")),
+            ["a"],
+        ),
+        (
+            "a policy of a container",
+            pod({"name": "a", "restartPolicy": "OnFailure"}, "b", restartPolicy="Never"),
+            seen(ended("a", 1), ended("b", 1)),
+            ["a"],
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_who_is_started(what: str, pod: Obj, seen: SeenPod, starts: list[str]) -> None:
+    made = plan(pod, seen)
+    assert list(made.starts) == starts
+    assert not made.end_pod and not made.make_sandbox and not made.kills
+
+
+@pytest.mark.parametrize(
+    ("what", "pod", "seen", "over"),
+    [
+        ("all succeeded", pod("a", restartPolicy="OnFailure"), seen(ended("a")), True),
+        ("all ended", pod("a", "b", restartPolicy="Never"), seen(ended("a", 1), ended("b")), True),
+        ("one still runs", pod("a", "b", restartPolicy="Never"), seen(ended("a", 1), runs("b")), False),
+        ("only a sidecar is left", pod("a", init=(SIDE,), restartPolicy="Never"), seen(ended("a"), runs("side")), True),
+        ("init failed for good", pod("a", init=("x",), restartPolicy="Never"), seen(ended("x", 1)), True),
+        ("without a sandbox", pod("a", restartPolicy="Never"), seen(ended("a"), sandbox=None), True),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_when_a_pod_is_over(what: str, pod: Obj, seen: SeenPod, over: bool) -> None:
+    made = plan(pod, seen)
+    assert made.is_over is over
+    assert not (over and (made.starts or made.make_sandbox))
+
+
+@pytest.mark.parametrize(
+    ("what", "sandbox", "attempt", "ends"),
+    [
+        ("there is none", None, 0, False),
+        ("it has ended", replace(SANDBOX, ready=False, attempt=4), 5, True),
+        ("it has no address", replace(SANDBOX, ips=()), 1, True),
+        ("it is of the host's network", replace(SANDBOX, network=2), 1, True),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_sandbox_is_made_when(what: str, sandbox: SeenSandbox | None, attempt: int, ends: bool) -> None:
+    made = plan(pod("a"), seen(sandbox=sandbox))
+    assert (made.make_sandbox, made.attempt, made.end_pod) == (True, attempt, ends)
+    assert not made.starts
+
+
+def test_a_new_sandbox_begins_with_the_init_containers() -> None:
+    old = [ended("x", sandbox="old"), ended("a", 137, sandbox="old")]
+    assert plan(pod("a", init=("x",)), seen(*old)).starts == ("x",)
+
+
+def test_what_has_a_pause_waits() -> None:
+    loop = CrashLoop()
+    loop.started(f"a_{container_hash({'name': 'a', 'image': 'i'})}", NOW - 20, NOW - 18)
+    made = plan(pod("a", "b"), seen(ended("a", 1, at=NOW - 4)), loop=loop)
+    assert made.starts == ("b",)
+    assert made.crashing == {"a": "back-off 10s restarting failed container=a pod=p_n(u)"}
+    assert made.wake_after == pytest.approx(6.0)
+
+
+def test_pauses_double_up_to_five_minutes_and_are_forgotten() -> None:
+    loop, now = CrashLoop(), 0.0
+    pauses = []
+    for _ in range(8):
+        loop.started("k", now, now)
+        pauses.append(loop.wait("k", now, now)[1])
+        now += pauses[-1]
+    assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
+    assert loop.wait("k", now + 700, now + 700) == (0.0, 0.0)
+
+
+def test_a_failed_probe_ends_a_container() -> None:
+    two = seen(runs("a"), runs("b"))
+    made = plan(pod("a", "b"), two, {"id-a": Probed(liveness=False), "id-b": Probed(readiness=False)})
+    assert made.kills == (Kill("id-a", "a", "Container a failed liveness probe, will be restarted", "liveness"),)
+    made = plan(pod("a", restartPolicy="Never"), seen(runs("a")), {"id-a": Probed(startup=False)})
+    assert made.kills == (Kill("id-a", "a", "Container a failed startup probe", "startup"),)
+
+
+def test_another_image_is_a_restart() -> None:
+    made = plan(pod("a"), seen(runs("a", hash="of-another")))
+    assert made.kills == (Kill("id-a", "a", "Container a definition changed, will be restarted"),)
+
+
+# -- whole lives ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """A runtime that does what plans say, and containers that end when they are told to."""
+
+    pod: Obj
+    now: float = NOW
+    containers: list[SeenContainer] = field(default_factory=list)
+    sandboxes: list[SeenSandbox] = field(default_factory=list)
+    loop: CrashLoop = field(default_factory=CrashLoop)
+    started: list[str] = field(default_factory=list)
+    over: bool = False
+
+    @property
+    def seen(self) -> SeenPod:
+        return SeenPod.of(self.sandboxes, self.containers)
+
+    def spec(self, name: str) -> Obj:
+        listed = [*self.pod["spec"].get("initContainers", ()), *self.pod["spec"]["containers"]]
+        return next(one for one in listed if one["name"] == name)
+
+    def step(self) -> Plan:
+        """Decide and do."""
+        made = decide(self.pod, self.seen, {}, self.loop, self.now)
+        assert made == decide(self.pod, self.seen, {}, self.loop, self.now), "a decision is a value"
+        if made.end_pod:
+            self.containers = [self._ended(one, 137) if one.runs else one for one in self.containers]
+            self.sandboxes = [replace(one, ready=False) for one in self.sandboxes]
+        self.over = self.over or made.is_over
+        if made.make_sandbox:
+            self.sandboxes.append(SeenSandbox(f"s{made.attempt}", made.attempt, ips=("10.0.0.1",)))
+        for name in made.starts:
+            self.start(name)
+        return made
+
+    def start(self, name: str) -> None:
+        last = self.seen.newest(name)
+        self.check(name, last)
+        if last is not None and last.state == EXITED:
+            self.loop.started(f"{name}_{container_hash(self.spec(name))}", last.finished_at / 1e9, self.now)
+        attempt = last.attempt + 1 if last is not None else 0
+        sandbox = self.seen.sandboxes[0].id
+        made = SeenContainer(f"{name}-{attempt}", name, attempt, RUNNING, int(self.now * 1e9), sandbox=sandbox)
+        self.containers.append(made)
+        self.started.append(name)
+
+    def check(self, name: str, last: SeenContainer | None) -> None:
+        """What must hold whenever something is started."""
+        init = [one["name"] for one in self.pod["spec"].get("initContainers", ())]
+        assert not self.over
+        assert self.seen.sandboxes and self.seen.sandboxes[0].ready
+        assert last is None or not last.runs, "nothing runs twice"
+        sandbox = self.seen.sandboxes[0].id
+        in_sandbox = any(one.sandbox == sandbox and one.name not in init for one in self.containers)
+        before = init[: init.index(name)] if name in init else init
+        for earlier in () if in_sandbox else before:
+            done = self.seen.newest(earlier)
+            assert done is not None and done.sandbox == sandbox
+            sidecar = self.spec(earlier).get("restartPolicy") == "Always"
+            assert done.runs if sidecar else (done.state == EXITED and done.exit_code == 0), "in their order"
+        if last is not None and last.sandbox == sandbox:
+            assert should_restart(self.pod, self.spec(name), last, init=name in init)
+
+    def end(self, name: str, code: int) -> None:
+        for number, one in enumerate(self.containers):
+            if one.name == name and one.runs:
+                self.containers[number] = self._ended(one, code)
+
+    def _ended(self, one: SeenContainer, code: int) -> SeenContainer:
+        return replace(one, state=EXITED, exit_code=code, finished_at=int(self.now * 1e9))
+
+
+NAMES = ("a", "b", "x", "y", "side")
+EVENTS = st.one_of(
+    st.tuples(st.just("end"), st.sampled_from(NAMES), st.sampled_from([0, 1])),
+    st.tuples(st.just("wait"), st.integers(0, 700), st.just(0)),
+    st.tuples(st.just("sandbox dies"), st.just(0), st.just(0)),
+)
+INITS = st.sampled_from([(), ("x",), ("x", "y"), (SIDE,), ("x", SIDE, "y"), (SIDE, "x")])
+
+
+@given(INITS, st.sampled_from(["Always", "OnFailure", "Never"]), st.lists(EVENTS, max_size=25))
+def test_every_life_of_a_pod_keeps_its_order(init: Any, policy: str, events: list[tuple[str, Any, int]]) -> None:
+    world = World(pod("a", "b", init=init, restartPolicy=policy))
+    for what, value, code in events:
+        world.step()
+        if what == "end":
+            world.end(value, code)
+        elif what == "wait":
+            world.now += value
+        else:
+            world.sandboxes = [replace(one, ready=False) for one in world.sandboxes]
+            world.containers = [world._ended(one, 137) if one.runs else one for one in world.containers]
+    ordinary = [name for name in world.started if name != "side"]
+    if policy == "Never" and len(world.sandboxes) < 2:
+        assert len(ordinary) == len(set(ordinary)), "nothing is repeated"
+
+
+@given(INITS, st.sampled_from(["OnFailure", "Never"]), st.integers(0, 3))
+def test_what_succeeds_is_done(init: Any, policy: str, failures: int) -> None:
+    """Whatever fails a few times first, a pod whose containers succeed comes to its end, by itself."""
+    world = World(pod("a", "b", init=init, restartPolicy=policy))
+    left = dict.fromkeys(NAMES, failures)
+    for _ in range(60):
+        if world.over:
+            break
+        made = world.step()
+        world.now += made.wake_after or 1.0
+        for one in [one for one in world.containers if one.runs and one.name != "side"]:
+            code = 1 if left[one.name] > 0 else 0
+            left[one.name] -= 1
+            world.end(one.name, code)
+    assert world.over
+    assert not any(one.runs for one in world.containers)
