@@ -1,0 +1,224 @@
+"""The status of a pod as kubelets write it: phases, conditions, containers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.node.pods.container_status import Known
+from haru.node.pods.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenPod, SeenSandbox
+from haru.node.pods.plan import Probed
+from haru.node.pods.status import pod_status, status_patch
+
+Obj = dict[str, Any]
+NOW = "2026-11-22T09:00:00Z"
+SANDBOX = SeenSandbox("s0", ips=("10.0.0.1", "fd00::1"))
+SIDE = {"name": "side", "restartPolicy": "Always"}
+
+
+def pod(*containers: str | Obj, init: tuple[str | Obj, ...] = (), status: Obj | None = None, **spec: Any) -> Obj:
+    def whole(one: str | Obj) -> Obj:
+        return {"name": one, "image": "i"} if isinstance(one, str) else {"image": "i", **one}
+
+    body: Obj = {"containers": [whole(one) for one in containers], **spec}
+    if init:
+        body["initContainers"] = [whole(one) for one in init]
+    meta = {"name": "p", "namespace": "n", "uid": "u", "generation": 3}
+    return {"metadata": meta, "spec": body, "status": status or {}}
+
+
+def one(name: str, state: int = RUNNING, code: int = 0, attempt: int = 0, **more: Any) -> SeenContainer:
+    times = {"started_at": 10**18, "finished_at": 10**18 + 10**9 if state == EXITED else 0}
+    found = {"state": state, "exit_code": code, "attempt": attempt, "image_ref": "sha256:1", "sandbox": "s0", **times}
+    return SeenContainer(f"{name}-{attempt}", name, **{**found, **more})
+
+
+def seen(*containers: SeenContainer, sandbox: SeenSandbox | None = SANDBOX) -> SeenPod:
+    return SeenPod.of([sandbox] if sandbox is not None else [], containers)
+
+
+def told(pod: Obj, seen: SeenPod, **known: Any) -> Obj:
+    return pod_status(pod, seen, Known(host_ips=("192.0.2.1",), **known), NOW)
+
+
+def conditions(status: Obj) -> dict[str, str]:
+    return {entry["type"]: entry["status"] for entry in status["conditions"]}
+
+
+def reason(status: Obj, kind: str) -> tuple[str, str]:
+    found = next(entry for entry in status["conditions"] if entry["type"] == kind)
+    return found.get("reason", ""), found.get("message", "")
+
+
+NEVER, FAILING = {"restartPolicy": "Never"}, {"restartPolicy": "OnFailure"}
+
+
+@pytest.mark.parametrize(
+    ("what", "pod", "seen", "over", "phase"),
+    [
+        ("nothing is there", pod("a"), seen(sandbox=None), False, "Pending"),
+        ("a sandbox alone", pod("a"), seen(), False, "Pending"),
+        ("made, not started", pod("a"), seen(one("a", CREATED)), False, "Pending"),
+        ("it runs", pod("a"), seen(one("a")), False, "Running"),
+        ("one of two has not begun", pod("a", "b"), seen(one("a")), False, "Pending"),
+        ("one of two has ended", pod("a", "b", **NEVER), seen(one("a", EXITED), one("b")), False, "Running"),
+        ("it ended and is to start again", pod("a"), seen(one("a", EXITED, 1)), False, "Running"),
+        ("over, all well", pod("a", "b", **NEVER), seen(one("a", EXITED), one("b", EXITED)), True, "Succeeded"),
+        ("over, one failed", pod("a", "b", **NEVER), seen(one("a", EXITED, 1), one("b", EXITED)), True, "Failed"),
+        ("over, but it still runs", pod("a", **NEVER, status={"phase": "Running"}), seen(one("a")), True, "Running"),
+        ("init runs", pod("a", init=("x",)), seen(one("x")), False, "Pending"),
+        ("init failed, and again", pod("a", init=("x",)), seen(one("x", EXITED, 1)), False, "Pending"),
+        ("init failed for good", pod("a", init=("x",), **NEVER), seen(one("x", EXITED, 1)), True, "Failed"),
+        ("a sidecar alone", pod("a", init=(SIDE,)), seen(one("side")), False, "Pending"),
+        ("beside what runs", pod("a", init=(SIDE,)), seen(one("side"), one("a")), False, "Running"),
+        ("a sidecar fell", pod("a", init=(SIDE,)), seen(one("side", EXITED, 1), one("a")), False, "Running"),
+        ("what has ended stays so", pod("a", status={"phase": "Failed"}), seen(), False, "Failed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_phases(what: str, pod: Obj, seen: SeenPod, over: bool, phase: str) -> None:
+    assert told(pod, seen, is_over=over)["phase"] == phase
+
+
+def test_a_pod_that_runs_says_where() -> None:
+    status = told(pod("a"), seen(one("a")))
+    assert status["podIP"] == "10.0.0.1"
+    assert status["podIPs"] == [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]
+    assert status["hostIPs"] == [{"ip": "192.0.2.1"}]
+    assert status["observedGeneration"] == 3
+    assert set(conditions(status).values()) == {"True"}
+    entry = status["containerStatuses"][0]
+    assert entry["containerID"] == "containerd://a-0"
+    assert entry["imageID"] == "sha256:1"
+    assert entry["state"] == {"running": {"startedAt": "2001-09-09T01:46:40Z"}}
+    assert (entry["ready"], entry["started"], entry["restartCount"]) == (True, True, 0)
+
+
+def test_a_pod_of_the_hosts_network_has_its_address() -> None:
+    status = told(pod("a", hostNetwork=True), seen(one("a"), sandbox=SeenSandbox("s0", network=2)))
+    assert status["podIPs"] == [{"ip": "192.0.2.1"}]
+    assert conditions(status)["PodReadyToStartContainers"] == "True"
+
+
+def test_what_is_not_ready_is_named() -> None:
+    probed = {"name": "a", "readinessProbe": {"exec": {}}}
+    status = told(pod(probed, "b"), seen(one("a"), one("b")), probed={"a-0": Probed(readiness=None)})
+    assert conditions(status)["Ready"] == conditions(status)["ContainersReady"] == "False"
+    assert reason(status, "Ready") == ("ContainersNotReady", "containers with unready status: [a]")
+    status = told(pod(probed), seen(one("a")), probed={"a-0": Probed(readiness=True)})
+    assert conditions(status)["Ready"] == "True"
+
+
+def test_readiness_gates_keep_a_pod_unready() -> None:
+    gated = pod("a", readinessGates=[{"conditionType": "x/y"}])
+    status = told(gated, seen(one("a")))
+    assert conditions(status)["ContainersReady"] == "True"
+    message = 'corresponding condition of pod readiness gate "x/y" does not exist.'
+    assert reason(status, "Ready") == ("ReadinessGatesNotReady", message)
+    gated["status"] = {"conditions": [{"type": "x/y", "status": "True"}]}
+    assert conditions(told(gated, seen(one("a"))))["Ready"] == "True"
+
+
+def test_a_startup_probe_comes_before_readiness() -> None:
+    slow = pod({"name": "a", "startupProbe": {"exec": {}}})
+    entry = told(slow, seen(one("a")))["containerStatuses"][0]
+    assert (entry["started"], entry["ready"]) == (False, False)
+    entry = told(slow, seen(one("a")), probed={"a-0": Probed(startup=True)})["containerStatuses"][0]
+    assert (entry["started"], entry["ready"]) == (True, True)
+
+
+def test_init_containers_in_the_status() -> None:
+    status = told(pod("a", init=("x", SIDE)), seen(one("x", EXITED), one("side")))
+    first, side = status["initContainerStatuses"]
+    assert (first["ready"], first["started"]) == (True, False)
+    assert (side["ready"], side["started"]) == (True, True)
+    assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
+    assert conditions(status)["Initialized"] == "True"
+    status = told(pod("a", init=("x", "y")), seen(one("x", EXITED), one("y")))
+    assert reason(status, "Initialized") == ("ContainersNotInitialized", "containers with incomplete status: [y]")
+
+
+def test_a_container_that_waits_for_its_restart_says_how_it_ended() -> None:
+    crashed = {"a": ("CrashLoopBackOff", "back-off 10s")}
+    history = seen(one("a", EXITED, 3, attempt=2, reason="Error"), one("a", EXITED, 1, attempt=1))
+    entry = told(pod("a"), history, reasons=crashed)["containerStatuses"][0]
+    assert entry["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    assert entry["lastState"]["terminated"]["exitCode"] == 3
+    assert entry["restartCount"] == 2
+    entry = told(pod("a"), seen(one("a", attempt=3), one("a", EXITED, 3, attempt=2)))["containerStatuses"][0]
+    assert "running" in entry["state"]
+    assert entry["lastState"]["terminated"]["exitCode"] == 3
+    # Who is not started again does not wait.
+    entry = told(pod("a", **NEVER), seen(one("a", EXITED, 3)), reasons=crashed)["containerStatuses"][0]
+    assert "terminated" in entry["state"]
+
+
+def test_a_container_that_vanished_is_told_of() -> None:
+    before = {"name": "a", "state": {"running": {"startedAt": NOW}}, "restartCount": 4, "containerID": "containerd://z"}
+    lost = pod("a", status={"phase": "Running", "containerStatuses": [before]})
+    entry = told(lost, seen())["containerStatuses"][0]
+    assert entry["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+    assert entry["lastState"]["terminated"]["exitCode"] == 137
+    entry = told(lost, seen(), is_over=True)["containerStatuses"][0]
+    assert entry["state"]["terminated"]["exitCode"] == 137
+
+
+def test_a_pod_as_a_whole_can_fail() -> None:
+    status = told(pod("a"), seen(sandbox=None), is_over=True, failure=("OutOfcpu", "Pod was rejected: no room"))
+    assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
+    assert reason(status, "Ready")[0] == "PodFailed"
+
+
+def test_transitions_have_their_time_and_keep_it() -> None:
+    first = told(pod("a"), seen())
+    later = pod_status(pod("a", status=first), seen(one("a")), Known(), "2026-11-22T10:00:00Z")
+    times = {entry["type"]: entry["lastTransitionTime"] for entry in later["conditions"]}
+    assert times["Initialized"] == NOW
+    assert times["Ready"] == "2026-11-22T10:00:00Z"
+
+
+def test_a_patch_says_only_what_changed_and_leaves_others_alone() -> None:
+    before = told(pod("a"), seen())
+    foreign = {"type": "x/y", "status": "True"}
+    before["conditions"].append(foreign)
+    after = told(pod("a", status=before), seen(one("a")))
+    patch = status_patch(before, after)
+    assert patch is not None
+    assert patch["phase"] == "Running"
+    assert "hostIP" not in patch
+    changed = {entry["type"]: entry for entry in patch["conditions"]}
+    assert changed.keys() == {"Ready", "ContainersReady"}
+    assert changed["Ready"]["reason"] is None
+    assert status_patch({**after, "conditions": [*after["conditions"], foreign]}, after) is None
+
+
+STATES = st.one_of(
+    st.none(),
+    st.builds(one, st.just("?"), st.sampled_from([CREATED, RUNNING, EXITED]), st.sampled_from([0, 1])),
+)
+
+
+@given(STATES, STATES, STATES, st.sampled_from(["Always", "OnFailure", "Never"]), st.booleans())
+def test_every_status_is_consistent(
+    x: SeenContainer | None, a: SeenContainer | None, b: SeenContainer | None, policy: str, over: bool
+) -> None:
+    from dataclasses import replace
+
+    found = [replace(c, name=name, id=f"{name}-0") for name, c in (("x", x), ("a", a), ("b", b)) if c is not None]
+    before = pod("a", "b", init=("x",), restartPolicy=policy, status={"phase": "Running"})
+    status = told(before, seen(*found), is_over=over)
+    if status["phase"] in ("Succeeded", "Failed"):
+        assert over and not any(c.runs for c in found)
+        assert conditions(status)["Ready"] == "False"
+    if conditions(status)["Ready"] == "True":
+        assert all(entry["ready"] for entry in status["containerStatuses"])
+        assert status["phase"] == "Running"
+    for entry in (*status["containerStatuses"], *status["initContainerStatuses"]):
+        assert len(entry["state"]) == 1
+        assert not entry["ready"] or entry["state"].keys() & {"running", "terminated"}
+    # Told again, nothing changes.
+    again = told({**before, "status": {**status}}, seen(*found), is_over=over)
+    assert status_patch(status, again) is None
