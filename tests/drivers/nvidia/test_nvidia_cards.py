@@ -1,0 +1,90 @@
+"""What the driver publishes is what the simulated profile of the same node publishes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from nvidia_bench import NODE, played, recorded
+
+from haru.drivers.library.pools import Publisher, slices_of
+from haru.drivers.nvidia.cards import take_inventory, version
+from haru.drivers.nvidia.nvml import CardFacts, SystemFacts
+from haru.drivers.nvidia.played import PlayedNvml, recording_of
+from haru.drivers.nvidia.recording import RecordedCard, Recording
+from haru.drivers.simulated.plugin import pool_of
+from haru.drivers.simulated.profiles import load_profile, profile_names
+
+CARDS = [
+    name for name in profile_names()
+    if load_profile(name).driver == "gpu.nvidia.com" and load_profile(name).layout != "shared"
+]  # fmt: skip
+_NEEDS_RESET = ("dgx-a100-40gb-mig", "dgx-a100-80gb-mig", "a30-mig")
+
+
+@pytest.mark.parametrize("name", [name for name in CARDS if name not in _NEEDS_RESET])
+def test_slices_are_those_of_the_simulated_profile(name: str) -> None:
+    profile = load_profile(name)
+    inventory = take_inventory(PlayedNvml(recording_of(profile, NODE)), dynamic=name.endswith("-mig"))
+    who = Publisher("gpu.nvidia.com", NODE, "uid")
+    mine, simulated = (slices_of(who, NODE, pool, {}, 1) for pool in (inventory.pool, pool_of(profile, NODE)))
+    assert [obj["spec"] for obj in mine] == [obj["spec"] for obj in simulated]
+
+
+@pytest.mark.parametrize("name", _NEEDS_RESET)
+def test_cards_that_need_a_reset_are_published_in_the_mode_they_have(name: str) -> None:
+    """Nothing is published that a claim could not get: no partition with MIG off, no whole card with MIG on."""
+    recording = recorded(name, 1)
+    off = take_inventory(PlayedNvml(recording), dynamic=True)
+    assert off.pool.devices() == ["gpu-0"]
+    (card,) = recording.cards
+    card.facts = replace(card.facts, mig_mode=True)
+    on = take_inventory(PlayedNvml(recording), dynamic=True)
+    (simulated,) = [
+        one for one in pool_of(load_profile(name), NODE).slices if "gpu-0" in [d["name"] for d in one.devices]
+    ]
+    assert list(on.pool.slices[1].devices) == list(simulated.devices)[1:]
+
+
+def test_without_dynamic_mig_a_divided_card_is_its_partitions() -> None:
+    nvml = played("dgx-h100", 2)
+    first, second = nvml.cards()
+    nvml.set_mig_mode(first.uuid, True)
+    made = nvml.create_instance(first.uuid, 9, 4)
+    assert take_inventory(nvml, dynamic=False).pool.devices() == ["gpu-1"], "no compute instance: nothing can run in it"
+    made = nvml.create_compute_instance(first.uuid, made.id)
+    (partition, card) = take_inventory(nvml, dynamic=False).pool.slices[0].devices
+    assert partition["name"] == "gpu-0-mig-3g40gb-9-4"
+    assert partition["attributes"]["uuid"] == {"string": made.uuid}
+    assert partition["capacity"]["memorySlice7"] == {"value": "1"}
+    assert "memorySlice3" not in partition["capacity"]
+    assert "consumesCounters" not in partition
+    assert card["attributes"]["uuid"] == {"string": second.uuid}
+
+
+def test_what_the_machine_does_not_say_is_not_published() -> None:
+    facts = CardFacts(3, "GPU-x", "NVIDIA L4", "Nvidia", "Ada Lovelace", "8.9", (23034 << 20) + 1, "0000:01:00.0")
+    nvml = PlayedNvml(Recording(SystemFacts("550.54", 12040), [RecordedCard(facts)]))
+    (device,) = take_inventory(nvml, dynamic=True).pool.slices[0].devices
+    assert device == {
+        "name": "gpu-3",
+        "attributes": {
+            "type": {"string": "gpu"},
+            "uuid": {"string": "GPU-x"},
+            "productName": {"string": "NVIDIA L4"},
+            "brand": {"string": "Nvidia"},
+            "architecture": {"string": "Ada Lovelace"},
+            "cudaComputeCapability": {"version": "8.9.0"},
+            "driverVersion": {"version": "550.54.0"},
+            "cudaDriverVersion": {"version": "12.4.0"},
+            "resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"},
+        },
+        "capacity": {"memory": {"value": str((23034 << 20) + 1)}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("580.65.06", "580.65.6"), ("9.0", "9.0.0"), ("13", "13.0.0"), ("470.0.0.7", "470.0.0")]
+)
+def test_versions(text: str, told: str) -> None:
+    assert version(text) == told
