@@ -1,0 +1,303 @@
+"""The files of volumes: what is in them, and that they change all at once."""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haru.node.pods.environment import Sources
+from haru.node.pods.fields import ConfigError, Place
+from haru.node.volumes.atomic import DATA, write_files
+from haru.node.volumes.payload import File, Files, files_of, holds_secrets, references
+from haru.node.volumes.places import Places
+
+Obj = dict[str, Any]
+OBJECTS: dict[str, Obj] = {
+    "words": {"data": {"one": "1", "two": "2"}, "binaryData": {"raw": base64.b64encode(b"\xff").decode()}},
+    "hidden": {"data": {"key": base64.b64encode(b"secret").decode()}},
+}
+SOURCES = Sources(OBJECTS.get, OBJECTS.get)
+PLACE = Place(("192.0.2.1",), ("10.0.0.1",), {"cpu": "4", "memory": "8Gi"})
+POD: Obj = {
+    "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"b": "2", "a": '1"'}},
+    "spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1500m"}}}], "nodeName": "here"},
+}
+
+
+def made(volume: Obj, pod: Obj = POD) -> Files | None:
+    return files_of(
+        pod, {"name": "v", **volume}, SOURCES, PLACE, lambda request: f"token for {request.get('audience')}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("volume", "files"),
+    [
+        ({"configMap": {"name": "words"}}, {"one": File(b"1"), "two": File(b"2"), "raw": File(b"\xff")}),
+        (
+            {"configMap": {"name": "words", "defaultMode": 0o600, "items": [{"key": "one", "path": "a/b"}]}},
+            {"a/b": File(b"1", 0o600)},
+        ),
+        (
+            {"configMap": {"name": "words", "items": [{"key": "one", "path": "x", "mode": 0o400}]}},
+            {"x": File(b"1", 0o400)},
+        ),
+        ({"secret": {"secretName": "hidden"}}, {"key": File(b"secret")}),
+        ({"configMap": {"name": "nobody", "optional": True}}, {}),
+        (
+            {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+            {"labels": File(b'a="1\\""\nb="2"')},
+        ),
+        (
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"path": "cpu", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}},
+                        {"path": "memory", "resourceFieldRef": {"containerName": "main", "resource": "limits.memory"}},
+                    ]
+                }
+            },
+            {"cpu": File(b"2"), "memory": File(b"8589934592")},
+        ),
+        (
+            {
+                "projected": {
+                    "sources": [
+                        {"configMap": {"name": "words", "items": [{"key": "one", "path": "one"}]}},
+                        {"secret": {"name": "hidden"}},
+                        {"serviceAccountToken": {"path": "token", "audience": "vault"}},
+                    ]
+                }
+            },
+            {"one": File(b"1"), "key": File(b"secret"), "token": File(b"token for vault")},
+        ),
+        ({"emptyDir": {}}, None),
+        ({"hostPath": {"path": "/tmp"}}, None),
+    ],
+)
+def test_what_is_in_a_volume(volume: Obj, files: Files | None) -> None:
+    assert made(volume) == files
+
+
+@pytest.mark.parametrize(
+    ("volume", "message"),
+    [
+        ({"configMap": {"name": "nobody"}}, 'configmap "nobody" not found'),
+        ({"secret": {"secretName": "nobody"}}, 'secret "nobody" not found'),
+        ({"configMap": {"name": "words", "items": [{"key": "x", "path": "x"}]}}, "references non-existent key: x"),
+        ({"projected": {"sources": [{"clusterTrustBundle": {}}]}}, "clusterTrustBundle is not supported on this node"),
+        ({"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "spec.x"}}]}}, "unsupported fieldPath"),
+    ],
+)
+def test_what_can_not_be_made(volume: Obj, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        made(volume)
+
+
+def test_a_token_belongs_to_the_one_user_of_the_pod() -> None:
+    pod = {**POD, "spec": {**POD["spec"], "securityContext": {"runAsUser": 1000}}}
+    volume = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    files = made(volume, pod)
+    assert files is not None
+    assert (files["token"].owner, files["token"].mode) == (1000, 0o600)
+
+
+def test_secrets_are_kept_in_memory() -> None:
+    assert holds_secrets({"secret": {}})
+    assert holds_secrets({"projected": {"sources": [{"serviceAccountToken": {}}]}})
+    assert not holds_secrets({"configMap": {}})
+
+
+def test_what_a_pod_refers_to() -> None:
+    pod = {
+        "metadata": {},
+        "spec": {
+            "containers": [
+                {
+                    "name": "a",
+                    "envFrom": [{"configMapRef": {"name": "c1"}}, {"secretRef": {"name": "s1"}}],
+                    "env": [
+                        {"name": "x", "valueFrom": {"configMapKeyRef": {"name": "c2", "key": "k"}}},
+                        {"name": "y", "valueFrom": {"secretKeyRef": {"name": "s2", "key": "k"}}},
+                    ],
+                }
+            ],
+            "volumes": [
+                {"name": "v", "configMap": {"name": "c3"}},
+                {"name": "w", "secret": {"secretName": "s3"}},
+                {"name": "z", "projected": {"sources": [{"secret": {"name": "s4"}}, {"configMap": {"name": "c4"}}]}},
+            ],
+            "imagePullSecrets": [{"name": "s5"}],
+        },
+    }
+    assert references(pod) == ({"c1", "c2", "c3", "c4"}, {"s1", "s2", "s3", "s4", "s5"})
+
+
+# -- on disk ----------------------------------------------------------------------------------------------------------
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    """What a program sees that walks the names beside `..data`."""
+    found = {}
+    for path in directory.iterdir():
+        if path.name.startswith(".."):
+            continue
+        files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+        found |= {str(one.relative_to(directory)): one.read_bytes() for one in files}
+    return found
+
+
+def test_files_are_links_into_one_state(tmp_path: Path) -> None:
+    assert write_files(tmp_path, {"a": File(b"1"), "d/e": File(b"2", 0o600)})
+    assert content(tmp_path) == {"a": b"1", "d/e": b"2"}
+    assert (tmp_path / "a").readlink() == Path(DATA) / "a"
+    assert (tmp_path / "d").readlink() == Path(DATA) / "d"
+    assert (tmp_path / "d/e").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_same_again_is_left_alone(tmp_path: Path) -> None:
+    write_files(tmp_path, {"a": File(b"1")})
+    before = (tmp_path / DATA).readlink()
+    assert not write_files(tmp_path, {"a": File(b"1")})
+    assert (tmp_path / DATA).readlink() == before
+
+
+def test_what_is_half_written_is_mended(tmp_path: Path) -> None:
+    write_files(tmp_path, {"a": File(b"1")})
+    (tmp_path / "..2020_01_01_00_00_00.1").mkdir()
+    (tmp_path / "..data_tmp").symlink_to("..2020_01_01_00_00_00.1")
+    (tmp_path / "a").unlink()
+    assert not write_files(tmp_path, {"a": File(b"1")})
+    assert content(tmp_path) == {"a": b"1"}
+    assert write_files(tmp_path, {"a": File(b"2")})
+    assert {path.name for path in tmp_path.iterdir()} == {DATA, (tmp_path / DATA).readlink().name, "a"}
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "..data", ""])
+def test_paths_stay_within_the_volume(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ValueError, match="no path within a volume"):
+        write_files(tmp_path, {path: File(b"")})
+
+
+PATHS = st.sampled_from(["a", "b", "c/d", "c/e", "f/g/h"])
+
+
+@settings(max_examples=30)
+@given(states=st.lists(st.dictionaries(PATHS, st.binary(max_size=3)), min_size=1, max_size=5))
+def test_whatever_follows_whatever(tmp_path_factory: pytest.TempPathFactory, states: list[dict[str, bytes]]) -> None:
+    directory = tmp_path_factory.mktemp("v")
+    for state in states:
+        write_files(directory, {path: File(data) for path, data in state.items()})
+        assert content(directory) == state
+
+
+def test_a_reader_sees_one_state_or_the_other(tmp_path: Path) -> None:
+    """Two files that always agree, read through `..data` while they change."""
+    write_files(tmp_path, {"a": File(b"0"), "b": File(b"0")})
+    done, torn = threading.Event(), []
+
+    def read() -> None:
+        while not done.is_set():
+            directory = os.open(tmp_path / DATA, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                found = []
+                for name in ("a", "b"):
+                    opened = os.open(name, os.O_RDONLY, dir_fd=directory)
+                    found.append(os.read(opened, 100))
+                    os.close(opened)
+                if found[0] != found[1]:
+                    torn.append(found)
+            except FileNotFoundError:
+                pass  # the state that was opened has gone meanwhile: the reader opens the next one
+            finally:
+                os.close(directory)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(100):
+        text = str(number).encode()
+        write_files(tmp_path, {"a": File(text), "b": File(text)})
+    done.set()
+    reader.join()
+    assert torn == []
+
+
+# -- places -----------------------------------------------------------------------------------------------------------
+
+
+def pod_with(*volumes: Obj) -> Obj:
+    return {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [], "volumes": list(volumes)}}
+
+
+def test_where_volumes_are(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    volume = {"name": "v", "configMap": {"name": "words"}}
+    pod = pod_with(volume)
+    assert places.make(pod, volume, {"a": File(b"1")})
+    mount = places.mount(pod, {"name": "v", "mountPath": "/v", "readOnly": True}, str)
+    assert Path(mount.host_path) == tmp_path / "pods/u/volumes/kubernetes.io~configmap/v"
+    assert (mount.container_path, mount.readonly) == ("/v", True)
+    assert places.known() == ["u"]
+    places.remove("u")
+    assert places.known() == []
+
+
+def test_a_path_within_a_volume(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    volume = {"name": "v", "emptyDir": {}}
+    pod = pod_with(volume)
+    places.make(pod, volume, None)
+    mount = places.mount(pod, {"name": "v", "mountPath": "/v", "subPathExpr": "x/$(NAME)"}, lambda _: "x/y")
+    assert mount.host_path.endswith("/kubernetes.io~empty-dir/v/x/y")
+    (places.volume("u", volume) / "out").symlink_to("/etc")
+    for path in ("../..", "/etc", "out"):
+        with pytest.raises(ConfigError, match="subPath"):
+            places.mount(pod, {"name": "v", "mountPath": "/v", "subPath": path}, str)
+
+
+def test_an_empty_directory_is_everybodys(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    volume = {"name": "v", "emptyDir": {}}
+    places.make(pod_with(volume), volume, None)
+    place = places.volume("u", volume)
+    assert place.stat().st_mode & 0o777 == 0o777
+    (place / "kept").touch()
+    places.make(pod_with(volume), volume, None)
+    assert (place / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        ("Directory", "nobody", "No such file"),
+        ("Directory", "file", "is not a Directory"),
+        ("File", "directory", "is not a File"),
+        ("Socket", "file", "is not a Socket"),
+    ],
+)
+def test_what_the_host_does_not_have(tmp_path: Path, kind: str, name: str, message: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "directory").mkdir()
+    volume = {"name": "v", "hostPath": {"path": str(tmp_path / name), "type": kind}}
+    with pytest.raises(ConfigError, match=message):
+        Places(tmp_path).make(pod_with(volume), volume, None)
+
+
+def test_what_the_host_gets(tmp_path: Path) -> None:
+    for kind, name in (("DirectoryOrCreate", "d/e"), ("FileOrCreate", "f")):
+        volume = {"name": "v", "hostPath": {"path": str(tmp_path / name), "type": kind}}
+        Places(tmp_path).make(pod_with(volume), volume, None)
+    assert (tmp_path / "d/e").is_dir()
+    assert (tmp_path / "f").is_file()
+
+
+def test_a_kind_of_volume_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='volume "v": persistentVolumeClaim is not supported on this node'):
+        Places(tmp_path).volume("u", {"name": "v", "persistentVolumeClaim": {}})
