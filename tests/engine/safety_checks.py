@@ -245,6 +245,9 @@ def check_room_was_made(world: World, unit: Unit, how: Options, decision: Decisi
     """Once the nominations stand: when all that was evicted is gone the unit starts, and meanwhile it waits."""
     view = world.view()
     evicted = sorted(names(decision) | going(world, view))
+    if unit.group and not decision.evictions and set(evicted) & set(view.members(unit.group)):
+        # It waits for room that others leave, and loses members of its own: it may be too few by then, and nobody goes.
+        return
     later = ask(world.fork(evicted, freed=True), unit, how)
     assert later.status == "scheduled", f"{unit.name}: evicted {evicted} in vain: {later.message}"
     for count in range(1, len(evicted)):

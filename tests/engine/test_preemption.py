@@ -431,6 +431,19 @@ def test_who_is_going_anyway_is_waited_for(priority: int, status: str) -> None:
         assert [member.node for member in decision.nominated] == (["a"] if status == "nominated" else [])
 
 
+@pytest.mark.parametrize(("pending", "victims"), [(1, []), (2, ["r-a", "r-b"]), (3, ["r-a", "r-b"])])
+def test_a_member_that_is_going_is_not_counted_on(pending: int, victims: list[str]) -> None:
+    """Two are needed, and the one that runs will be gone: room is made for two, or for nobody."""
+    going = running("g-old", "c", 1000, "8", group="g")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    others = [running(f"r-{name}", name, cpu="8") for name in "ab"] + [running("r-d", "d", 5000, "8")]
+    objects = [*(node(name) for name in "abcd"), going, *others, *gang("g", pending, 2)]
+    objects += [running("r-c", "c", 5000, "1")]
+    decision = ask(objects, "g")
+    assert evicted(decision) == victims
+    assert decision.status == ("nominated" if victims else "unschedulable")
+
+
 def test_what_was_placed_a_moment_ago_is_left_alone() -> None:
     objects = [node("a", cpu="4"), pod("new", cpu="4"), pod("p", cpu="4", priority=9)]
     cluster = Cluster.of(objects)

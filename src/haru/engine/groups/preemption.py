@@ -26,7 +26,7 @@ from haru.engine.groups.fitting import Fitting, Preemptor
 from haru.engine.groups.peeling import Peeling
 from haru.engine.groups.promises import leaving, own_promises
 from haru.engine.groups.protection import candidates
-from haru.engine.groups.quorum import min_count
+from haru.engine.groups.quorum import TOO_FEW, min_count
 from haru.engine.groups.sparing import spare, spare_one_by_one
 from haru.engine.groups.stands import Stands
 from haru.engine.groups.tally import Tally, tally_for
@@ -65,6 +65,8 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
             kept = nominated(base, refused, preemptor, Victims((), preemptor.needed, preemptor.places))
             if kept is not None:
                 return kept
+        if too_few_stay(base, preemptor):
+            return result.with_note(refused, TOO_FEW)
         units = candidates(base, preemptor)
         if not units and not counts_on_going(snapshot, preemptor):
             return result.with_note(refused, NO_VICTIMS)
@@ -100,6 +102,12 @@ def counts_on_going(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Whether any less important pod is going already: the preemptor may wait for its room without evicting anybody."""
     going = [*leaving(snapshot), *snapshot.leaving.values()]
     return bool(units_below(snapshot, preemptor.priority, going, groups=preemptor.options.groups))
+
+
+def too_few_stay(base: Snapshot, preemptor: Preemptor) -> bool:
+    """Whether the group lacks members once those are gone that are going: it could not start, whatever room is made."""
+    minimum = min_count(preemptor.group) if preemptor.options.gang_scheduling else None
+    return minimum is not None and preemptor.key is not None and base.group_state(preemptor.key).count < minimum
 
 
 def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:
