@@ -265,7 +265,9 @@ def test_a_pod_that_does_not_listen_is_ended(machine: Machine) -> None:
 
 
 def test_an_active_deadline_ends_a_pod(machine: Machine) -> None:
-    machine.run("overdue", "exec sleep 1000", activeDeadlineSeconds=1)
+    machine.run("overdue", "exec sleep 1000", activeDeadlineSeconds=3600)
+    machine.until_ready("overdue")
+    machine.api.patch("pods", "overdue", {"spec": {"activeDeadlineSeconds": 1}}, "default")
     pod = machine.until_phase("overdue", "Failed")
     assert pod["status"]["reason"] == "DeadlineExceeded"
     ended = status_of(pod)["containerID"].removeprefix("containerd://")

@@ -171,7 +171,10 @@ class EmbeddedCluster:
         waits: list[Callable[[], Coroutine[Any, Any, Any]]] = []
         scheduler: Scheduler | None = None
         if self._controllers:
-            settings = {"stale-gang": self._stale_gang}
+            settings: dict[str, Any] = {"stale-gang": self._stale_gang}
+            if not self._options.simulated_nodes and self._identity is not None:
+                # Real pods read it beside their tokens; simulated ones read nothing.
+                settings["root-ca"] = self._identity.ca_pem.decode()
             manager = ControllerManager(
                 self.client("controllers"),
                 self.gates,

@@ -14,7 +14,7 @@ from typing import Any
 
 from haru.node.context import Context
 from haru.node.cri.errors import CriError
-from haru.node.pods.observed import RUNNING, UNKNOWN, SeenContainer, SeenPod
+from haru.node.pods.observed import GRACE_PERIOD, RUNNING, UNKNOWN, SeenContainer, SeenPod
 from haru.node.pods.restarts import is_sidecar
 
 Obj = dict[str, Any]
@@ -111,10 +111,11 @@ class Ender:
             task.cancel()
 
 
-def grace_of(pod: Obj | None) -> float:
-    """Seconds that the containers of a pod have to end."""
+def grace_of(pod: Obj | None, seen: SeenPod | None = None) -> float:
+    """Seconds that the containers of a pod have to end; what is no longer in the API said so when it was made."""
     if pod is None:
-        return _ORPHAN_SECONDS
+        noted = [one.annotations.get(GRACE_PERIOD, "") for one in (seen.containers if seen is not None else ())]
+        return float(next((text for text in noted if text.isdigit()), _ORPHAN_SECONDS))
     asked = pod["metadata"].get("deletionGracePeriodSeconds")
     if asked is None:
         asked = pod["spec"].get("terminationGracePeriodSeconds")

@@ -305,7 +305,8 @@ class PodWorker:
         if self._end_began is None:
             self._end_began = time.monotonic()
         place = self._place(pod, seen) if pod is not None else Place()
-        if not self._ender.end_all(pod, seen, self._end_began, grace_of(pod), next(iter(place.pod_ips), "")):
+        grace = grace_of(pod, seen)
+        if not self._ender.end_all(pod, seen, self._end_began, grace, next(iter(place.pod_ips), "")):
             return False
         for sandbox in seen.sandboxes:
             if sandbox.ready:
