@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import signal
@@ -9,6 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from containerd_process import IMAGE, Containerd
 from haru_process import Process, Up, until
@@ -40,8 +43,16 @@ class Machine:
         flags += ["--container-runtime-endpoint", self.runtime.endpoint]
         flags += ["--root-dir", str(self.home / "n"), "--pod-logs-dir", str(self.home / "logs")]
         flags += ["--cgroup-root", f"/haru-test-{os.getpid()}", "--no-fail-cgroup-v1", "--node-ip", "127.0.0.1"]
+        flags += ["--port", "0", "--healthz-port", "0", "--client-ca-file", str(self.authority())]
         self.agent = Process(self.home, ["node", *flags, *more], "node")
         assert self.agent.line() == f"node {NODE} is ready"
+
+    def authority(self) -> Path:
+        """The file of the cluster's authority, out of its kubeconfig."""
+        cluster = yaml.safe_load(self.up.kubeconfig.read_text())["clusters"][0]["cluster"]
+        file = self.home / "ca.crt"
+        file.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+        return file
 
     def kill(self) -> None:
         """Ends the agent without a word."""

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import signal
 import socket
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.component import parse_gates
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
+from haru.cli.node_server import add_server_arguments, server_options
 
 if TYPE_CHECKING:
+    from haru.client.api import ApiClient
     from haru.node.agent import Agent
     from haru.node.options import NodeOptions
+    from haru.node.server.of_agent import AgentView
+    from haru.node.server.options import ServerOptions
 
 _ROOT = Path("/var/lib/haru/node")
 _KUBELET = Path("/var/lib/kubelet")
@@ -80,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run on a machine with control groups of version 1, too, as failCgroupV1: false does",
     )
+    add_server_arguments(parser)
     parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
     parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
@@ -98,15 +105,16 @@ async def _run(flags: argparse.Namespace) -> int:
     from haru.node.dra import NodeDevices
     from haru.node.dra.beside import AgentPods, run_beside
 
-    options = node_options(flags)
+    options, own_api = node_options(flags), server_options(flags)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with connect(flags, "haru-node") as client:
+    async with connect(flags, "haru-node") as client, contextlib.AsyncExitStack() as serving:
         pods = AgentPods()
         devices = NodeDevices(client, _kubelet_dir(flags), options.name, pods)
         devices.load()
-        pods.agent = agent = Agent(client, options, devices=devices)
+        view, port = await serving.enter_async_context(_served(client, options, own_api, flags))
+        pods.agent = view.agent = agent = Agent(client, options, devices=devices, port=port)
         work = asyncio.create_task(run_beside(agent, devices))
         waiting = asyncio.create_task(stop.wait())
         telling = asyncio.create_task(_tell(agent, options))
@@ -127,6 +135,26 @@ def _kubelet_dir(flags: argparse.Namespace) -> Path:
     """Where drivers look for a kubelet; a node with a directory of its own keeps to itself."""
     own: Path = flags.root_dir.absolute()
     return flags.kubelet_dir or (_KUBELET if own == _ROOT else own)
+
+
+@contextlib.asynccontextmanager
+async def _served(
+    client: ApiClient, options: NodeOptions, own_api: ServerOptions, flags: argparse.Namespace
+) -> AsyncGenerator[tuple[AgentView, int], None]:
+    """The node's own API. Raises UsageError where it can not be served as it is asked to."""
+    from haru.node.server.of_agent import serve
+
+    told = {
+        name.replace("_", "-"): value
+        for name, value in vars(flags).items()
+        if name != "token" and isinstance(value, str | int | Path)
+    }
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            served = await stack.enter_async_context(serve(client, options, own_api, told))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the node's own API: {error}") from error
+        yield served
 
 
 async def _tell(agent: Agent, options: NodeOptions) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from typing import Any
 
 from haru.client.api import ApiClient
@@ -63,6 +64,8 @@ class Agent:
         self._registration: Registration | None = None
         self.context: Context | None = None
         self.pods: Informer | None = None
+        self.relisted = 0.0
+        """When the runtime was last asked for everything it has, by the monotonic clock; 0: not yet."""
         self.ready = asyncio.Event()
         """The node was ready once: it is registered, and everything that runs has been looked at."""
 
@@ -220,6 +223,7 @@ class Agent:
             elif seen.get(uid) != self._seen.get(uid):
                 worker.poke()
         self._seen = seen
+        self.relisted = time.monotonic()
         if self.is_ready:
             self.ready.set()
 
