@@ -42,6 +42,7 @@ class Machine:
         flags = ["--kubeconfig", str(self.up.kubeconfig), "--hostname-override", NODE]
         flags += ["--container-runtime-endpoint", self.runtime.endpoint]
         flags += ["--root-dir", str(self.home / "n"), "--pod-logs-dir", str(self.home / "logs")]
+        flags += ["--cdi-dir", str(self.home / "cdi")]
         flags += ["--cgroup-root", f"/haru-test-{os.getpid()}", "--no-fail-cgroup-v1", "--node-ip", "127.0.0.1"]
         flags += ["--port", "0", "--healthz-port", "0", "--client-ca-file", str(self.authority())]
         self.agent = Process(self.home, ["node", *flags, *more], "node")

@@ -54,6 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that directory)",
     )
     parser.add_argument(
+        "--cdi-dir",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="where CDI files are, for a runtime without CDI; may be repeated (default /etc/cdi and /var/run/cdi)",
+    )
+    parser.add_argument(
         "--pod-logs-dir", type=Path, default=Path("/var/log/pods"), metavar="DIR", help="where containers' logs are"
     )
     parser.add_argument("--node-ip", action="append", metavar="IP", help="address of the node; may be repeated")
@@ -111,7 +118,8 @@ async def _run(flags: argparse.Namespace) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with connect(flags, "haru-node") as client, contextlib.AsyncExitStack() as serving:
         pods = AgentPods()
-        devices = NodeDevices(client, _kubelet_dir(flags), options.name, pods)
+        health = options.gates.enabled("ResourceHealthStatus")
+        devices = NodeDevices(client, _kubelet_dir(flags), options.name, pods, with_health=health)
         devices.load()
         view, port = await serving.enter_async_context(_served(client, options, own_api, flags))
         pods.agent = view.agent = agent = Agent(client, options, devices=devices, port=port)
@@ -165,6 +173,7 @@ async def _tell(agent: Agent, options: NodeOptions) -> None:
 
 def node_options(flags: argparse.Namespace) -> NodeOptions:
     """The flags, checked. Raises UsageError that names the flag, the value and the remedy."""
+    from haru.drivers.cdi.reading import DIRECTORIES
     from haru.kube.names import is_dns1123_subdomain
     from haru.node.cri.client import endpoint_target
     from haru.node.options import NodeOptions
@@ -195,6 +204,7 @@ def node_options(flags: argparse.Namespace) -> NodeOptions:
         cgroups_per_qos=not flags.no_cgroups_per_qos,
         fail_cgroup_v1=not flags.no_fail_cgroup_v1,
         gates=parse_gates(flags.feature_gates),
+        cdi_directories=tuple(directory.absolute() for directory in flags.cdi_dir or DIRECTORIES),
     )
 
 

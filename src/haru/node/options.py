@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from haru.drivers.cdi.reading import DIRECTORIES
 from haru.kube.gates import FeatureGates
 
 DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
@@ -48,4 +49,6 @@ class NodeOptions:
     """How long a call of the runtime may take."""
     crash_first_seconds: float = 10.0
     crash_longest_seconds: float = 300.0
+    cdi_directories: Sequence[Path] = DIRECTORIES
+    """Where CDI files are, for a runtime that does not know them; later ones win."""
     register: bool = True

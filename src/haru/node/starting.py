@@ -126,7 +126,7 @@ class Starter:
         )
         message = container_config(pod, container, around)
         if names and not cdi.runtime_has_cdi(self._context.runtime_name, self._context.runtime_version):
-            cdi.apply(message, names)
+            cdi.apply(message, names, self._context.options.cdi_directories)
         return message
 
     def _mounts(

@@ -83,7 +83,7 @@ class ClaimInfos:
         known = self._infos.get(claim.key)
         if known is not None and known.uid != claim.uid:
             raise ClaimRefused(
-                f"prepare dynamic resources: ResourceClaim {claim.key} is still prepared with the UID {known.uid} of "
+                f"ResourceClaim {claim.key} is still prepared with the UID {known.uid} of "
                 f"an earlier claim, not {claim.uid}"
             )
 

@@ -87,17 +87,22 @@ class DeviceManager:
         with self._timed("PrepareResources"):
             try:
                 uses = pod_claims(pod)
-                claims = {use.name: await self._read(pod, use) for use in uses}
+                claims = [await self._read(pod, use) for use in uses]
+                await self._check_and_prepare(pod, [_info(claim) for claim in claims])
+                return Prepared(cdi_ids(pod, self.find))
             except NotPrepared as error:
                 raise ClaimRefused(str(error)) from None
-            if claims:
-                infos = [_info(claim) for claim in claims.values()]
-                for info in infos:
-                    for driver in info.drivers:
-                        self._registry.get(driver)
-                async with self._locked(info.key for info in infos):
-                    await self._prepare(infos, uid_of(pod))
-            return Prepared(cdi_ids(pod, self.find))
+            except DevicesError as error:
+                raise type(error)(f"prepare dynamic resources: {error}") from None
+
+    async def _check_and_prepare(self, pod: Obj, infos: Sequence[ClaimInfo]) -> None:
+        if not infos:
+            return
+        for info in infos:
+            for driver in info.drivers:
+                self._registry.get(driver)
+        async with self._locked(info.key for info in infos):
+            await self._prepare(infos, uid_of(pod))
 
     async def _read(self, pod: Obj, use: PodClaim) -> Obj:
         """The claim, which the pod may use. Raises `NotPrepared`, `DevicesError`."""
@@ -117,8 +122,7 @@ class DeviceManager:
             if node is not None and node_selector_matches(selector, self._node_name, labels_of(node)):
                 return
         raise ClaimRefused(
-            f"prepare dynamic resources: ResourceClaim {namespace_of(claim)}/{name_of(claim)} is allocated on other "
-            f"nodes than {self._node_name}"
+            f"ResourceClaim {namespace_of(claim)}/{name_of(claim)} is allocated on other nodes than {self._node_name}"
         )
 
     async def _get(self, kind: Kind, name: str, namespace: str) -> Obj | None:
@@ -131,7 +135,7 @@ class DeviceManager:
             why = str(error)
         except (OSError, TimeoutError) as error:
             why = str(error) or "the API server does not answer"
-        raise DevicesError(f"prepare dynamic resources: {kind.kind} {namespace}/{name}: {why}")
+        raise DevicesError(f"{kind.kind} {namespace}/{name}: {why}")
 
     async def _prepare(self, infos: Sequence[ClaimInfo], pod_uid: str) -> None:
         """With the claims locked: note them, ask the drivers of those that are not ready, note the answers."""

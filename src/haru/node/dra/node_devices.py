@@ -31,7 +31,7 @@ class NodeDevices:
     """The `Devices` of a node agent. `load` comes first, then `run` beside everything else.
 
     `directory` is the node's (/var/lib/kubelet), `pods()` the pods that are bound to it, None while that is not known:
-    what is prepared for pods that are not among them is given back.
+    what is prepared for pods that are not among them is given back. `with_health` is the gate ResourceHealthStatus.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class NodeDevices:
         pods: Callable[[], Collection[Obj] | None],
         *,
         metrics: CollectorRegistry | None = None,
+        with_health: bool = True,
         look_seconds: float = LOOK_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
         reconcile_seconds: float = RECONCILE_SECONDS,
@@ -49,6 +50,7 @@ class NodeDevices:
         self._pods = pods
         self._socket = directory / SOCKET
         self._reconcile_seconds = reconcile_seconds
+        self._with_health = with_health
         self.metrics = DraMetrics(metrics)
         self.registry = PluginRegistry(directory / "plugins_registry", self.metrics, self._changed, look_seconds)
         self.manager = DeviceManager(client, self.registry, directory, node_name, self.metrics)
@@ -68,7 +70,8 @@ class NodeDevices:
             _LOG.error("PodResources is not served: %s", error)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.health.run(self.registry), name="health of devices")
+                if self._with_health:
+                    group.create_task(self.health.run(self.registry), name="health of devices")
                 group.create_task(self._cleaner.run(), name="slices of drivers that are gone")
                 group.create_task(self.registry.run(), name="DRA drivers")
                 group.create_task(self._reconcile(), name="claims of pods that are gone")
@@ -85,6 +88,8 @@ class NodeDevices:
 
     def status(self, pod: Obj) -> dict[str, list[Obj]]:
         """Container -> `allocatedResourcesStatus`: how the devices of its claims are."""
+        if not self._with_health:
+            return {}
         return health_status(pod, self.manager.find, self.health.of)
 
     async def pod_to_update(self) -> str:

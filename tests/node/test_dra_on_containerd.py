@@ -1,0 +1,105 @@
+"""Devices from a ResourceClaim to a process: scheduler, node, driver and containerd, all of them real."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from machine import NODE, Machine, container
+
+from haru_process import Process, until
+
+Obj = dict[str, Any]
+GPU = "gpu.nvidia.com"
+
+
+class Cards:
+    """`haru driver simulated` for the machine's node."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.process: Process | None = None
+        self.start()
+
+    def start(self) -> None:
+        flags = ["--kubeconfig", str(self.machine.up.kubeconfig), "--node", NODE, "--profile", "dgx-h100"]
+        places = ["--kubelet-dir", str(self.machine.home / "n"), "--cdi-dir", str(self.machine.home / "cdi")]
+        self.process = Process(self.machine.home, ["driver", "simulated", *flags, *places], "driver")
+        assert self.process.line().startswith(f"haru driver {GPU} is ready")
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        assert self.process is not None
+        self.process.stop(number)
+
+
+@pytest.fixture
+def cards(machine: Machine) -> Iterator[Cards]:
+    running = Cards(machine)
+    yield running
+    machine.clear()
+    running.stop()
+
+
+def template(machine: Machine, name: str) -> None:
+    request = {"name": "gpu", "exactly": {"deviceClassName": GPU, "count": 2}}
+    spec = {"spec": {"devices": {"requests": [request]}}}
+    kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+    machine.api.create({**kind, "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+
+def test_a_pod_sees_its_cards_until_it_ends(machine: Machine, cards: Cards) -> None:
+    template(machine, "two")
+    script = "env | grep HARU_DEVICE; cat /dev/haru/*; echo; exec sleep 1000"
+    used = container("main", script, resources={"claims": [{"name": "cards"}]})
+    claims = [{"name": "cards", "resourceClaimTemplateName": "two"}]
+    machine.create("trains", [used], nodeName=None, resourceClaims=claims)
+    pod = machine.until_ready("trains")
+    (claim,) = machine.api.list("resourceclaims", "default")
+    given = sorted(one["device"] for one in claim["status"]["allocation"]["devices"]["results"])
+    assert len(given) == 2
+    for device in given:
+        machine.until_said(pod, f"HARU_DEVICE_{device.upper().replace('-', '_')}=GPU-")
+        machine.until_said(pod, f'"name":"{device}"')
+
+    # Neither the driver's death nor the agent's is noticed by the pod.
+    cards.stop(signal.SIGKILL)
+    machine.kill()
+    cards.start()
+    machine.start()
+    annotation = {"simulated.haru.dev/device-health": f"{given[0]}=Unhealthy:too hot"}
+    machine.api.patch("nodes", NODE, {"metadata": {"annotations": annotation}})
+
+    def is_told(pod: Obj) -> bool:
+        (status,) = pod["status"]["containerStatuses"]
+        told = [one for entry in status.get("allocatedResourcesStatus") or () for one in entry["resources"]]
+        return sorted(one["health"] for one in told) == ["Healthy", "Unhealthy"]
+
+    assert machine.until("trains", "its cards' health", is_told)["status"]["containerStatuses"][0]["restartCount"] == 0
+    cdi = machine.home / "cdi"
+    assert list(cdi.iterdir())
+    machine.delete("trains")
+    until("the claim is given back", lambda: not list(cdi.iterdir()))
+    until("the claim has gone", lambda: not machine.api.list("resourceclaims", "default"))
+    cards.stop()
+    assert [one for one in machine.api.list("resourceslices") if one["spec"]["driver"] == GPU] == []
+
+
+def test_a_pod_whose_driver_is_away_waits_for_it(machine: Machine, cards: Cards) -> None:
+    template(machine, "away")
+    used = container("main", "exec sleep 1000", resources={"claims": [{"name": "cards"}]})
+    registrar = machine.home / "n" / "plugins_registry" / f"{GPU}-reg.sock"
+    cards.stop(signal.SIGKILL)
+    registrar.unlink()
+    claims = [{"name": "cards", "resourceClaimTemplateName": "away"}]
+    machine.create("waits", [used], nodeName=None, resourceClaims=claims)
+
+    def events() -> list[str]:
+        listed = machine.api.list("events", "default")
+        return [one["message"] for one in listed if one["reason"] == "FailedPrepareDynamicResources"]
+
+    until("the pod's event", lambda: any(f"DRA driver {GPU} is not registered" in text for text in events()))
+    cards.start()
+    machine.until_ready("waits")
+    machine.delete("waits")
