@@ -59,7 +59,10 @@ def missing() -> str:
     if os.geteuid() != 0:
         return "containers need root"
     lacking = [name for name in ("containerd", "runc", "busybox", "ctr") if shutil.which(name) is None]
-    return f"{', '.join(lacking)}: not installed (the packages containerd and busybox-static)" if lacking else ""
+    if lacking:
+        return f"{', '.join(lacking)}: not installed (the packages containerd and busybox-static)"
+    dynamic = b"ld-linux" in Path(shutil.which("busybox") or "").read_bytes()[:4096]
+    return "busybox is not static (the package busybox-static)" if dynamic else ""
 
 
 class Containerd:

@@ -11,7 +11,15 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "promises.md"
 CONFORMANCE = ROOT / "docs" / "reference" / "api-conformance.md"
 SECURITY = ROOT / "docs" / "security.md"
-TOPICS = ["Workloads, PodGroups and Jobs", "Gangs", "Topology", "Preemption", "Ordinary pods", "Devices on a node"]
+TOPICS = [
+    "Workloads, PodGroups and Jobs",
+    "Gangs",
+    "Topology",
+    "Preemption",
+    "Ordinary pods",
+    "Devices on a node",
+    "Pods on a node",
+]
 
 
 def rows(text: str) -> list[list[str]]:

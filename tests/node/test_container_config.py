@@ -1,0 +1,335 @@
+"""What a container is made of: its environment, its configuration, what the runtime is told, whose image it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haru.node import cdi
+from haru.node.cgroups.amounts import Amounts
+from haru.node.cri.containers import ContainerConfig
+from haru.node.cri.images import Image
+from haru.node.cri.messages import NODE, POD, RUNTIME_DEFAULT, UNCONFINED
+from haru.node.images import StartError, check_user, credentials, pull_policy, registry_of
+from haru.node.pods.config import Surroundings, container_config, sandbox_config
+from haru.node.pods.environment import Sources, command_of, environment, expand
+from haru.node.pods.fields import ConfigError, Place, field_value, resource_value
+from haru.node.pods.probes import Streak, target_port
+from haru.node.sandboxes import dns_of
+
+Obj = dict[str, Any]
+NOBODY = Sources(lambda _: None, lambda _: None)
+PLACE = Place(("192.0.2.1",), ("10.0.0.1", "fd00::1"), {"cpu": "4", "memory": "8Gi"})
+
+
+def pod(*containers: Obj, **spec: Any) -> Obj:
+    meta = {"name": "p", "namespace": "n", "uid": "u", "labels": {"l": "1"}, "annotations": {"a": "2"}}
+    whole = {
+        "nodeName": "here",
+        **spec,
+        "containers": [{"image": "i", **one} for one in containers or ({"name": "c"},)],
+    }
+    return {"metadata": meta, "spec": whole}
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("$(A)", "1"),
+        ("$(A)$(B)", "12"),
+        ("$$(A)", "$(A)"),
+        ("$(X)", "$(X)"),
+        ("$A", "$A"),
+        ("100$", "100$"),
+        ("$$$(A)", "$1"),
+        ("$(A", "$(A"),
+    ],
+)
+def test_references_in_texts(text: str, result: str) -> None:
+    assert expand(text, {"A": "1", "B": "2"}) == result
+
+
+def test_later_variables_see_earlier_ones() -> None:
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)"}, {"name": "C", "value": "$(B)"}]
+    values = environment(pod(), {"name": "c", "env": env}, NOBODY, PLACE, [("A", "0"), ("G", "given")])
+    assert values == {"A": b"1", "G": b"given", "B": b"1$(C)", "C": b"1$(C)"}
+    assert command_of({"command": ["x", "$(A)"], "args": ["$(G)"]}, values) == (["x", "1"], ["given"])
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ({"configMapKeyRef": {"name": "x", "key": "k"}}, 'configmap "x" not found'),
+        ({"secretKeyRef": {"name": "x", "key": "k"}}, 'secret "x" not found'),
+        ({"configMapKeyRef": {"name": "there", "key": "k"}}, "couldn't find key k in ConfigMap n/there"),
+        ({"fieldRef": {"fieldPath": "spec.nobody"}}, "unsupported fieldPath: spec.nobody"),
+        ({"fileKeyRef": {"volumeName": "v"}}, "fileKeyRef is not supported on this node"),
+    ],
+)
+def test_what_an_environment_lacks(variable: Obj, message: str) -> None:
+    sources = Sources(lambda name: {} if name == "there" else None, lambda _: None)
+    with pytest.raises(ConfigError, match=message):
+        environment(pod(), {"name": "c", "env": [{"name": "A", "valueFrom": variable}]}, sources, PLACE)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.name", "p"),
+        ("metadata.labels['l']", "1"),
+        ("metadata.annotations['a']", "2"),
+        ("metadata.labels['none']", ""),
+        ("spec.nodeName", "here"),
+        ("status.hostIP", "192.0.2.1"),
+        ("status.podIPs", "10.0.0.1,fd00::1"),
+    ],
+)
+def test_fields(path: str, value: str) -> None:
+    assert field_value(pod(), path, PLACE) == value
+
+
+@pytest.mark.parametrize(
+    ("ref", "value"),
+    [
+        ({"resource": "limits.cpu"}, "2"),
+        ({"resource": "limits.cpu", "divisor": "1m"}, "1500"),
+        ({"resource": "requests.memory", "divisor": "1Mi"}, "64"),
+        ({"resource": "limits.memory", "divisor": "1Gi"}, "8"),
+        ({"resource": "requests.cpu"}, "0"),
+    ],
+)
+def test_resources(ref: Obj, value: str) -> None:
+    container = {"name": "c", "resources": {"limits": {"cpu": "1500m"}, "requests": {"memory": "64Mi"}}}
+    assert resource_value(pod(container), container, ref, PLACE) == value
+
+
+# -- what the runtime is told -----------------------------------------------------------------------------------------
+
+
+def test_a_container_as_the_runtime_is_told_of_it() -> None:
+    one = {
+        "name": "c",
+        "image": "i",
+        "securityContext": {
+            "runAsUser": 7,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]},
+        },
+    }
+    whole = pod(one, securityContext={"runAsUser": 1, "runAsGroup": 2, "fsGroup": 3, "supplementalGroups": [4]})
+    amounts = Amounts(102, 10_000, 1 << 20, oom_score_adj=-997, unified={"memory.oom.group": "1"})
+    around = Surroundings("s", 3, {"A": b"\xff"}, amounts=amounts, cdi=("v/c=d",), log_path="c/3.log")
+    config = ContainerConfig.decode(container_config(whole, one, around).encode())
+    assert config.labels == {
+        "io.kubernetes.pod.name": "p",
+        "io.kubernetes.pod.namespace": "n",
+        "io.kubernetes.pod.uid": "u",
+        "io.kubernetes.container.name": "c",
+    }
+    assert config.annotations["io.kubernetes.container.restartCount"] == "3"
+    assert config.metadata is not None and (config.metadata.name, config.metadata.attempt) == ("c", 3)
+    assert config.envs[0].value == b"\xff"
+    assert [device.name for device in config.cdi_devices] == ["v/c=d"]
+    linux = config.linux
+    assert linux is not None and linux.resources is not None and linux.security_context is not None
+    assert (linux.resources.cpu_quota, linux.resources.oom_score_adj) == (10_000, -997)
+    assert linux.resources.unified == {"memory.oom.group": "1"}
+    security = linux.security_context
+    assert (security.run_as_user, security.run_as_group) == (7, 2)
+    assert (security.no_new_privs, security.readonly_rootfs) == (True, True)
+    assert security.supplemental_groups == [4, 3]
+    assert security.capabilities is not None and security.capabilities.drop_capabilities == ["ALL"]
+    assert "/proc/kcore" in security.masked_paths
+    assert security.seccomp is not None and security.seccomp.profile_type == UNCONFINED
+
+
+def test_a_privileged_container_has_nothing_hidden() -> None:
+    one = {
+        "name": "c",
+        "image": "i",
+        "securityContext": {"privileged": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    linux = container_config(pod(one), one, Surroundings("s", 0, {})).linux
+    assert linux is not None and linux.security_context is not None
+    assert linux.security_context.privileged
+    assert linux.security_context.masked_paths == []
+    assert linux.security_context.seccomp is not None
+    assert linux.security_context.seccomp.profile_type == RUNTIME_DEFAULT
+
+
+@pytest.mark.parametrize(("host", "network", "hostname", "ports"), [(False, POD, "p", 1), (True, NODE, "", 0)])
+def test_a_sandbox_as_the_runtime_is_told_of_it(host: bool, network: int, hostname: str, ports: int) -> None:
+    one = {"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]}
+    whole = pod(one, hostNetwork=host)
+    config = sandbox_config(whole, 2, log_directory="/logs", cgroup_parent="/kubepods/x", dns=None)
+    assert (config.hostname, len(config.port_mappings)) == (hostname, ports)
+    assert config.labels["l"] == "1" and config.labels["io.kubernetes.pod.uid"] == "u"
+    assert config.linux is not None and config.linux.security_context is not None
+    options = config.linux.security_context.namespace_options
+    assert options is not None and options.network == network
+    assert config.metadata is not None and config.metadata.attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "servers", "searches", "options"),
+    [
+        ({}, ["10.96.0.10"], ["n.svc.cluster.local", "svc.cluster.local", "cluster.local"], ["ndots:5"]),
+        ({"dnsPolicy": "Default"}, ["192.0.2.53"], ["example.org"], ["edns0"]),
+        ({"hostNetwork": True}, ["192.0.2.53"], ["example.org"], ["edns0"]),
+        (
+            {
+                "dnsPolicy": "None",
+                "dnsConfig": {"nameservers": ["1.1.1.1"], "options": [{"name": "ndots", "value": "2"}]},
+            },
+            ["1.1.1.1"],
+            [],
+            ["ndots:2"],
+        ),
+        (
+            {"dnsConfig": {"searches": ["x"], "options": [{"name": "ndots", "value": "1"}]}},
+            ["10.96.0.10"],
+            ["n.svc.cluster.local", "svc.cluster.local", "cluster.local", "x"],
+            ["ndots:1"],
+        ),
+    ],
+)
+def test_names_of_a_pod(tmp_path: Path, spec: Obj, servers: list[str], searches: list[str], options: list[str]) -> None:
+    resolv = tmp_path / "resolv.conf"
+    resolv.write_text("nameserver 192.0.2.53\nsearch example.org\noptions edns0\n")
+    found = dns_of(pod(**spec), ["10.96.0.10"], "cluster.local", resolv)
+    assert found is not None
+    assert (found.servers, found.searches, found.options) == (servers, searches, options)
+
+
+# -- images -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("container", "policy"),
+    [
+        ({"image": "x:1"}, "IfNotPresent"),
+        ({"image": "x"}, "Always"),
+        ({"image": "x:latest"}, "Always"),
+        ({"image": "host:5000/x"}, "Always"),
+        ({"image": "x@sha256:1"}, "IfNotPresent"),
+        ({"image": "x", "imagePullPolicy": "Never"}, "Never"),
+    ],
+)
+def test_when_an_image_is_pulled(container: Obj, policy: str) -> None:
+    assert pull_policy(container) == policy
+
+
+def test_whose_password_an_image_wants() -> None:
+    auths = {
+        "https://r.example:5000/v2/": {"auth": base64.b64encode(b"me:pass:word").decode()},
+        "https://index.docker.io/v1/": {"username": "hub", "password": "x"},
+    }
+    data = base64.b64encode(json.dumps({"auths": auths}).encode()).decode()
+    secrets: list[Obj] = [{"data": {".dockerconfigjson": data}}, {"data": {".dockerconfigjson": "e30="}}]
+    assert registry_of("r.example:5000/a/b:1") == "r.example:5000"
+    assert [(one.username, one.password) for one in credentials("r.example:5000/a:1", secrets)] == [("me", "pass:word")]
+    assert [one.username for one in credentials("library/a", secrets)] == ["hub"]
+    assert credentials("other.example/a", secrets) == []
+
+
+@pytest.mark.parametrize(
+    ("context", "image", "problem"),
+    [
+        ({}, Image(uid=0), ""),
+        ({"runAsNonRoot": True}, Image(uid=7), ""),
+        ({"runAsNonRoot": True, "runAsUser": 1}, Image(uid=0), ""),
+        ({"runAsNonRoot": True}, Image(uid=0), "image will run as root"),
+        ({"runAsNonRoot": True, "runAsUser": 0}, Image(uid=7), "breaks non-root policy"),
+        ({"runAsNonRoot": True}, Image(username="app"), "non-numeric user"),
+    ],
+)
+def test_who_may_not_be_root(context: Obj, image: Image, problem: str) -> None:
+    one = {"name": "c", "securityContext": context}
+    if not problem:
+        check_user(pod(one), one, image)
+        return
+    with pytest.raises(StartError, match=problem) as failed:
+        check_user(pod(one), one, image)
+    assert failed.value.reason == "CreateContainerConfigError"
+
+
+# -- probes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_threshold_turns_a_result() -> None:
+    streak = Streak({"failureThreshold": 3, "successThreshold": 2}, "readiness")
+    heard = [streak.heard(well) for well in (True, True, False, False, True, False, False, False, True, True)]
+    assert heard == [False, True, False, False, False, False, False, True, False, True]
+
+
+def test_a_startup_probe_decides_once_and_liveness_dies_once() -> None:
+    startup = Streak({}, "startup")
+    assert startup.heard(True) and startup.is_final
+    liveness = Streak({"failureThreshold": 1}, "liveness")
+    assert liveness.heard(True) and not liveness.is_final
+    assert liveness.heard(False) and liveness.is_final
+
+
+def test_when_a_probe_is_due() -> None:
+    streak = Streak({"initialDelaySeconds": 5}, "liveness")
+    assert (streak.period, streak.timeout) == (10, 1)
+    assert streak.delay(100.0, 102.0) == 3.0
+    assert streak.delay(100.0, 200.0) == 0.0
+
+
+def test_ports_by_name() -> None:
+    one = {"ports": [{"name": "web", "containerPort": 80}]}
+    assert [target_port(one, port) for port in (81, "82", "web", "none")] == [81, 82, 80, None]
+
+
+# -- CDI --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "has"),
+    [
+        ("containerd", "1.6.20~ds1", False),
+        ("containerd", "v1.7.0", True),
+        ("containerd", "2.1.3", True),
+        ("cri-o", "1.30.0", True),
+        ("containerd", "unknown", False),
+    ],
+)
+def test_which_runtimes_know_cdi(name: str, version: str, has: bool) -> None:
+    assert cdi.runtime_has_cdi(name, version) is has
+
+
+def spec(tmp_path: Path, **edits: Any) -> None:
+    device = {"name": "d", "containerEdits": edits}
+    whole = {"cdiVersion": "0.6.0", "kind": "v.example/c", "devices": [device], "containerEdits": {"env": ["ALL=1"]}}
+    (tmp_path / "v.json").write_text(json.dumps(whole))
+
+
+def test_what_a_device_brings_is_written_into_the_container(tmp_path: Path) -> None:
+    spec(
+        tmp_path,
+        env=["A=1"],
+        deviceNodes=[{"path": "/dev/null"}],
+        mounts=[{"hostPath": "/tmp", "containerPath": "/opt", "options": ["ro", "bind"]}],
+    )
+    config = ContainerConfig()
+    cdi.apply(config, ["v.example/c=d"], [tmp_path])
+    assert {one.key: one.value for one in config.envs} == {"ALL": b"1", "A": b"1"}
+    assert [(one.container_path, one.host_path) for one in config.devices] == [("/dev/null", "/dev/null")]
+    assert [(one.container_path, one.host_path, one.readonly) for one in config.mounts] == [("/opt", "/tmp", True)]
+
+
+def test_hooks_are_refused(tmp_path: Path) -> None:
+    spec(tmp_path, hooks=[{"hookName": "createContainer", "path": "/bin/true"}])
+    with pytest.raises(cdi.CdiError, match="hook"):
+        cdi.apply(ContainerConfig(), ["v.example/c=d"], [tmp_path])
+
+
+def test_a_device_that_nobody_describes(tmp_path: Path) -> None:
+    with pytest.raises(cdi.CdiError, match=r"v\.example/c=x"):
+        cdi.apply(ContainerConfig(), ["v.example/c=x"], [tmp_path])
