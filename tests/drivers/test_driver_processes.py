@@ -84,6 +84,7 @@ def started() -> Iterator[list[Process]]:
         process.stop(signal.SIGKILL)
 
 
+@pytest.mark.nightly  # by day tests/node/test_dra_on_containerd.py does it with real processes
 async def test_simulated_cards_in_a_pod_killed_in_between_and_ill_by_annotation(
     here: Served, started: list[Process]
 ) -> None:
@@ -162,7 +163,7 @@ async def test_the_simulated_driver_passes_the_check(here: Served, started: list
         os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
-BY_DAY = ("after prepare", "before forgotten")
+BY_DAY = ("after prepare",)
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ class Machine(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
 
-Machine.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+Machine.TestCase.settings = settings(max_examples=15, stateful_step_count=40, deadline=None)
 TestClaimsOfANode = Machine.TestCase
 
 

@@ -86,6 +86,7 @@ def test_a_pod_sees_its_cards_until_it_ends(machine: Machine, cards: Cards) -> N
     assert [one for one in machine.api.list("resourceslices") if one["spec"]["driver"] == GPU] == []
 
 
+@pytest.mark.nightly
 def test_a_pod_whose_driver_is_away_waits_for_it(machine: Machine, cards: Cards) -> None:
     template(machine, "away")
     used = container("main", "exec sleep 1000", resources={"claims": [{"name": "cards"}]})
