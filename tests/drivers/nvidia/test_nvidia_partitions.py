@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 from nvidia_bench import Written, claim, options, played, recorded
 
 from haru.drivers.checkpoint import Checkpoint, CheckpointError
@@ -170,17 +176,14 @@ class Node(RuleBasedStateMachine):
                     assert [(each.id, bool(each.uuid)) for each in made] == [(note.instance, True)]
 
 
-TestNode = Node.TestCase
-TestNode.settings = settings(
-    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+def test_random_prepares_and_crashes_leak_no_partition_and_overlap_none() -> None:
+    given = settings(max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=[*HealthCheck])
+    run_state_machine_as_test(Node, settings=given)
 
 
-class TestNodeByNight(Node.TestCase):
-    """The same for longer."""
-
-    settings = settings(max_examples=1500, stateful_step_count=40, deadline=None)
-    pytestmark = pytest.mark.nightly
+@pytest.mark.nightly
+def test_the_same_for_longer() -> None:
+    run_state_machine_as_test(Node, settings=settings(max_examples=1500, stateful_step_count=40, deadline=None))
 
 
 def driver(root: Path, nvml: PlayedNvml, *gates: str) -> tuple[Partitions, NvidiaCards]:
