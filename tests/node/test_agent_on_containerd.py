@@ -337,3 +337,16 @@ def test_the_pods_have_groups_of_their_own(machine: Machine) -> None:
     pid = machine.runtime.tasks()[status_of(pod)["containerID"].removeprefix("containerd://")]
     assert f"/kubepods/pod{pod['metadata']['uid']}/" in Path(f"/proc/{pid}/cgroup").read_text()
     machine.delete("limited")
+
+
+def test_a_pod_that_wants_users_of_its_own_is_told_that_the_runtime_has_none(machine: Machine) -> None:
+    # Debian's containerd 1.6 knows nothing of them: never the host's in their place.
+    machine.run("mapped", "exec sleep 1000", hostUsers=False)
+
+    def told() -> bool:
+        text = "user namespaces is not supported by the runtime"
+        return any(text in event["message"] for event in machine.api.list("events", "default"))
+
+    until("it is told", told)
+    assert machine.pod("mapped")["status"]["phase"] == "Pending"
+    machine.delete("mapped")

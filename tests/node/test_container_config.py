@@ -13,7 +13,7 @@ from haru.node import cdi
 from haru.node.cgroups.amounts import Amounts
 from haru.node.cri.containers import ContainerConfig
 from haru.node.cri.images import Image
-from haru.node.cri.messages import NODE, POD, RUNTIME_DEFAULT, UNCONFINED
+from haru.node.cri.messages import NODE, POD, RUNTIME_DEFAULT, UNCONFINED, IDMapping
 from haru.node.images import StartError, check_user, credentials, pull_policy, registry_of
 from haru.node.pods.config import Surroundings, container_config, sandbox_config
 from haru.node.pods.environment import Sources, command_of, environment, expand
@@ -173,6 +173,18 @@ def test_a_sandbox_as_the_runtime_is_told_of_it(host: bool, network: int, hostna
     options = config.linux.security_context.namespace_options
     assert options is not None and options.network == network
     assert config.metadata is not None and config.metadata.attempt == 2
+
+
+def test_users_of_its_own_are_told_to_the_runtime() -> None:
+    one = {"name": "c", "image": "i"}
+    users = IDMapping(65_536, 0, 65_536)
+    sandbox = sandbox_config(pod(one), 0, log_directory="/l", cgroup_parent="", dns=None, users=users)
+    made = container_config(pod(one), one, Surroundings("s", 0, {}, users=users))
+    assert sandbox.linux is not None and sandbox.linux.security_context is not None
+    assert made.linux is not None and made.linux.security_context is not None
+    for options in (sandbox.linux.security_context.namespace_options, made.linux.security_context.namespace_options):
+        assert options is not None and options.userns_options is not None
+        assert (options.userns_options.mode, options.userns_options.uids) == (POD, [users])
 
 
 @pytest.mark.parametrize(

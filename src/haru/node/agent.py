@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from typing import Any
 
@@ -21,8 +22,8 @@ from haru.kube.kinds import known_kind
 from haru.kube.node_room import admission_problem
 from haru.kube.quantity import parse_quantity
 from haru.node.asking import Asker
-from haru.node.cgroups.host import hierarchies, refusal
-from haru.node.cgroups.memory_qos import MemoryQos
+from haru.node.cgroups.host import Hierarchies, hierarchies, refusal
+from haru.node.cgroups.memory_qos import MemoryQos, configured
 from haru.node.cgroups.tree import FileTree, SystemdTree, Tree
 from haru.node.context import Context
 from haru.node.cri.client import RuntimeClient
@@ -36,8 +37,10 @@ from haru.node.objects import Objects
 from haru.node.options import NodeOptions
 from haru.node.pods.observed import POD_UID
 from haru.node.pods.status import TERMINAL
+from haru.node.qos_groups import QosGroups
 from haru.node.registering import Registration
 from haru.node.starting import Starter
+from haru.node.userns import Ranges, UserNamespaceError, has_user, pool_of_machine, run_getsubids
 from haru.node.volumes.places import Places
 from haru.node.worker import PodWorker
 
@@ -117,6 +120,7 @@ class Agent:
         if options.cgroups_per_qos:
             tree = SystemdTree() if systemd else FileTree(found)
         given = allocatable(options, machine)
+        rule = _memory_qos(options, found)
         return Context(
             client=self._client,
             runtime=runtime,
@@ -130,7 +134,10 @@ class Agent:
             devices=self._devices,
             hierarchies=found,
             tree=tree,
-            memory_qos=MemoryQos(False, False),
+            memory_qos=rule,
+            qos_groups=QosGroups(tree, rule, options.cgroup_root, self._active),
+            ranges=await asyncio.to_thread(_ranges, options),
+            runtime_has_users=await _has_users(runtime),
             runtime_name=version.runtime_name,
             runtime_version=version.runtime_version,
             allocatable=given,
@@ -154,6 +161,7 @@ class Agent:
             group.create_task(pods.run(), name="pods of the node")
             await pods.wait_synced()
             group.create_task(self._relist(context, starter), name="relist")
+            group.create_task(context.qos_groups.run(), name="groups above pods")
             _log.info("node %s runs pods on %s", self._options.name, context.runtime_name)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
@@ -181,13 +189,14 @@ class Agent:
         status = pod.get("status") or {}
         if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
             return None
-        others = [
-            worker.pod
-            for uid, (worker, _) in self._workers.items()
-            if worker.pod is not None and uid != pod["metadata"]["uid"] and _is_active(worker.pod)
-        ]
+        others = [other for other in self._active() if other["metadata"]["uid"] != pod["metadata"]["uid"]]
         amounts = {name: parse_quantity(text).milli() for name, text in self.context.allocatable.items()}
         return admission_problem(pod, others, amounts)
+
+    def _active(self) -> list[Obj]:
+        """Pods here that have not ended."""
+        found = [worker.pod for worker, _ in self._workers.values()]
+        return [pod for pod in found if pod is not None and _is_active(pod)]
 
     def _removed(self, pod: Obj) -> None:
         if worker := self.worker(pod["metadata"]["uid"]):
@@ -226,6 +235,40 @@ class Agent:
         self.relisted = time.monotonic()
         if self.is_ready:
             self.ready.set()
+
+
+def _memory_qos(options: NodeOptions, found: Hierarchies) -> MemoryQos:
+    """What the gate, the options and this machine come to. Raises `NodeError`."""
+    try:
+        return configured(
+            gate=options.gates.enabled("MemoryQoS"),
+            unified=found.mode == "unified",
+            factor=options.memory_throttling_factor,
+            policy=options.memory_reservation_policy,
+            page=os.sysconf("SC_PAGE_SIZE"),
+        )
+    except ValueError as error:
+        raise NodeError(str(error)) from error
+
+
+def _ranges(options: NodeOptions) -> Ranges:
+    """The users that pods may have for themselves. Raises `NodeError`."""
+    try:
+        pool = pool_of_machine(options.max_pods, options.ids_per_pod, has_user=has_user, subids=run_getsubids)
+        ranges = Ranges(options.root / "pods", pool)
+        ranges.load()
+    except UserNamespaceError as error:
+        raise NodeError(str(error)) from error
+    return ranges
+
+
+async def _has_users(runtime: RuntimeClient) -> bool:
+    """Whether the runtime's default handler can give a pod users of its own."""
+    try:
+        handlers = (await runtime.status()).runtime_handlers
+    except CriError:
+        return False
+    return any(one.name == "" and one.features is not None and one.features.user_namespaces for one in handlers)
 
 
 def _is_active(pod: Obj) -> bool:

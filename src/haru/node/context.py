@@ -18,6 +18,8 @@ from haru.node.devices import Devices
 from haru.node.machine import Machine
 from haru.node.objects import Objects
 from haru.node.options import NodeOptions
+from haru.node.qos_groups import QosGroups
+from haru.node.userns import UNSUPPORTED, IdRange, Ranges, UserNamespaceError, wants_namespace
 from haru.node.volumes.places import Places
 
 Obj = dict[str, Any]
@@ -41,10 +43,23 @@ class Context:
     tree: Tree | None
     """None: pods have no control group of the agent's making."""
     memory_qos: MemoryQos
+    qos_groups: QosGroups
+    ranges: Ranges
+    """The users of pods that have their own."""
+    runtime_has_users: bool = False
+    """Whether the runtime can give a pod users of its own."""
     runtime_name: str = "containerd"
     runtime_version: str = ""
     allocatable: Mapping[str, str] = field(default_factory=dict)
     allocatable_memory: int = 0
+
+    def users(self, pod: Obj) -> IdRange | None:
+        """The users of a pod that wants its own, None for one that has the host's. Raises `UserNamespaceError`."""
+        if not wants_namespace(pod):
+            return None
+        if not self.runtime_has_users:
+            raise UserNamespaceError(UNSUPPORTED)
+        return self.ranges.get_or_create(pod["metadata"]["uid"])
 
     def amounts(self, pod: Obj, container: Mapping[str, Any]) -> Amounts:
         """What a container may use."""

@@ -35,6 +35,10 @@ class NodeOptions:
     cgroup_driver: str = "cgroupfs"
     cgroups_per_qos: bool = True
     fail_cgroup_v1: bool = True
+    memory_throttling_factor: float | None = 0.9
+    memory_reservation_policy: str = "None"
+    ids_per_pod: int = 65_536
+    """Users that a pod with `hostUsers: false` has."""
     gates: FeatureGates = field(default_factory=FeatureGates)
     status_seconds: float = 10.0
     """How often the node's status is looked at."""

@@ -11,10 +11,9 @@ from haru.node.cgroups.amounts import pod_amounts
 from haru.node.cgroups.memory_qos import pod_values
 from haru.node.cgroups.paths import CgroupName, kubepods, pod_cgroup
 from haru.node.context import Context
-from haru.node.cri.messages import DNSConfig, PodSandboxConfig
+from haru.node.cri.messages import DNSConfig, IDMapping, PodSandboxConfig
 from haru.node.pods.config import log_directory, sandbox_config
 from haru.node.pods.plan import uses_host_network
-from haru.node.userns import UNSUPPORTED, UserNamespaceError, wants_namespace
 
 Obj = dict[str, Any]
 
@@ -33,14 +32,14 @@ class Sandboxes:
     def config(self, pod: Obj, attempt: int) -> PodSandboxConfig:
         """How the runtime is told of the sandbox. Raises `UserNamespaceError`."""
         options = self._context.options
-        if wants_namespace(pod):
-            raise UserNamespaceError(UNSUPPORTED)
+        users = self._context.users(pod)
         driver: Any = options.cgroup_driver
         return sandbox_config(
             pod,
             attempt,
             log_directory=log_directory(str(options.logs), pod),
             cgroup_parent=self.group(pod).parent_for_runtime(driver) if options.cgroups_per_qos else "",
+            users=IDMapping(users.host_id, 0, users.length) if users is not None else None,
             dns=dns_of(pod, list(options.cluster_dns), options.cluster_domain),
         )
 
@@ -49,6 +48,7 @@ class Sandboxes:
         config = self.config(pod, attempt)
         await asyncio.to_thread(Path(config.log_directory).mkdir, parents=True, exist_ok=True)
         if self._context.tree is not None:
+            await self._context.qos_groups.update()
             values = pod_values(self._context.memory_qos, pod)
             await asyncio.to_thread(self._context.tree.apply, self.group(pod), values, pod_amounts(pod))
         return await self._context.runtime.run_sandbox(config, handler)

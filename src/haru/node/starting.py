@@ -12,7 +12,7 @@ from haru.node import cdi
 from haru.node.context import Context
 from haru.node.cri.containers import ContainerConfig, Mount
 from haru.node.cri.errors import CriError
-from haru.node.cri.messages import PodSandboxConfig
+from haru.node.cri.messages import IDMapping, PodSandboxConfig
 from haru.node.devices import Prepared
 from haru.node.images import Images, StartError, check_user
 from haru.node.pods.config import Surroundings, container_config, log_path
@@ -20,6 +20,7 @@ from haru.node.pods.environment import Sources, command_of, environment, expand
 from haru.node.pods.fields import ConfigError, Place
 from haru.node.pods.observed import SeenSandbox
 from haru.node.pods.plan import uses_host_network
+from haru.node.userns import UserNamespaceError
 from haru.node.volumes.payload import files_of
 
 Obj = dict[str, Any]
@@ -64,7 +65,7 @@ class Starter:
         check_user(pod, container, image)
         try:
             message = self._config(pod, container, sandbox, attempt, sources, place, prepared, image.id)
-        except (ConfigError, OSError, cdi.CdiError) as error:
+        except (ConfigError, OSError, cdi.CdiError, UserNamespaceError) as error:
             self._tell(pod, "Warning", "Failed", f"Error: {error}")
             raise StartError("CreateContainerConfigError", str(error)) from error
         runtime = self._context.runtime
@@ -111,6 +112,11 @@ class Starter:
         known = {name: value.decode(errors="replace") for name, value in values.items()}
         mounts = self._mounts(pod, container, place, lambda text: expand(text, known))
         mounts += prepared.mounts.get(container["name"], ())
+        users = self._context.users(pod)
+        mapping = IDMapping(users.host_id, 0, users.length) if users is not None else None
+        if mapping is not None:
+            for mount in mounts:
+                mount.uid_mappings = mount.gid_mappings = [mapping]
         names = list(prepared.devices.get(container["name"], ()))
         around = Surroundings(
             sandbox=sandbox.id,
@@ -123,6 +129,7 @@ class Starter:
             amounts=self._context.amounts(pod, container),
             image_ref=image_ref,
             log_path=log_path(container["name"], attempt),
+            users=mapping,
         )
         message = container_config(pod, container, around)
         if names and not cdi.runtime_has_cdi(self._context.runtime_name, self._context.runtime_version):

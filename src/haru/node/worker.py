@@ -345,6 +345,7 @@ class PodWorker:
 
     async def _give_back(self, pod: Obj | None) -> None:
         await self._context.devices.unprepare(self.uid)
+        await asyncio.to_thread(self._context.ranges.release, self.uid)
         await asyncio.to_thread(self._context.places.remove, self.uid)
         if pod is not None:
             await self._sandboxes.remove_group(pod)

@@ -44,6 +44,7 @@ class Surroundings:
     amounts: Amounts | None = None
     image_ref: str = ""
     log_path: str = ""
+    users: m.IDMapping | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -55,9 +56,15 @@ def pod_labels(pod: Obj) -> dict[str, str]:
 
 
 def sandbox_config(
-    pod: Obj, attempt: int, *, log_directory: str, cgroup_parent: str, dns: m.DNSConfig | None, users: int | None = None
+    pod: Obj,
+    attempt: int,
+    *,
+    log_directory: str,
+    cgroup_parent: str,
+    dns: m.DNSConfig | None,
+    users: m.IDMapping | None = None,
 ) -> m.PodSandboxConfig:
-    """The sandbox of a pod. `users` is the first id of its own user namespace, which has 65,536."""
+    """The sandbox of a pod. `users` are those of its own user namespace."""
     spec, meta = pod["spec"], pod["metadata"]
     context = spec.get("securityContext") or {}
     security = m.LinuxSandboxSecurityContext(
@@ -113,7 +120,7 @@ def container_config(pod: Obj, container: Mapping[str, Any], around: Surrounding
         stdin=bool(container.get("stdin")),
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),
-        linux=c.LinuxContainerConfig(resources_message(around.amounts), _security(pod, container)),
+        linux=c.LinuxContainerConfig(resources_message(around.amounts), _security(pod, container, around.users)),
         cdi_devices=[c.CDIDevice(name) for name in around.cdi],
     )
 
@@ -139,7 +146,7 @@ def resources_message(amounts: Amounts | None) -> m.LinuxContainerResources | No
     )
 
 
-def namespaces(pod: Obj, *, users: int | None = None) -> m.NamespaceOption:
+def namespaces(pod: Obj, *, users: m.IDMapping | None = None) -> m.NamespaceOption:
     """Which namespaces a pod has for itself: it shares processes only if it says so."""
     spec = pod["spec"]
     pid = m.NODE if spec.get("hostPID") else m.POD if spec.get("shareProcessNamespace") else m.CONTAINER
@@ -147,8 +154,7 @@ def namespaces(pod: Obj, *, users: int | None = None) -> m.NamespaceOption:
         m.NODE if uses_host_network(pod) else m.POD, pid, m.NODE if spec.get("hostIPC") else m.POD
     )
     if users is not None:
-        mapping = m.IDMapping(users, 0, 65_536)
-        options.userns_options = m.UserNamespace(m.POD, [mapping], [mapping])
+        options.userns_options = m.UserNamespace(m.POD, [users], [users])
     return options
 
 
@@ -166,7 +172,7 @@ def log_path(container: str, attempt: int) -> str:
 # -- security ---------------------------------------------------------------------------------------------------------
 
 
-def _security(pod: Obj, container: Mapping[str, Any]) -> c.LinuxContainerSecurityContext:
+def _security(pod: Obj, container: Mapping[str, Any], users: m.IDMapping | None) -> c.LinuxContainerSecurityContext:
     of_pod, own = pod["spec"].get("securityContext") or {}, _context(container)
     merged = {**{key: of_pod[key] for key in of_pod if of_pod[key] is not None}, **own}
     privileged = bool(own.get("privileged"))
@@ -176,7 +182,7 @@ def _security(pod: Obj, container: Mapping[str, Any]) -> c.LinuxContainerSecurit
     return c.LinuxContainerSecurityContext(
         capabilities=c.Capability(list(capabilities.get("add") or ()), list(capabilities.get("drop") or ())),
         privileged=privileged,
-        namespace_options=namespaces(pod),
+        namespace_options=namespaces(pod, users=users),
         selinux_options=_selinux(merged),
         run_as_user=merged.get("runAsUser"),
         readonly_rootfs=bool(own.get("readOnlyRootFilesystem")),

@@ -59,7 +59,7 @@ class Places:
             return Path(str(volume["hostPath"]["path"]))
         for field, kind in _KINDS.items():
             if field in volume:
-                return self.pod(uid) / "volumes" / f"kubernetes.io~{kind}" / volume["name"]
+                return self.pod(uid) / "volumes" / f"kubernetes.io~{kind}" / str(volume["name"])
         kinds = ", ".join(key for key in volume if key != "name") or "nothing"
         raise ConfigError(f'volume "{volume["name"]}": {kinds} is not supported on this node')
 
