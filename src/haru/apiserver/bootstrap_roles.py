@@ -19,6 +19,8 @@ _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _EVENTS = (("create", "patch", "update"), ("", "events.k8s.io"), ("events",))
 
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+"""Whom the API server is to kubelets."""
 RuleText = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 """Verbs, API groups, resources."""
 
@@ -111,7 +113,9 @@ def _edit_rules() -> list[Obj]:
     rules = [
         _rule(_WRITE, ("",), (*_NAMESPACED_CORE, "pods/eviction", "pods/ephemeralcontainers", "pods/resize")),
         _rule((*_READ, *_WRITE), ("",), ("secrets",)),
-        _rule(("create",), ("",), ("serviceaccounts/token", "pods/exec", "pods/attach", "pods/portforward")),
+        _rule(("create",), ("",), ("serviceaccounts/token",)),
+        # By WebSocket it is both that are asked for.
+        _rule(("create", "get"), ("",), ("pods/attach", "pods/exec", "pods/portforward")),
         _rule(("impersonate",), ("",), ("serviceaccounts",)),
         _rule(_WRITE, ("",), ("events", "replicationcontrollers/scale")),
     ]
@@ -260,8 +264,22 @@ def _node() -> list[Obj]:
         (("create",), ("authentication.k8s.io",), ("tokenreviews",)),
         (("create",), ("authorization.k8s.io",), ("subjectaccessreviews", "localsubjectaccessreviews")),
     )
-    # For those who bind it themselves: the node authorizer knows what nodes may, and needs no binding.
-    return [_role("system:node", rules), _binding("system:node")]
+    own_api = (
+        "nodes/configz",
+        "nodes/healthz",
+        "nodes/log",
+        "nodes/metrics",
+        "nodes/pods",
+        "nodes/proxy",
+        "nodes/stats",
+    )
+    admin = _rules((_READ, ("",), ("nodes",)), (("proxy",), ("",), ("nodes",)), (("*",), ("",), own_api))
+    kubelet_admin = "system:kubelet-api-admin"
+    return [
+        # For those who bind it themselves: the node authorizer knows what nodes may, and needs no binding.
+        *(_role("system:node", rules), _binding("system:node")),
+        *(_role(kubelet_admin, admin), _binding(kubelet_admin, _user(KUBELET_CLIENT))),
+    ]
 
 
 _PODS: RuleText = (("create", "delete", "get", "list", "patch", "watch"), ("",), ("pods",))

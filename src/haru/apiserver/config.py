@@ -14,6 +14,7 @@ from haru.storage import Store
 
 if TYPE_CHECKING:
     from haru.apiserver.audit import AuditOptions
+    from haru.apiserver.kubelets.options import KubeletOptions
     from haru.apiserver.peers.options import FrontProxyOptions, PeerOptions
 
 
@@ -76,3 +77,5 @@ class ServerConfig:
     """What the server is to its peers; None: it does not tell of itself, nor look for others."""
     front_proxy: FrontProxyOptions | None = None
     """Who may speak for users in headers; None: nobody."""
+    kubelets: KubeletOptions | None = None
+    """How kubelets of real nodes are reached; None: all nodes are simulated."""

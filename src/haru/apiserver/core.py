@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
     from haru.apiserver.admission.pod_security import PodSecurity
     from haru.apiserver.authorization import Authorizer
+    from haru.apiserver.kubelets import Kubelets
     from haru.apiserver.peers import Peers
 
 Obj = dict[str, Any]
@@ -57,6 +58,8 @@ class Core:
         """Streams that end otherwise than by their watch."""
         self.peers: Peers | None = None
         """The other API servers on the store; None: this one does not look for any."""
+        self.kubelets: Kubelets | None = None
+        """The kubelets of real nodes; None: they are not reached."""
         self.stopping = False
         self.listening: tuple[str, int] | None = None
         """The address and port that were last told to serve this server; the `kubernetes` Service leads there."""

@@ -183,6 +183,8 @@ class Response:
     content_type: str = JSON
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     stream: Callable[[Request], Awaitable[None]] | None = None
+    tunnel: Callable[[Request], Awaitable[None]] | None = None
+    """Takes the whole connection over, head and all (status 101)."""
     passed_on: bool = False
     """It is another server's answer: the headers are all there, the body as it was sent."""
 

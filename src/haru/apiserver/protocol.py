@@ -10,6 +10,7 @@ from typing import Any
 
 from haru.apiserver.authentication import ABORT, PEER
 from haru.apiserver.peers.arriving import fingerprint
+from haru.tunnel import HIJACK, take_over
 
 HEAD_BYTES = 1024 * 1024
 """A request line with its headers may have as much, as in Go's server."""
@@ -64,6 +65,7 @@ def protocol_class() -> Any:
             if self.transport is None:
                 return
             extensions: dict[str, Any] = {**(self.scope.get("extensions") or {}), ABORT: self.transport.abort}
+            extensions[HIJACK] = lambda: take_over(self)
             subject = (self.transport.get_extra_info("peercert") or {}).get("subject")
             if subject:
                 extensions[PEER] = {
@@ -83,6 +85,9 @@ def protocol_class() -> Any:
             self._in_head = False
             self._head_is_there()
             super().on_headers_complete()
+
+        def _unsupported_upgrade_warning(self) -> None:
+            """The application sees to it."""
 
         def _wait_for_head(self) -> None:
             """A head that comes drop by drop, or not at all, does not hold the connection for ever."""

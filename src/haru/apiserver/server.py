@@ -30,6 +30,7 @@ from haru.apiserver.definitions import Definitions
 from haru.apiserver.endpoints import Endpoints
 from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
 from haru.apiserver.janitor import keep_house
+from haru.apiserver.kubelets.connecting import asked_rights, connect, connection_of
 from haru.apiserver.limits import InFlight
 from haru.apiserver.metrics import Metrics
 from haru.apiserver.node_authorization import Attributes
@@ -77,6 +78,10 @@ class ApiServer:
         self.core.pod_security = PodSecurity(config.admission, config.gates.minor)
         self.metrics.more.append(self.core.pod_security.lines)
         self.metrics.more.append(self.core.account_tokens.metrics.lines)
+        if config.kubelets is not None:
+            from haru.apiserver.kubelets import Kubelets
+
+            self.core.kubelets = Kubelets(self.core, config.kubelets)
         if config.peers is not None and config.gates.enabled("APIServerIdentity"):
             self.core.peers = Peers(self.core, config.peers)
             self.metrics.more.append(self.core.peers.counts.lines)
@@ -114,6 +119,8 @@ class ApiServer:
             self._janitor.cancel()
             await asyncio.wait([self._janitor])
         await withdraw(self.core)
+        if self.core.kubelets is not None:
+            await self.core.kubelets.close()
         await self.core.account_tokens.stop()
         if self._auditor is not None:
             await asyncio.to_thread(self._auditor.log.stop)
@@ -132,6 +139,10 @@ class ApiServer:
             return
         if response.stream is not None:
             await self._stream(request, response)
+            return
+        if response.tunnel is not None:
+            self.metrics.observe(request, response.status, time.perf_counter() - started)
+            await self._tunnel(request, response)
             return
         self.metrics.observe(request, response.status, time.perf_counter() - started)
         if request.trail is not None:
@@ -178,6 +189,10 @@ class ApiServer:
         await self._identify(request)
         if not path.startswith(("/api/", "/apis/")) or self._endpoints.is_discovery(path):
             return await self._endpoints.handle(request)
+        if (wanted := connection_of(path)) is not None:
+            for asked in asked_rights(request, wanted):
+                await _permit(authorizer, request, asked, self.metrics, wanted.name)
+            return await connect(self.core, self.core.kubelets, request, wanted)
         try:
             call, handler = self._route(request)
         except StatusError as error:
@@ -250,6 +265,16 @@ class ApiServer:
                 return call, VIRTUAL[resource.kind.plural]
             return call, HANDLERS[verb]
         raise method_not_allowed_error("the server does not allow this method on the requested resource")
+
+    async def _tunnel(self, request: Request, response: Response) -> None:
+        assert response.tunnel is not None
+        if request.trail is not None:
+            request.trail.started(request, response)
+        try:
+            await response.tunnel(request)
+        finally:
+            if request.trail is not None:
+                request.trail.complete(request, response)
 
     async def _stream(self, request: Request, response: Response) -> None:
         assert response.stream is not None

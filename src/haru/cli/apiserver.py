@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from haru.cli.account_tokens import add_token_arguments, token_files_of
 from haru.cli.component import parse_gates, port_number
+from haru.cli.kubelets import add_kubelet_arguments, kubelets_of
 from haru.cli.main import UsageError
 from haru.cli.peers import add_peer_arguments, peer_files_of
 from haru.cli.security import add_security_arguments, security_of
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_token_arguments(parser)
     add_peer_arguments(parser)
+    add_kubelet_arguments(parser)
     add_security_arguments(parser)
     parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
     parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", default="", help="switch API versions")
@@ -147,4 +149,5 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
         flags.max_mutating_requests_inflight,
         security_of(flags, SecurityOptions()),
         peer_files_of(flags),
+        kubelets_of(flags),
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from haru.accounting.serving import AccountingServer
 from haru.apiserver.certificates import kubeconfig, write_private
+from haru.apiserver.kubelets import KubeletOptions
 from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
 from haru.apiserver.serving import HttpServer
 from haru.client.api import ApiClient
@@ -91,6 +92,12 @@ class EmbeddedCluster:
                 audit=self._audit,
                 admission=self._admission,
                 account_tokens=account_tokens,
+                kubelets=KubeletOptions(
+                    identity.kubelet_client.certificate,
+                    identity.kubelet_client.key,
+                    # A name of a machine at home is known to nobody else.
+                    address_types=("InternalIP", "ExternalIP", "Hostname"),
+                ),
             )
         )
         await self.server.start()

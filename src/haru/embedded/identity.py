@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from haru.apiserver.certificates import Pair, new_authority, new_key, server_pair, write_private
+from haru.apiserver.bootstrap_roles import KUBELET_CLIENT
+from haru.apiserver.certificates import Pair, client_pair, new_authority, new_key, server_pair, write_private
 from haru.controllers.accounts import NAMESPACE, user_of
 
 ADMIN = "admin"
@@ -48,6 +49,8 @@ class Identity:
     server_key: Path
     signing_key_pem: bytes
     tokens: Mapping[str, str]
+    kubelet_client: Pair
+    """What the API server shows to kubelets; made anew at each start."""
 
 
 def ensure_identity(directory: Path, host: str) -> Identity:
@@ -65,7 +68,8 @@ def ensure_identity(directory: Path, host: str) -> Identity:
         write_private(signing, new_key())
     ca_file = directory / "ca.crt"
     tokens = _tokens(directory / "tokens.json")
-    return Identity(authority.certificate, ca_file, cert, key, signing.read_bytes(), tokens)
+    kubelet_client = client_pair(authority, KUBELET_CLIENT, (), datetime.now(UTC))
+    return Identity(authority.certificate, ca_file, cert, key, signing.read_bytes(), tokens, kubelet_client)
 
 
 def _authority(directory: Path) -> Pair:

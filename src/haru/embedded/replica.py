@@ -18,6 +18,7 @@ from pathlib import Path
 
 from haru.apiserver.certificates import new_authority, server_pair, write_private
 from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.kubelets import KubeletOptions
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.embedded.account_tokens import AccountTokenFiles
@@ -58,6 +59,8 @@ class ReplicaOptions:
     """Encryption at rest, and the audit log."""
     peers: PeerFiles = field(default_factory=PeerFiles)
     """The other API servers, of this version or another one, and who may speak for users."""
+    kubelets: KubeletOptions = field(default_factory=KubeletOptions)
+    """How kubelets of real nodes are reached."""
 
 
 def run_replica(options: ReplicaOptions) -> int:
@@ -118,6 +121,7 @@ class Replica:
                 account_tokens=account_tokens,
                 peers=options.peers.peers(options.gates),
                 front_proxy=options.peers.front_proxy(client_ca, options.gates),
+                kubelets=options.kubelets,
             )
         )
         self._listener: HttpServer | None = None

@@ -127,7 +127,7 @@ class Passing:
         kept = [(name, value) for name, value in passed if name.decode("latin-1") not in dropped]
         response = Response(answer.status, body, answer.headers.get("Content-Type", ""), kept, passed_on=True)
         if watches and answer.status == 200:
-            response.stream = _Stream(self._core, answer).run
+            response.stream = AnswerStream(self._core, answer).run
         return response
 
     async def _place(self, asked: Asked, peers: Sequence[str]) -> Address:
@@ -155,8 +155,8 @@ class Passing:
         return response
 
 
-class _Stream:
-    """A peer's answer that has no end of its own: passed on piece by piece."""
+class AnswerStream:
+    """Another server's answer that has no end of its own: passed on piece by piece."""
 
     def __init__(self, core: Core, answer: Any) -> None:
         self._core, self._answer = core, answer

@@ -114,28 +114,31 @@ def _fixed(resources: Obj) -> Obj:
 
 
 async def read_log(call: Call) -> Response:
-    """GET of a pod's log: what nodes report nothing of is empty."""
+    """GET of a pod's log: the kubelet's of its node; that of a simulated one is empty."""
     pod = await call.core.read("", "pods", call.namespace, call.name)
     if pod is None:
         raise call.not_found()
-    _container(call, pod)
-    return text_response("")
+    container = chosen_container(pod, call.request.param("container"))
+    node, kubelets = (pod.get("spec") or {}).get("nodeName"), call.core.kubelets
+    endpoint = await kubelets.endpoint(node) if node and kubelets is not None else None
+    if kubelets is None or endpoint is None:
+        return text_response("")
+    from haru.apiserver.kubelets.logs import log_of
+
+    return await log_of(call, kubelets, endpoint, container)
 
 
-def _container(call: Call, pod: Obj) -> str:
-    """The container that the log is asked of; 400 when that is not clear or it does not exist."""
-    spec = pod.get("spec") or {}
+def chosen_container(pod: Obj, chosen: str) -> str:
+    """The container that is asked for; 400 when that is not clear or it does not exist."""
+    spec, pod_name = pod.get("spec") or {}, pod["metadata"]["name"]
     names = [c["name"] for c in spec.get("containers") or ()]
     every = names + [c["name"] for m in ("initContainers", "ephemeralContainers") for c in spec.get(m) or ()]
-    chosen = call.request.param("container")
     if not chosen:
         chosen = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER) or ""
         if not chosen and len(names) > 1:
             listed = " ".join(names)
-            raise bad_request_error(
-                f"a container name must be specified for pod {call.name}, choose one of: [{listed}]"
-            )
+            raise bad_request_error(f"a container name must be specified for pod {pod_name}, choose one of: [{listed}]")
         chosen = chosen or names[0]
     if chosen not in every:
-        raise bad_request_error(f"container {chosen} is not valid for pod {call.name}")
+        raise bad_request_error(f"container {chosen} is not valid for pod {pod_name}")
     return str(chosen)

@@ -1,0 +1,116 @@
+"""The kubelet API of a real node, asked as everybody does: kubectl and the API server before it, a real containerd."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import urllib.request
+from typing import Any
+
+from machine import NODE, Machine
+
+from haru_process import environment, free_port, until
+
+TALKS = "echo one; echo two; echo oh >&2; exec sleep 1000"
+
+
+def test_logs_of_a_real_pod(machine: Machine, kubectl: str) -> None:
+    machine.run("talks", TALKS)
+    pod = machine.until_ready("talks")
+    machine.until_said(pod, "oh")
+
+    def logs(*flags: str) -> str:
+        answer = machine.up.kubectl(kubectl, "logs", "talks", *flags)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    assert sorted(logs().splitlines()) == ["oh", "one", "two"]
+    assert len(logs("--tail=1").splitlines()) == 1
+    assert logs("--limit-bytes=2") in ("on", "oh")
+    assert logs("--timestamps").splitlines()[0][:2] == "20"
+    assert logs("--since-time=2999-01-01T00:00:00Z") == ""
+    refused = machine.up.kubectl(kubectl, "logs", "talks", "--previous")
+    assert refused.returncode == 1
+    assert 'previous terminated container "main" in pod "talks" not found' in refused.stderr
+    refused = machine.up.kubectl(kubectl, "logs", "talks", "-c", "none")
+    assert "container none is not valid for pod talks" in refused.stderr
+
+
+def test_a_log_that_is_followed_to_the_containers_end(machine: Machine, kubectl: str) -> None:
+    machine.run("counts", "for n in 1 2 3; do echo $n; sleep 0.3; done", restartPolicy="Never")
+    machine.until("counts", "started", lambda pod: pod["status"].get("phase") in ("Running", "Succeeded"))
+    answer = machine.up.kubectl(kubectl, "logs", "counts", "--follow")
+    assert (answer.returncode, answer.stdout) == (0, "1\n2\n3\n"), answer.stderr
+
+
+def test_a_command_in_a_container(machine: Machine, kubectl: str) -> None:
+    machine.run("talks", TALKS)
+    machine.until_ready("talks")
+    answer = machine.up.kubectl(kubectl, "exec", "talks", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (answer.returncode, answer.stdout) == (3, "out\n"), answer.stderr
+    assert "err\n" in answer.stderr
+    # The end of what is typed is heard: cat would not end otherwise.
+    answer = machine.up.kubectl(kubectl, "exec", "-i", "talks", "--", "cat", stdin="to and fro\n" * 5000)
+    assert (answer.returncode, answer.stdout) == (0, "to and fro\n" * 5000), answer.stderr
+
+
+def test_a_port_of_a_pod(machine: Machine, kubectl: str) -> None:
+    machine.run("serves", "mkdir -p /tmp/w; echo hello >/tmp/w/index.html; exec busybox httpd -f -p 8080 -h /tmp/w")
+    machine.until_ready("serves")
+    port = free_port()
+    command = [kubectl, "port-forward", "pod/serves", f"{port}:8080", "--address=127.0.0.1"]
+    env = environment(machine.up.home, KUBECONFIG=str(machine.up.kubeconfig))
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as forwarding:
+        try:
+
+            def answer() -> str | None:
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/index.html", timeout=10) as found:
+                        return str(found.read().decode())
+                except OSError:
+                    return None
+
+            assert until("an answer through the port", answer, 30) == "hello\n"
+        finally:
+            forwarding.terminate()
+
+
+def figures(machine: Machine, path: str) -> Any:
+    status, body = machine.api.call("GET", f"/api/v1/nodes/{NODE}/proxy{path}")
+    return body if status == 200 else None
+
+
+def test_figures_of_a_real_pod(machine: Machine) -> None:
+    machine.run("works", "while true; do :; done")
+    machine.until_ready("works")
+
+    def used() -> dict[str, Any] | None:
+        found = figures(machine, "/stats/summary")
+        for pod in found["pods"] if found else ():
+            if pod["podRef"]["name"] == "works" and pod["containers"]:
+                container: dict[str, Any] = pod["containers"][0]
+                if container.get("cpu", {}).get("usageCoreNanoSeconds", 0) > 0:
+                    return container
+        return None
+
+    container = until("the pod's figures", used, 60)
+    assert container is not None and container["memory"]["workingSetBytes"] > 0
+    text = figures(machine, "/metrics/resource")
+    assert 'container_cpu_usage_seconds_total{container="main",namespace="default",pod="works"}' in text
+    listed = figures(machine, "/pods")
+    assert [pod["metadata"]["name"] for pod in listed["items"]] == ["works"]
+    running = figures(machine, "/runningpods/")["items"]
+    assert [c["name"] for pod in running for c in pod["spec"]["containers"]] == ["main"]
+    assert figures(machine, "/healthz") == "ok"
+    configuration = figures(machine, "/configz")["kubeletconfig"]
+    assert configuration["authorization"]["mode"] == "Webhook"
+    status, flags = machine.api.call("GET", f"/api/v1/nodes/{NODE}/proxy/flagz", Accept="text/plain")
+    assert status == 200 and "port=0" in flags and "token=" not in flags
+
+
+def test_nobody_comes_to_the_node_itself_without_rights(machine: Machine) -> None:
+    node = machine.api.get("nodes", NODE)
+    port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+        plain.sendall(b"GET /pods HTTP/1.1\r\n\r\n")
+        assert not plain.recv(100).startswith(b"HTTP/1.1 200")
