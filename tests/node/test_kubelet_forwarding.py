@@ -1,0 +1,295 @@
+"""The API server before a kubelet: whom it lets through, what it shows to the kubelet, what it makes of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from kubelet_pieces import NODE, Authority, Kubelet, client_context, kubelet
+
+from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.http import Request
+from haru.apiserver.kubelets import KubeletOptions
+from haru.apiserver.kubelets.asking import Endpoint, endpoint_of
+from haru.apiserver.kubelets.connecting import asked_rights, connection_of, pod_target
+from haru.apiserver.server import ApiServer
+from haru.apiserver.serving import HttpServer
+from haru.kube.errors import StatusError
+from haru.storage.sqlite import SqliteStore
+
+TOKENS = {
+    "root": UserInfo("root", ("system:masters",)),
+    "alice": UserInfo("alice"),
+}
+ALL = {(verb, name) for verb in ("get", "create") for name in ("proxy", "pods", "stats", "configz")}
+LINE = b"2026-01-01T00:00:00.5Z stdout F one\n"
+ONE = {"Authorization": "Bearer root"}
+
+
+class Cluster:
+    """An API server and a kubelet behind it; requests come from `session`."""
+
+    def __init__(self, node: Kubelet, url: str, authority: Path, session: aiohttp.ClientSession) -> None:
+        self.node, self.url, self.authority, self.session = node, url, authority, session
+
+    async def ask(
+        self, method: str, path: str, user: str = "root", body: Any = None, **headers: str
+    ) -> tuple[int, Any]:
+        given = {"Authorization": f"Bearer {user}", "Accept": "application/json", **headers}
+        async with self.session.request(method, path, json=body, headers=given) as answer:
+            text = await answer.text()
+            return answer.status, json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text
+
+    async def create(self, path: str, obj: dict[str, Any]) -> None:
+        status, said = await self.ask("POST", path, body=obj)
+        assert status == 201, said
+
+
+def node_object(name: str, port: int) -> dict[str, Any]:
+    status: dict[str, Any] = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}
+    if port:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def pod_object(name: str, node: str = NODE) -> dict[str, Any]:
+    containers = [{"name": each, "image": "x"} for each in ("main", "side")]
+    meta = {"name": name, "annotations": {"kubectl.kubernetes.io/default-container": "main"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers, "nodeName": node}}
+
+
+@asynccontextmanager
+async def cluster(directory: Path, **options: Any) -> AsyncGenerator[Cluster, None]:
+    async with kubelet(directory) as node:
+        shown = node.clients.client("kube-apiserver-kubelet-client")
+        node.reviews.grants["kube-apiserver-kubelet-client"] = set(ALL)
+        given = KubeletOptions(shown[0].read_bytes(), shown[1].read_bytes(), node.servers.file.read_bytes(), **options)
+        store = SqliteStore(":memory:")
+        await store.start()
+        app = ApiServer(ServerConfig(store, tokens=TOKENS, kubelets=given))
+        await app.start()
+        own = Authority(directory / "api", "api")
+        certificate, key = own.server()
+        listener = HttpServer(app, cert_file=certificate, key_file=key)
+        await listener.start()
+        connector = aiohttp.TCPConnector(ssl=client_context(own.file))
+        try:
+            async with aiohttp.ClientSession(listener.url, connector=connector) as session:
+                made = Cluster(node, listener.url, own.file, session)
+                for name, port in ((NODE, node.server.port), ("simulated", 0)):
+                    await made.create("/api/v1/nodes", node_object(name, port))
+                    path = f"/api/v1/nodes/{name}/status"
+                    status, _ = await made.ask("PUT", path, body=node_object(name, port))
+                    assert status == 200
+                yield made
+        finally:
+            await listener.stop()
+            await app.stop()
+            await store.stop()
+
+
+async def test_logs_come_from_the_nodes_kubelet(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as api:
+        await api.create("/api/v1/namespaces/default/pods", pod_object("web"))
+        log = api.node.source.log("main")
+        log.write_bytes(LINE * 3)
+        path = "/api/v1/namespaces/default/pods/web/log"
+        assert await api.ask("GET", path) == (200, "one\none\none\n")
+        assert await api.ask("GET", path + "?tailLines=1&timestamps=true") == (200, "2026-01-01T00:00:00.5Z one\n")
+        assert (await api.ask("GET", path, "alice"))[0] == 403
+        status, said = await api.ask("GET", path + "?container=side")
+        assert status == 400 and "is waiting to start: ContainerCreating" in said["message"]
+        status, said = await api.ask("GET", path + "?tailLines=-1")
+        assert status == 422 and said["reason"] == "Invalid" and "tailLines: Invalid value: -1" in said["message"]
+        status, said = await api.ask("GET", path + "?container=none")
+        assert status == 400 and said["message"] == "container none is not valid for pod web"
+        async with api.session.get(path + "?follow=true&tailLines=1", headers=ONE) as answer:
+            assert await answer.content.readexactly(4) == b"one\n"
+            with log.open("ab") as file:
+                file.write(LINE)
+            assert await answer.content.readexactly(4) == b"one\n"
+            api.node.source.running_now = False
+            assert await asyncio.wait_for(answer.content.read(), 30) == b""
+        # What the kubelet was asked for was asked for by the API server, not by the client.
+        users = {spec["user"] for spec in api.node.reviews.asked}
+        assert users == {"kube-apiserver-kubelet-client"}
+
+
+async def test_pods_of_simulated_nodes_and_pods_without_a_node(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as api:
+        await api.create("/api/v1/namespaces/default/pods", pod_object("ghost", "simulated"))
+        await api.create("/api/v1/namespaces/default/pods", pod_object("waits", ""))
+        pods = "/api/v1/namespaces/default/pods"
+        for name in ("ghost", "waits"):
+            assert await api.ask("GET", f"{pods}/{name}/log") == (200, "")
+        assert (await api.ask("GET", f"{pods}/none/log"))[0] == 404
+        for name, status, words in (
+            ("ghost", 503, "its pods are simulated"),
+            ("waits", 400, "does not have a host assigned"),
+            ("none", 404, 'pods "none" not found'),
+        ):
+            answer = await api.ask("POST", f"{pods}/{name}/exec?command=ls&stdout=true")
+            assert answer[0] == status and words in answer[1]["message"]
+        assert (await api.ask("GET", "/api/v1/nodes/simulated/proxy/pods"))[0] == 503
+
+
+async def test_a_kubelet_that_refuses_or_is_away(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as api:
+        await api.create("/api/v1/namespaces/default/pods", pod_object("web"))
+        path = "/api/v1/namespaces/default/pods/web/log"
+        api.node.reviews.grants.clear()
+        status, said = await api.ask("GET", path)
+        assert status == 403 and "Forbidden (user=kube-apiserver-kubelet-client" in said["message"]
+        await api.node.server.stop()
+        status, said = await api.ask("GET", path)
+        assert status == 500 and f"https://127.0.0.1:{api.node.server.port}/containerLogs" in said["message"]
+        assert (await api.ask("GET", f"/api/v1/nodes/{NODE}/proxy/pods"))[0] == 503
+
+
+async def test_the_kubelets_own_api_through_the_server(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as api:
+        proxy = f"/api/v1/nodes/{NODE}/proxy"
+        assert (await api.ask("GET", proxy + "/pods"))[1]["kind"] == "PodList"
+        status, said = await api.ask("GET", proxy + "/stats/summary?only_cpu_and_memory=true")
+        assert status == 200 and said["only"] is True
+        assert (await api.ask("GET", proxy + "/pods", "alice"))[0] == 403
+        assert (await api.ask("GET", "/api/v1/nodes/none/proxy/pods"))[0] == 404
+        status, said = await api.ask("GET", f"/api/v1/nodes/https:{NODE}:10255/proxy/pods")
+        assert status == 400 and "other ports are not proxied" in said["message"]
+        # The kubelet decides for the API server's certificate, whatever the client says of itself.
+        status, said = await api.ask("GET", proxy + "/metrics", **{"X-Remote-User": "alice"})
+        assert status == 403 and "user=kube-apiserver-kubelet-client" in said
+
+
+def upgrade(path: str, user: str, method: str = "POST") -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: api", "Connection: Upgrade", "Upgrade: SPDY/3.1"]
+    return "\r\n".join([*lines, f"Authorization: Bearer {user}", "", ""]).encode()
+
+
+async def test_a_way_into_a_container_through_both_servers(tmp_path: Path) -> None:
+    heads: list[bytes] = []
+
+    async def runtime(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: SPDY/3.1\r\nConnection: Upgrade\r\n\r\n")
+        while piece := await reader.read(65536):
+            writer.write(piece.upper())
+            if piece.endswith(b"bye"):
+                break
+        writer.close()
+
+    streaming = await asyncio.start_server(runtime, "127.0.0.1", 0)
+    async with cluster(tmp_path) as api:
+        api.node.source.stream_port = streaming.sockets[0].getsockname()[1]
+        await api.create("/api/v1/namespaces/default/pods", pod_object("web"))
+        context = client_context(api.authority)
+        port = int(api.url.rpartition(":")[2])
+
+        async def talk(path: str, user: str, method: str = "POST") -> tuple[bytes, bytes]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
+            writer.write(upgrade(f"/api/v1/namespaces/default/pods/web/{path}", user, method))
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"HTTP/1.1 101"):
+                writer.write(b"x" * 200_000 + b"bye")
+                said = await reader.read(-1)
+            else:
+                said = b""
+            writer.close()
+            return head[9:12], said
+
+        path = "exec?command=sh&command=-c&stdin=true&stdout=true&container=side"
+        assert await talk(path, "root") == (b"101", b"X" * 200_000 + b"BYE")
+        kind, options, asked = api.node.source.opened[0]
+        assert kind == "exec" and options.command == ("sh", "-c") and (options.stdin, options.stderr) == (True, False)
+        assert b"authorization" not in heads[0].lower() and asked.method == "POST"
+        assert (await talk(path, "alice"))[0] == b"403"
+        assert (await talk("exec?stdout=true", "root"))[0] == b"400"  # no command: the kubelet's answer
+        assert (await talk("attach?stdout=true", "root"))[0] == b"101"
+        assert (await talk("portforward", "root"))[0] == b"101"
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "gets"},
+            "rules": [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get"]}],
+        }
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        await api.create(f"{rbac}/clusterroles", role)
+        to = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gets"}}
+        who = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}]
+        binding = {"apiVersion": role["apiVersion"], "kind": "ClusterRoleBinding", "metadata": {"name": "gets"}}
+        await api.create(f"{rbac}/clusterrolebindings", {**binding, **to, "subjects": who})
+        # A GET, as a WebSocket is, needs `create` as well.
+        assert (await talk(path, "alice", "GET"))[0] == b"403"
+    streaming.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/api/v1/namespaces/a/pods/b/exec", ("pods", "exec", "a", "b", "")),
+        ("/api/v1/namespaces/a/pods/b/portforward/", ("pods", "portforward", "a", "b", "")),
+        ("/api/v1/nodes/n/proxy", ("nodes", "proxy", "", "n", "/")),
+        ("/api/v1/nodes/n/proxy/stats/summary", ("nodes", "proxy", "", "n", "/stats/summary")),
+        ("/api/v1/nodes/n/proxy/../../secrets", ("nodes", "proxy", "", "n", "/../../secrets")),
+        ("/api/v1/namespaces/a/pods/b/log", None),
+        ("/api/v1/namespaces/a/pods/b/c/exec", None),
+        ("/api/v1/nodes/n/proxyx", None),
+        ("/apis/v1/nodes/n/proxy", None),
+    ],
+)
+def test_what_a_path_is_about(path: str, found: tuple[str, ...] | None) -> None:
+    wanted = connection_of(path)
+    told = None if wanted is None else (wanted.plural, wanted.subresource, wanted.namespace, wanted.name, wanted.rest)
+    assert told == found
+
+
+def request_of(method: str, query: str = "") -> Request:
+    async def nothing(*_: Any) -> Any:
+        return None
+
+    return Request({"method": method, "path": "/", "headers": [], "query_string": query.encode()}, nothing, nothing)
+
+
+def test_what_the_user_must_be_allowed() -> None:
+    pod, node = connection_of("/api/v1/namespaces/a/pods/b/exec"), connection_of("/api/v1/nodes/n/proxy/pods")
+    assert pod is not None and node is not None
+    assert [one.verb for one in asked_rights(request_of("GET"), pod)] == ["get", "create"]
+    assert [one.verb for one in asked_rights(request_of("POST"), pod)] == ["create"]
+    verbs = {
+        method: asked_rights(request_of(method), node)[0].verb for method in ("GET", "POST", "PUT", "DELETE", "PATCH")
+    }
+    assert verbs == {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete", "PATCH": "patch"}
+    for method, wanted in (("PUT", pod), ("DELETE", pod), ("TRACE", node)):
+        with pytest.raises(StatusError) as error:
+            asked_rights(request_of(method), wanted)
+        assert error.value.code == 405
+
+
+def test_targets_at_the_kubelet() -> None:
+    pod = {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "main"}]}}
+    exec_, ports = (
+        connection_of("/api/v1/namespaces/a/pods/b/exec"),
+        connection_of("/api/v1/namespaces/a/pods/b/portforward"),
+    )
+    assert exec_ is not None and ports is not None
+    query = "stdin=true&stdout=1&stderr=false&tty=true&command=a%20b&command=%26"
+    target = "/exec/a/b/main?input=1&output=1&tty=1&command=a+b&command=%26"
+    assert pod_target(request_of("POST", query), exec_, pod) == target
+    assert pod_target(request_of("GET", "ports=80&ports=81"), ports, pod) == "/portForward/a/b?port=80&port=81"
+
+
+def test_where_a_kubelet_is() -> None:
+    addresses = [{"type": "InternalIP", "address": "fd00::1"}, {"type": "Hostname", "address": "n"}]
+    node = {"status": {"addresses": addresses, "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}}
+    assert endpoint_of(node, ("Hostname", "InternalIP")) == Endpoint("n", 10250)
+    found = endpoint_of(node, ("ExternalIP", "InternalIP"))
+    assert found is not None and found.netloc == "[fd00::1]:10250"
+    assert endpoint_of({"status": {"addresses": addresses}}, ("Hostname",)) is None
+    with pytest.raises(StatusError, match="no preferred addresses"):
+        endpoint_of(node, ("ExternalDNS",))
