@@ -88,6 +88,22 @@ class Containerd:
 
     def start(self) -> None:
         """Runs it and imports the image."""
+        self._run()
+        archive = self.root / "image.tar"
+        archive.write_bytes(busybox_image(IMAGE))
+        self.ctr("images", "import", "--snapshotter", "native", str(archive))
+
+    def kill(self) -> None:
+        """Ends it without a word; containers go on."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def resume(self) -> None:
+        """Runs it again, with what it had."""
+        self._run()
+
+    def _run(self) -> None:
         with self.log.open("ab") as log:
             command = ["containerd", "-c", str(self.root / "config.toml")]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
@@ -96,9 +112,6 @@ class Containerd:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"containerd did not start:\n{self.log.read_text()[-4000:]}")
             time.sleep(0.05)
-        archive = self.root / "image.tar"
-        archive.write_bytes(busybox_image(IMAGE))
-        self.ctr("images", "import", "--snapshotter", "native", str(archive))
 
     def ctr(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """A command of containerd's own client, in the namespace of the CRI."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -350,3 +352,27 @@ def test_a_pod_that_wants_users_of_its_own_is_told_that_the_runtime_has_none(mac
     until("it is told", told)
     assert machine.pod("mapped")["status"]["phase"] == "Pending"
     machine.delete("mapped")
+
+
+def test_the_runtime_is_killed_and_comes_back_and_nothing_is_restarted(machine: Machine) -> None:
+    machine.run("calm", "echo started; exec sleep 1000")
+    machine.run("short", "while :; do sleep 0.1; done", restartPolicy="Never")
+    before = {name: machine.until_ready(name) for name in ("calm", "short")}
+    pid = machine.runtime.tasks()[status_of(before["short"])["containerID"].removeprefix("containerd://")]
+    machine.runtime.kill()
+    until("the node says so", lambda: not _is_well(machine))
+    os.kill(pid, signal.SIGKILL)
+    machine.runtime.resume()
+    until("the node is well", lambda: _is_well(machine), 60)
+    ended = status_of(machine.until_phase("short", "Failed"))["state"]["terminated"]
+    assert ended["exitCode"] == 137
+    after = machine.until_ready("calm")
+    assert status_of(after) == status_of(before["calm"])
+    assert machine.log(after) == "started"
+    machine.delete("calm")
+    machine.delete("short")
+
+
+def _is_well(machine: Machine) -> bool:
+    conditions = machine.api.get("nodes", NODE)["status"]["conditions"]
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

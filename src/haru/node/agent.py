@@ -210,11 +210,17 @@ class Agent:
 
     async def _relist(self, context: Context, starter: Starter) -> None:
         """Ask the runtime for everything again and again: who has changed is looked at, who is nobody's is ended."""
+        answers = True
         while True:
+            answered = True
             try:
                 await self._relist_once(context, starter)
             except CriError as error:
-                _log.warning("relist: %s", error)
+                answered = False
+                _log.log(logging.WARNING if answers else logging.DEBUG, "relist: %s", error)
+            if answered != answers and self._registration is not None:
+                self._registration.look()
+            answers = answered
             await asyncio.sleep(self._options.relist_seconds)
 
     async def _relist_once(self, context: Context, starter: Starter) -> None:

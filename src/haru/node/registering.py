@@ -7,6 +7,7 @@ quarter of its 40 s.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from collections.abc import Sequence
@@ -52,7 +53,12 @@ class Registration:
         self._addresses, self._port = addresses, port
         self._uid = ""
         self._reported = 0.0
+        self._look = asyncio.Event()
         self.is_ready = False
+
+    def look(self) -> None:
+        """Something has happened to the machine: report now."""
+        self._look.set()
 
     async def register(self) -> Obj:
         """Make the node, or take over the one of this name. Raises StatusError, OSError."""
@@ -116,10 +122,10 @@ class Registration:
     async def keep(self) -> None:
         """Renew the Lease and report until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._again(self._options.lease_seconds / 4, self.renew, "lease"))
-            group.create_task(self._again(self._options.status_seconds, self.report, "status"))
+            group.create_task(self._again(self._options.lease_seconds / 4, self.renew, "lease", asyncio.Event()))
+            group.create_task(self._again(self._options.status_seconds, self.report, "status", self._look))
 
-    async def _again(self, seconds: float, work: Any, what: str) -> None:
+    async def _again(self, seconds: float, work: Any, what: str, sooner: asyncio.Event) -> None:
         while True:
             try:
                 await work()
@@ -127,7 +133,10 @@ class Registration:
                 _log.warning("node %s: %s: %s", self._options.name, what, error)
             except Exception:
                 _log.exception("node %s: %s", self._options.name, what)
-            await asyncio.sleep(seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await sooner.wait()
+            sooner.clear()
 
     async def renew(self) -> None:
         """Renew the Lease, or make it. Raises StatusError, OSError."""
