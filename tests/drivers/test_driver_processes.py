@@ -238,3 +238,22 @@ async def died(process: asyncio.subprocess.Process) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def test_the_nvidia_driver_with_a_recording_in_place_of_cards(here: Served, started: list[Process]) -> None:
+    recording = Path(__file__).parents[1] / "data" / "nvml" / "two-h100-of-the-player.json"
+    flags = ["--play", str(recording), "--driver-gates", "DynamicMIG=true", "--node", NODE]
+    places = ["--kubeconfig", str(here.kubeconfig), "--kubelet-dir", str(here.kubelet), "--cdi-dir", str(here.cdi)]
+    driver = Process(here.root, ["driver", "nvidia", *flags, *places], "driver")
+    started.append(driver)
+    ready = await asyncio.to_thread(driver.line)
+    assert ready.startswith(f"haru driver {GPU} is ready at ") and ready.strip().endswith("with 52 devices")
+    assert len(await here.slices()) == 3
+    mine = pod("p", "claim")
+    await here.claim("claim", result("gpu-1-mig-3g40gb-9-4", driver=GPU), pods=[mine])
+    async with here.running(GPU) as devices:
+        prepared = await devices.prepare(mine)
+        assert "NVIDIA_VISIBLE_DEVICES=void" in CdiFiles([here.cdi]).resolve(prepared.devices["main"]).env
+        await devices.unprepare(mine["metadata"]["uid"])
+    assert await asyncio.to_thread(driver.stop) == 0
+    assert await here.slices() == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +93,40 @@ async def test_a_server_that_was_begun_is_begun_anew(tmp_path: Path) -> None:
     await cards.prepare(claim("a", "gpu-0", parameters=[MPS]))
     await cards.prepare(claim("a", "gpu-0", parameters=[MPS]))
     assert len(list((tmp_path / "data" / "mps").iterdir())) == 1
-    assert written.told().count("nvidia-cuda-mps-control <quit>") == 1
+    assert written.told().count("nvidia-cuda-mps-control <quit>") == 2
     cards = driver(tmp_path, written, nvml)
     cards.recover([])
     assert list((tmp_path / "data" / "mps").iterdir()) == [], "the claim is gone, and so is its server"
+
+
+async def test_what_a_restart_of_the_machine_has_put_back_is_set_again(tmp_path: Path) -> None:
+    nvml, written = played("t4", 3), Written()
+    cards = driver(tmp_path, written, nvml)
+    await cards.prepare(claim("a", "gpu-0", parameters=[MPS]))
+    await cards.prepare(claim("b", "gpu-1", "gpu-2", parameters=[LONG]))
+    before = written.told()
+    written.calls = []
+    nvml.reboot()
+    (directory,) = (tmp_path / "data" / "mps").iterdir()
+    (directory / "pipe" / "control").unlink()
+    driver(tmp_path, written, nvml).recover(["a", "b"])
+    assert written.told() == before
+    assert sorted(nvml.compute_modes.values()) == [0, 0, 3]
+
+
+def test_a_server_that_runs_is_left_alone_when_the_driver_starts_again(tmp_path: Path) -> None:
+    nvml, written = played("t4"), Written()
+    asyncio.run(driver(tmp_path, written, nvml).prepare(claim("a", "gpu-0", parameters=[MPS])))
+    (directory,) = (tmp_path / "data" / "mps").iterdir()
+    words = ["sh", "-c", "echo; read forever", "nvidia-cuda-mps-control"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        daemon.stdout.readline()  # its arguments are to be seen from now on
+        (directory / "pipe" / "nvidia-cuda-mps-control.pid").write_text(f"{daemon.pid}\n")
+        written.calls = []
+        driver(tmp_path, written, nvml).recover(["a"])
+        assert written.calls == []
+        daemon.communicate(b"")
 
 
 async def test_one_server_for_all_devices_with_one_configuration(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class NvidiaCards:
             for claim in set(self._sharing.claims()) - set(claims):
                 self._sharing.release(claim)
             self._partitions.recover(claims, "DynamicMIG" in self._gates)
+            self._sharing.restore()
 
     async def prepare(self, claim: ClaimToPrepare) -> Sequence[ReadyDevice]:
         """Device files, libraries and sharing of the claim's devices. Raises `ClaimError`."""

@@ -8,18 +8,21 @@ Source: NVIDIA's documentation of MPS; the NVIDIA DRA driver, as behaviour.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from haru.drivers.checkpoint import Checkpoint
 from haru.drivers.library import ClaimError, Edits, Mount
-from haru.drivers.nvidia.configuration import MpsSettings, Sharing, limits_of
+from haru.drivers.nvidia.configuration import Sharing, limits_of
 from haru.drivers.nvidia.nvml import COMPUTE_DEFAULT, COMPUTE_EXCLUSIVE, Nvml, NvmlError
 
+_LOG = logging.getLogger("haru.driver")
 _SECONDS: Final = 15.0
 _CONTROL: Final = "nvidia-cuda-mps-control"
 _OPTIONS: Final = ("rw", "nosuid", "nodev", "bind")
@@ -51,6 +54,21 @@ def run_command(arguments: Sequence[str], env: Mapping[str, str], text: str = ""
     return done.stdout
 
 
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What is set for devices of a claim: all that it takes to set it again."""
+
+    strategy: str
+    name: str
+    """Of the MPS server."""
+    cards: list[str]
+    uuids: list[str]
+    interval: int
+    limits: dict[str, str]
+    threads: int | None
+    multi_user: bool
+
+
 class SharingManager:
     """What was set for claims, in a checkpoint: it is noted before it is set. Raises `ClaimError`."""
 
@@ -59,7 +77,8 @@ class SharingManager:
         self._directory = directory
         self._command = command
         self._checkpoint = checkpoint
-        self._set: dict[str, list[dict[str, Any]]] = (checkpoint.load() or {"claims": {}})["claims"]
+        content = checkpoint.load() or {"claims": {}}
+        self._set = {claim: [_Note(**told) for told in notes] for claim, notes in content["claims"].items()}
 
     def claims(self) -> list[str]:
         """The claims for which something is set."""
@@ -68,26 +87,40 @@ class SharingManager:
     def share(self, claim: str, sharing: Sharing, uuids: list[str], cards: list[str]) -> Edits:
         """Let containers share these devices of a claim, on these cards; what they get for it."""
         name = f"{claim}-{hashlib.sha256(','.join(uuids).encode()).hexdigest()[:5]}"
-        note = {"strategy": sharing.strategy, "name": name, "cards": cards}
+        limits = limits_of(sharing.mps, uuids)
+        note = _Note(sharing.strategy, name, cards, uuids, sharing.interval, limits,
+                     sharing.mps.active_thread_percentage, sharing.mps.multi_user)  # fmt: skip
         if note not in self._set.get(claim, []):
             self._store({**self._set, claim: [*self._set.get(claim, []), note]})
-        if sharing.strategy == "TimeSlicing":
-            self._mode(cards, COMPUTE_DEFAULT)
-            self._slice(cards, sharing.interval)
+        return self._begin(note)
+
+    def restore(self) -> None:
+        """After a start: set again what a restart of the machine has put back; what fails is told in the log."""
+        for claim, notes in self._set.items():
+            for note in notes:
+                if note.strategy == "TimeSlicing" or not self._is_alive(self._directory / note.name):
+                    try:
+                        self._begin(note)
+                    except ClaimError as error:
+                        _LOG.error("claim %s: how it shares its devices cannot be set again: %s", claim, error)
+
+    def _begin(self, note: _Note) -> Edits:
+        if note.strategy == "TimeSlicing":
+            self._mode(note.cards, COMPUTE_DEFAULT)
+            self._slice(note.cards, note.interval)
             return Edits()
-        limits = limits_of(sharing.mps, uuids)
-        self._stop(name)
-        self._mode(cards, COMPUTE_EXCLUSIVE)
-        return self._start(name, sharing.mps, uuids, limits)
+        self._stop(note.name)
+        self._mode(note.cards, COMPUTE_EXCLUSIVE)
+        return self._start(note)
 
     def release(self, claim: str) -> None:
         """Put back what was set for a claim."""
         for note in self._set.get(claim, []):
-            if note["strategy"] == "TimeSlicing":
-                self._slice(note["cards"], 0)
+            if note.strategy == "TimeSlicing":
+                self._slice(note.cards, 0)
             else:
-                self._stop(note["name"])
-                self._mode(note["cards"], COMPUTE_DEFAULT)
+                self._stop(note.name)
+                self._mode(note.cards, COMPUTE_DEFAULT)
         if claim in self._set:
             self._store({uid: notes for uid, notes in self._set.items() if uid != claim})
 
@@ -102,17 +135,17 @@ class SharingManager:
         for card in cards:
             self._command(("nvidia-smi", "compute-policy", "-i", card, "--set-timeslice", str(interval)), {})
 
-    def _start(self, name: str, settings: MpsSettings, uuids: list[str], limits: Mapping[str, str]) -> Edits:
-        base = self._directory / name
+    def _start(self, note: _Note) -> Edits:
+        base = self._directory / note.name
         for part in ("pipe", "log", "shm"):
             (base / part).mkdir(parents=True, exist_ok=True)
         self._command(("mount", "-t", "tmpfs", "-o", "rw,nosuid,nodev,noexec,mode=1777", "shm", str(base / "shm")), {})
-        env = {**self._env(base), "CUDA_VISIBLE_DEVICES": ",".join(uuids), "HARU_MPS_SHM": str(base / "shm")}
-        options = ("-d", "-multiuser-server") if settings.multi_user else ("-d",)
+        env = {**self._env(base), "CUDA_VISIBLE_DEVICES": ",".join(note.uuids), "HARU_MPS_SHM": str(base / "shm")}
+        options = ("-d", "-multiuser-server") if note.multi_user else ("-d",)
         self._command(("unshare", "--mount", "sh", "-c", _START, "sh", _CONTROL, *options), env)
-        orders = [f"set_default_device_pinned_mem_limit {uuid} {limit}" for uuid, limit in limits.items()]
-        if settings.active_thread_percentage is not None:
-            orders.insert(0, f"set_default_active_thread_percentage {settings.active_thread_percentage}")
+        orders = [f"set_default_device_pinned_mem_limit {uuid} {limit}" for uuid, limit in note.limits.items()]
+        if note.threads is not None:
+            orders.insert(0, f"set_default_active_thread_percentage {note.threads}")
         for order in orders:
             self._command((_CONTROL,), self._env(base), f"{order}\n")
         mounts = (
@@ -130,7 +163,7 @@ class SharingManager:
             try:
                 self._command((_CONTROL,), self._env(base), "quit\n")
             except ClaimError as error:
-                if (base / "pipe" / "control").exists() and self._is_alive(base):
+                if self._is_alive(base):
                     raise ClaimError(f"the MPS daemon does not stop: {error}") from None
         if (base / "shm").is_mount():
             self._command(("umount", str(base / "shm")), {})
@@ -138,9 +171,12 @@ class SharingManager:
 
     @staticmethod
     def _is_alive(base: Path) -> bool:
+        """Whether a control daemon runs; the number in its file may be another's after a restart of the machine."""
+        if not (base / "pipe" / "control").exists():
+            return False
         try:
             number = int((base / "pipe" / f"{_CONTROL}.pid").read_text())
-            return (Path("/proc") / str(number)).exists()
+            return _CONTROL.encode() in (Path("/proc") / str(number) / "cmdline").read_bytes()
         except (OSError, ValueError):
             return False
 
@@ -148,6 +184,6 @@ class SharingManager:
     def _env(base: Path) -> dict[str, str]:
         return {"CUDA_MPS_PIPE_DIRECTORY": str(base / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(base / "log")}
 
-    def _store(self, claims: dict[str, list[dict[str, Any]]]) -> None:
-        self._checkpoint.store({"claims": claims})
+    def _store(self, claims: dict[str, list[_Note]]) -> None:
+        self._checkpoint.store({"claims": {claim: [asdict(note) for note in notes] for claim, notes in claims.items()}})
         self._set = claims
