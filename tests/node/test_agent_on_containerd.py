@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from machine import NODE, Machine, container, is_ready, status_of
 
 from containerd_process import IMAGE
@@ -376,3 +377,18 @@ def test_the_runtime_is_killed_and_comes_back_and_nothing_is_restarted(machine: 
 def _is_well(machine: Machine) -> bool:
     conditions = machine.api.get("nodes", NODE)["status"]["conditions"]
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+@pytest.mark.nightly
+def test_a_log_that_grows_is_moved_aside_and_goes_on(machine: Machine) -> None:
+    lines = "yes 0123456789 | head -n 1200000"
+    main = container("main", f"{lines}; echo more; until test -e /tmp/go; do sleep 0.1; done; echo the end; sleep 1000")
+    machine.create("verbose", [main])
+    pod = machine.until_ready("verbose")
+    meta = pod["metadata"]
+    directory = machine.home / "logs" / f"default_verbose_{meta['uid']}" / "main"
+    until("it was moved aside", lambda: len(list(directory.glob("0.log.*"))) == 1, 60)
+    status = status_of(pod)
+    machine.runtime.ctr("tasks", "exec", "--exec-id", "x", status["containerID"][13:], "touch", "/tmp/go")
+    machine.until_said(pod, "the end")
+    machine.delete("verbose")

@@ -31,11 +31,12 @@ from haru.node.cri.containers import Container
 from haru.node.cri.errors import CriError
 from haru.node.cri.messages import SYSTEMD, PodSandbox
 from haru.node.devices import Devices, NoDevices
+from haru.node.log_rotation import LogKeeper
 from haru.node.machine import own_address, read_machine
 from haru.node.node_status import allocatable
 from haru.node.objects import Objects
 from haru.node.options import NodeOptions
-from haru.node.pods.observed import POD_UID
+from haru.node.pods.observed import POD_UID, SeenContainer
 from haru.node.pods.status import TERMINAL
 from haru.node.qos_groups import QosGroups
 from haru.node.registering import Registration
@@ -162,6 +163,7 @@ class Agent:
             await pods.wait_synced()
             group.create_task(self._relist(context, starter), name="relist")
             group.create_task(context.qos_groups.run(), name="groups above pods")
+            group.create_task(LogKeeper(context.runtime, self._running).run(), name="logs")
             _log.info("node %s runs pods on %s", self._options.name, context.runtime_name)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
@@ -197,6 +199,10 @@ class Agent:
         """Pods here that have not ended."""
         found = [worker.pod for worker, _ in self._workers.values()]
         return [pod for pod in found if pod is not None and _is_active(pod)]
+
+    def _running(self) -> list[SeenContainer]:
+        """Containers of pods here that run, as they were last seen."""
+        return [one for worker, _ in self._workers.values() for one in worker.seen.containers if one.runs]
 
     def _removed(self, pod: Obj) -> None:
         if worker := self.worker(pod["metadata"]["uid"]):
