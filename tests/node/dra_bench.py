@@ -167,12 +167,12 @@ def reserved(one: Obj) -> Obj:
 
 
 @asynccontextmanager
-async def bench() -> AsyncIterator[Bench]:
+async def bench(gates: FeatureGates | None = None) -> AsyncIterator[Bench]:
     """A bench with its Node."""
     server = ApiServer(
         ServerConfig(
             store=SqliteStore(":memory:"),
-            gates=FeatureGates.accelerator_defaults(),
+            gates=gates or FeatureGates.accelerator_defaults(),
             runtime_config={"api/all": True},
             tokens={"admin": UserInfo("admin", ("system:masters",))},
         )
