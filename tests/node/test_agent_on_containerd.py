@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -392,3 +394,32 @@ def test_a_log_that_grows_is_moved_aside_and_goes_on(machine: Machine) -> None:
     machine.runtime.ctr("tasks", "exec", "--exec-id", "x", status["containerID"][13:], "touch", "/tmp/go")
     machine.until_said(pod, "the end")
     machine.delete("verbose")
+
+
+@pytest.mark.nightly
+def test_an_agent_that_is_killed_again_and_again_starts_everything_once(machine: Machine) -> None:
+    """Killed at any step of the work on six pods: each has one sandbox and one process in the end."""
+    rng = random.Random(7)
+    names = [f"chaos-{number}" for number in range(6)]
+    init = [container("init", "true")]
+    for round_ in range(6):
+        if round_ < len(names) // 2:
+            for name in names[2 * round_ : 2 * round_ + 2]:
+                machine.run(name, "echo started; exec sleep 1000", initContainers=init)
+        # A moment of the work, not a wait for it: any length will do.
+        time.sleep(rng.uniform(0.05, 0.8))
+        machine.kill()
+        machine.start()
+    pods = [machine.until_ready(name) for name in names]
+    tasks = machine.runtime.tasks()
+    assert len(tasks) == 2 * len(names)
+    for pod in pods:
+        assert status_of(pod)["containerID"].removeprefix("containerd://") in tasks
+        attempts = status_of(pod)["restartCount"]
+        said = [machine.log(pod, attempt=attempt) for attempt in range(attempts + 1)]
+        assert said.count("started") == 1, said
+    for name in names:
+        machine.api.delete("pods", name, "default")
+    for name in names:
+        machine.until_gone(name)
+    until("nothing runs", lambda: machine.runtime.tasks() == {})
