@@ -94,6 +94,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run on a machine with control groups of version 1, too, as failCgroupV1: false does",
     )
     add_server_arguments(parser)
+    parser.add_argument(
+        "--memory-throttling-factor",
+        type=float,
+        default=0.9,
+        metavar="SHARE",
+        help="with the gate MemoryQoS: from which share of its limit on a container is slowed down (default 0.9)",
+    )
+    parser.add_argument(
+        "--memory-reservation-policy",
+        choices=("None", "TieredReservation"),
+        default="None",
+        help="with the gate MemoryQoS: whether the memory that pods request is protected (default None)",
+    )
     parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
     parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
@@ -203,6 +216,8 @@ def node_options(flags: argparse.Namespace) -> NodeOptions:
         cgroup_driver=flags.cgroup_driver,
         cgroups_per_qos=not flags.no_cgroups_per_qos,
         fail_cgroup_v1=not flags.no_fail_cgroup_v1,
+        memory_throttling_factor=flags.memory_throttling_factor,
+        memory_reservation_policy=flags.memory_reservation_policy,
         gates=parse_gates(flags.feature_gates),
         cdi_directories=tuple(directory.absolute() for directory in flags.cdi_dir or DIRECTORIES),
     )

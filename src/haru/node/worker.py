@@ -31,7 +31,7 @@ from haru.node.pods.config import log_directory
 from haru.node.pods.container_status import Known, by_name
 from haru.node.pods.environment import Sources
 from haru.node.pods.fields import ConfigError, Place
-from haru.node.pods.observed import EXITED, SeenPod
+from haru.node.pods.observed import EXITED, UNKNOWN, SeenPod
 from haru.node.pods.plan import Plan, container_hash, crash_key, decide
 from haru.node.pods.restarts import CrashLoop
 from haru.node.pods.status import TERMINAL, pod_ips, pod_status, status_patch
@@ -252,6 +252,9 @@ class PodWorker:
         history, sandbox = seen.history(spec["name"]), seen.sandbox
         assert sandbox is not None
         attempt = self._attempt(pod, spec["name"], seen)
+        if history and history[0].state == UNKNOWN:
+            # Its process may be there: nothing runs twice.
+            await self._context.runtime.stop_container(history[0].id, 2)
         if history and history[0].state == EXITED:
             self._loop.started(crash_key(spec), history[0].finished_at / 1e9, time.time())
         config = self._sandboxes.config(pod, sandbox.attempt)
