@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import ssl
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +51,17 @@ def template(machine: Machine, name: str) -> None:
     machine.api.create({**kind, "metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
 
+def own_metrics(machine: Machine) -> str:
+    """What the node's own API says at /metrics."""
+    port = machine.api.get("nodes", NODE)["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {machine.api.token}"}
+    )
+    with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=30) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
 def test_a_pod_sees_its_cards_until_it_ends(machine: Machine, cards: Cards) -> None:
     template(machine, "two")
     script = "env | grep HARU_DEVICE; cat /dev/haru/*; echo; exec sleep 1000"
@@ -62,6 +75,8 @@ def test_a_pod_sees_its_cards_until_it_ends(machine: Machine, cards: Cards) -> N
     for device in given:
         machine.until_said(pod, f"HARU_DEVICE_{device.upper().replace('-', '_')}=GPU-")
         machine.until_said(pod, f'"name":"{device}"')
+
+    assert f'dra_resource_claims_in_use{{driver_name="{GPU}"}} 1.0' in own_metrics(machine)
 
     # Neither the driver's death nor the agent's is noticed by the pod.
     cards.stop(signal.SIGKILL)

@@ -78,6 +78,11 @@ class Agent:
         """The node is registered, its runtime is well."""
         return self._registration is not None and self._registration.is_ready
 
+    @property
+    def devices(self) -> Devices:
+        """Who prepares devices here."""
+        return self._devices
+
     def worker(self, uid: str) -> PodWorker | None:
         """The worker of a pod."""
         found = self._workers.get(uid)

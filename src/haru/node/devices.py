@@ -42,6 +42,9 @@ class Devices(Protocol):
     def status(self, pod: Obj) -> Mapping[str, Sequence[Obj]]:
         """By container name: `allocatedResourcesStatus` of its status; empty where nothing is known."""
 
+    def lines(self) -> Sequence[str]:
+        """What /metrics says of devices, as lines."""
+
 
 class NoDevices:
     """A node without any: pods with claims can not run on it."""
@@ -58,3 +61,7 @@ class NoDevices:
     def status(self, pod: Obj) -> Mapping[str, Sequence[Obj]]:
         """Nothing is known."""
         return {}
+
+    def lines(self) -> Sequence[str]:
+        """Nothing is counted."""
+        return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0)
 
@@ -40,6 +40,10 @@ class DraMetrics:
         for method in ("list", "get", "get_allocatable"):
             self.of_method[method] = self._counter(f"requests_{method}", "Calls of one method.")
             self.failures[method] = self._counter(f"errors_{method}", "Calls of one method that failed.")
+
+    def lines(self) -> list[str]:
+        """Everything as /metrics has it."""
+        return generate_latest(self.registry).decode().splitlines()
 
     def _counter(self, name: str, told: str) -> Counter:
         full = f"kubelet_pod_resources_endpoint_{name}"

@@ -92,6 +92,10 @@ class NodeDevices:
             return {}
         return health_status(pod, self.manager.find, self.health.of)
 
+    def lines(self) -> list[str]:
+        """What /metrics says of devices."""
+        return self.metrics.lines()
+
     async def pod_to_update(self) -> str:
         """Wait for the UID of a pod whose `allocatedResourcesStatus` is not what it was."""
         return await self.health.pods.get()

@@ -136,6 +136,10 @@ class AgentView:
         self._collector = Collector(options.name, places, self.all, RuntimeStats(context.runtime).uses)
         await self._collector.run()
 
+    def of_devices(self) -> Sequence[str]:
+        """What /metrics says of devices."""
+        return self.agent.devices.lines() if self.agent is not None else ()
+
     def unwell(self) -> str:
         """Why the agent's main loop is not well; nothing if it is."""
         agent = self.agent
@@ -218,6 +222,7 @@ async def serve(
         version=KUBELET_VERSION,
         gates=node.gates,
         unwell=view.unwell,
+        more=(view.of_devices,),
     )
     addresses = list(node.addresses) or [own_address()]
     serving = KubeletServer(node.name, addresses, shown, server, client=client)
