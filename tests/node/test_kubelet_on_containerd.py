@@ -7,7 +7,7 @@ import subprocess
 import urllib.request
 from typing import Any
 
-from machine import NODE, Machine
+from machine import NODE, Machine, container
 
 from haru_process import environment, free_port, until
 
@@ -88,13 +88,13 @@ def test_figures_of_a_real_pod(machine: Machine) -> None:
         found = figures(machine, "/stats/summary")
         for pod in found["pods"] if found else ():
             if pod["podRef"]["name"] == "works" and pod["containers"]:
-                container: dict[str, Any] = pod["containers"][0]
-                if container.get("cpu", {}).get("usageCoreNanoSeconds", 0) > 0:
-                    return container
+                first: dict[str, Any] = pod["containers"][0]
+                if first.get("cpu", {}).get("usageCoreNanoSeconds", 0) > 0:
+                    return first
         return None
 
-    container = until("the pod's figures", used, 60)
-    assert container is not None and container["memory"]["workingSetBytes"] > 0
+    measured = until("the pod's figures", used, 60)
+    assert measured is not None and measured["memory"]["workingSetBytes"] > 0
     text = figures(machine, "/metrics/resource")
     assert 'container_cpu_usage_seconds_total{container="main",namespace="default",pod="works"}' in text
     listed = figures(machine, "/pods")
@@ -106,6 +106,24 @@ def test_figures_of_a_real_pod(machine: Machine) -> None:
     assert configuration["authorization"]["mode"] == "Webhook"
     status, flags = machine.api.call("GET", f"/api/v1/nodes/{NODE}/proxy/flagz", Accept="text/plain")
     assert status == 200 and "port=0" in flags and "token=" not in flags
+
+
+def test_probes_are_counted(machine: Machine) -> None:
+    well = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    failing = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1000}
+    probes = {"readinessProbe": well, "livenessProbe": failing}
+    machine.create("probed", [container("main", "exec sleep 1000", **probes)])
+    machine.until_ready("probed")
+
+    def counted() -> bool:
+        text = figures(machine, "/metrics/probes") or ""
+        found = [line for line in text.splitlines() if 'pod="probed"' in line]
+        wanted = ('probe_type="Readiness",result="successful"', 'probe_type="Liveness",result="failed"')
+        return all(any(each in line for line in found) for each in wanted)
+
+    until("both counts", counted, 60)
+    machine.delete("probed")
+    until("they are gone", lambda: 'pod="probed"' not in (figures(machine, "/metrics/probes") or ""), 60)
 
 
 def test_nobody_comes_to_the_node_itself_without_rights(machine: Machine) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.pods.probes import target_port
+from haru.node.probe_counts import ProbeCounts
 from haru.protobuf import WireError, chunk, integers
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Asker:
     def __init__(self, runtime: RuntimeClient) -> None:
         self._runtime = runtime
         self._session: aiohttp.ClientSession | None = None
+        self.counts = ProbeCounts()
+        """Of the probes that it has asked."""
 
     async def close(self) -> None:
         """Give connections back."""

@@ -17,6 +17,7 @@ from haru.node.asking import Asker
 from haru.node.pods.observed import SeenContainer
 from haru.node.pods.plan import Probed
 from haru.node.pods.probes import FIELDS, ProbeName, Streak
+from haru.node.probe_counts import probed
 
 Obj = dict[str, Any]
 
@@ -71,18 +72,23 @@ class Prober:
         if time.time() - seen.started_at / 1e9 > streak.period:
             wait = max(wait, random.uniform(0, min(streak.period, 1.0)))
         await asyncio.sleep(wait)
-        while not streak.is_final:
-            if not self._is_due(seen.id, streak):
-                await asyncio.sleep(0.1)
-                continue
-            answer = await self._asker.ask(streak.probe, container, seen.id, address, streak.timeout)
-            if not answer.well:
-                text = f"{streak.name.capitalize()} probe failed: {answer.text}"
-                self._recorder.event(pod, "Warning", "Unhealthy", text)
-            if streak.heard(answer.well):
-                self._changed()
-            if not streak.is_final:
-                await asyncio.sleep(streak.period)
+        counts, counted = self._asker.counts, probed(pod, container["name"], streak.name)
+        try:
+            while not streak.is_final:
+                if not self._is_due(seen.id, streak):
+                    await asyncio.sleep(0.1)
+                    continue
+                answer = await self._asker.ask(streak.probe, container, seen.id, address, streak.timeout)
+                counts.count(counted, answer.well)
+                if not answer.well:
+                    text = f"{streak.name.capitalize()} probe failed: {answer.text}"
+                    self._recorder.event(pod, "Warning", "Unhealthy", text)
+                if streak.heard(answer.well):
+                    self._changed()
+                if not streak.is_final:
+                    await asyncio.sleep(streak.period)
+        finally:
+            counts.forget(counted)
 
     def _is_due(self, id_: str, streak: Streak) -> bool:
         startup = self._streaks.get(id_, {}).get("startup")

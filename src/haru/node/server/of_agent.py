@@ -121,6 +121,11 @@ class AgentView:
         """The exposition of /metrics/resource."""
         return self._figures().resource()
 
+    def probes(self) -> str:
+        """The exposition of /metrics/probes."""
+        context = self.agent.context if self.agent is not None else None
+        return context.asker.counts.text() if context is not None else ""
+
     async def measure(self) -> None:
         """Measure at the interval, from when the agent has begun until cancelled."""
         while self.agent is None or self.agent.context is None or self.agent.pods is None:  # noqa: ASYNC110
@@ -222,6 +227,7 @@ async def serve(
         version=KUBELET_VERSION,
         gates=node.gates,
         unwell=view.unwell,
+        probes=view.probes,
         more=(view.of_devices,),
     )
     addresses = list(node.addresses) or [own_address()]
