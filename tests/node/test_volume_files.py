@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -221,10 +222,11 @@ def test_a_reader_sees_one_state_or_the_other(tmp_path: Path) -> None:
                 pass  # the state that was opened has gone meanwhile: the reader opens the next one
             finally:
                 os.close(directory)
+            time.sleep(0)  # let the writer write
 
     reader = threading.Thread(target=read)
     reader.start()
-    for number in range(100):
+    for number in range(30):
         text = str(number).encode()
         write_files(tmp_path, {"a": File(text), "b": File(text)})
     done.set()
