@@ -177,13 +177,13 @@ class Node(RuleBasedStateMachine):
 
 
 def test_random_prepares_and_crashes_leak_no_partition_and_overlap_none() -> None:
-    given = settings(max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=[*HealthCheck])
+    given = settings(max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=[*HealthCheck])
     run_state_machine_as_test(Node, settings=given)
 
 
 @pytest.mark.nightly
 def test_the_same_for_longer() -> None:
-    run_state_machine_as_test(Node, settings=settings(max_examples=1500, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(Node, settings=settings(max_examples=500, stateful_step_count=40, deadline=None))
 
 
 def driver(root: Path, nvml: PlayedNvml, *gates: str) -> tuple[Partitions, NvidiaCards]:
