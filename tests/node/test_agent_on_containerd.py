@@ -67,6 +67,7 @@ def test_a_pod_that_ends_well_has_succeeded(machine: Machine) -> None:
     machine.delete("ends")
 
 
+@pytest.mark.nightly
 def test_a_pod_that_fails_has_failed(machine: Machine) -> None:
     failing = container("main", "echo the last words; exit 7", terminationMessagePolicy="FallbackToLogsOnError")
     machine.create("fails", [failing], restartPolicy="Never")
@@ -148,6 +149,7 @@ def test_a_liveness_probe_that_fails_restarts_and_a_readiness_probe_does_not(mac
     machine.delete("probed")
 
 
+@pytest.mark.nightly
 def test_probes_ask_over_http_and_tcp(machine: Machine) -> None:
     script = "mkdir /tmp/www; echo ok >/tmp/www/healthz; exec httpd -f -p 127.0.0.1:8399 -h /tmp/www"
     served = container(
@@ -238,6 +240,7 @@ def test_what_is_missing_is_told_and_waited_for(machine: Machine) -> None:
     machine.delete("waits")
 
 
+@pytest.mark.nightly
 def test_an_image_that_may_not_be_pulled(machine: Machine) -> None:
     machine.create("imageless", [{**container("main", "true"), "image": "haru.test/nobody:1"}])
     pod = machine.until("imageless", "told", lambda pod: "ErrImageNeverPull" in str(status_of(pod).get("state")))
@@ -259,6 +262,7 @@ def test_a_pod_has_its_grace_to_end(machine: Machine) -> None:
     assert (machine.home / "out" / "said").read_text() == "pre-term"
 
 
+@pytest.mark.nightly
 def test_a_pod_that_does_not_listen_is_ended(machine: Machine) -> None:
     machine.run("deaf", "trap '' TERM; echo up; while :; do sleep 0.1; done", terminationGracePeriodSeconds=600)
     pod = machine.until_ready("deaf")
@@ -269,6 +273,7 @@ def test_a_pod_that_does_not_listen_is_ended(machine: Machine) -> None:
     assert status_of(pod)["containerID"].removeprefix("containerd://") not in machine.runtime.tasks()
 
 
+@pytest.mark.nightly
 def test_an_active_deadline_ends_a_pod(machine: Machine) -> None:
     machine.run("overdue", "exec sleep 1000", activeDeadlineSeconds=3600)
     machine.until_ready("overdue")
@@ -335,6 +340,7 @@ def test_kubectl_sees_a_scheduled_pod_run(machine: Machine, kubectl: str) -> Non
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
 def test_the_pods_have_groups_of_their_own(machine: Machine) -> None:
     limits = {"resources": {"limits": {"memory": "64Mi", "cpu": "250m"}}}
     machine.create("limited", [container("main", "exec sleep 1000", **limits)])
@@ -357,6 +363,7 @@ def test_a_pod_that_wants_users_of_its_own_is_told_that_the_runtime_has_none(mac
     machine.delete("mapped")
 
 
+@pytest.mark.nightly
 def test_the_runtime_is_killed_and_comes_back_and_nothing_is_restarted(machine: Machine) -> None:
     machine.run("calm", "echo started; exec sleep 1000")
     machine.run("short", "while :; do sleep 0.1; done", restartPolicy="Never")
