@@ -112,8 +112,11 @@ class Kubelets:
 
 
 def _tls(options: KubeletOptions, authority: bytes) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=authority.decode("ascii") if authority else None)
-    if not authority:
+    if authority:
+        context = ssl.create_default_context(cadata=authority.decode("ascii"))
+    else:
+        # Without the system's authorities: nothing is checked, and reading them takes its time at every start.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if options.certificate:
         with tempfile.TemporaryDirectory(prefix="haru-") as folder:  # the ssl module takes certificates only from files
