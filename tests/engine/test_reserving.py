@@ -22,6 +22,7 @@ from engine_objects import (
 )
 from plain_preemption import Situation, member_objects
 from preemption_situations import situation, wanted
+from safety_books import Hardware, classes
 
 from haru.engine.cluster import Cluster
 from haru.engine.decision import Decision
@@ -333,6 +334,31 @@ def test_who_may_evict_does_not_count_on_what_has_yet_to_end() -> None:
     assert decision.status == "nominated"
     assert [(e.pod.name, m.node) for e, m in zip(decision.evictions, decision.members, strict=True)] == [("low", "c")]
     decision = ask(waiting(pod("other", cpu="4")), "other", preempt_for_pods=True)
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+
+
+def test_a_share_that_the_head_is_to_have_is_not_there_yet() -> None:
+    """The card is in use as a part until `now` ends: no other share of it fits beside that, whatever the head is given.
+
+    The head waits for the part and has the whole share; `other` would need a share of it and the room of `low`.
+    """
+    user = running("now", "a", "1", ends=100)
+    asks = [{"name": "gpu", "exactly": {"deviceClassName": "any", "capacity": {"requests": {"memory": "1"}}}}]
+    work = []
+    for name, cpu, priority in (("big", "1", 0), ("other", "5", 0)):
+        work += [claim(name, requests=asks), pod(name, cpu=cpu, claims=[name], priority=priority)]
+    cluster = Cluster.of(
+        [
+            *classes(),
+            *Hardware("a", 8, "r0", "mixed").objects(),
+            user,
+            allocated(claim("part", requests=asks), allocation("a", "part-0"), user),
+            running("low", "a", "6", priority=-5),
+            *work,
+        ]
+    )
+    assert waits_for(head(cluster, "big")) == {"now"}
+    decision = ask(cluster, "other", preempt_for_pods=True)
     assert (decision.status, decision.evictions) == ("unschedulable", ())
 
 

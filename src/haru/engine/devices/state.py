@@ -62,6 +62,8 @@ class PoolUse:
 
     def without_holders(self, claims: Collection[str]) -> PoolUse:
         """What is taken once these claims hold nothing of the pool."""
+        if self.states:
+            return PoolUse.of_both(*(state.without_holders(claims) for state in self.states))
         devices = {name: tuple(h for h in held if h not in claims) for name, held in self.devices.items()}
         shares = {name: tuple(s for s in held if s.holder not in claims) for name, held in self.shares.items()}
         return PoolUse(

@@ -141,9 +141,11 @@ def kept_from(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = T
 def reserved_now(snapshot: Snapshot, reservation: Reservation) -> Snapshot:
     """The snapshot as if the head had its places already, beside those that it waits for: nobody else may rely on them.
 
-    Others may evict less important work for what is not reserved, but not count on what has yet to end.
+    Others may evict less important work for what is not reserved, but not count on what has yet to end. Nor is a
+    device shared yet because the head is to have a share of it.
     """
-    return replace(_kept_places(snapshot, _reserved(snapshot, reservation)), reservation=None)
+    kept = _kept_places(snapshot, _reserved(snapshot, reservation))
+    return replace(kept, allocated=snapshot.allocated.and_also(kept.allocated), reservation=None)
 
 
 def _reserved(snapshot: Snapshot, reservation: Reservation) -> Iterator[Promise]:
