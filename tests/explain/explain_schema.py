@@ -15,8 +15,8 @@ STAGES = (
     "constraints", "scattered",
 )  # fmt: skip
 REMEDIES = (
-    "RemoveGates", "RaiseQuota", "CreatePodGroup", "AddMembers", "CreateClaim", "CreateClaimTemplate", "CreateDeviceClass",
-    "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices", "DeleteDeviceTaintRule",
+    "RemoveGates", "RaiseQuota", "CreatePodGroup", "AddMembers", "CreateClaim", "CreateClaimTemplate",
+    "CreateDeviceClass", "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices", "DeleteDeviceTaintRule",
     "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes", "Combination",
     "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork",
 )  # fmt: skip

@@ -206,7 +206,8 @@ def test_shared_devices_count_once() -> None:
 @pytest.mark.parametrize("what", ["node", "device", "service/x", "training"])
 def test_what_cannot_be_explained_is_bad_usage(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", what]) == 2
-    assert "pod, podgroup, job, replicaset, claim, node, device" in (error := capsys.readouterr().err) or "KIND/NAME" in error
+    error = capsys.readouterr().err
+    assert "pod, podgroup, job, replicaset, claim, node, device" in error or "KIND/NAME" in error
 
 
 def test_why_here_tells_how_the_nodes_compare() -> None:

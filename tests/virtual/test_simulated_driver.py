@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from in_memory_client import InMemoryClient, named
 
+from haru.drivers.publishing import plan
 from haru.drivers.simulated.driver import CLASSES, NODES, SLICES, SimulatedDriver
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.drivers.simulated.profiles import load_profile
-from haru.drivers.publishing import plan
 from haru.drivers.simulated.slices import resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION
 
