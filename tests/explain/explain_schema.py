@@ -16,8 +16,8 @@ STAGES = (
 )  # fmt: skip
 REMEDIES = (
     "RemoveGates", "RaiseQuota", "CreatePodGroup", "AddMembers", "CreateClaim", "CreateClaimTemplate",
-    "CreateDeviceClass", "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices", "DeleteDeviceTaintRule",
-    "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes", "Combination",
+    "CreateDeviceClass", "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices",
+    "DeleteDeviceTaintRule", "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes", "Combination",
     "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork",
 )  # fmt: skip
 
