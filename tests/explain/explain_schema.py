@@ -17,8 +17,8 @@ STAGES = (
 REMEDIES = (
     "RemoveGates", "RaiseQuota", "CreatePodGroup", "AddMembers", "CreateClaim", "CreateClaimTemplate",
     "CreateDeviceClass", "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices",
-    "DeleteDeviceTaintRule", "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes", "Combination",
-    "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork",
+    "DeleteDeviceTaintRule", "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes",
+    "Combination", "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork",
 )  # fmt: skip
 
 
