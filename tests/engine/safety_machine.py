@@ -284,6 +284,9 @@ class SafetyMachine(RuleBasedStateMachine):
         errand = pick(self.world.errands, index)
         if errand.ready is None:
             self.world.reserve(errand, broken)
+            if len(errand.ready or ()) < len(errand.members):
+                # Who was about to start, and does not, ends at another time than was foreseen.
+                self._disturb("")
         else:
             self.world.bind(errand, member, fails=fails)
             if fails:
