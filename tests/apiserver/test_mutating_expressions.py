@@ -47,7 +47,7 @@ url('https://h/?q=1&q=2').getQuery() == {'q': ['1', '2']}
 isQuantity('1Gi') && !isQuantity('x') && quantity('2k').isInteger() && quantity('2k').asInteger() == 2000
 quantity('500m').asApproximateFloat() == 0.5 && quantity('1').add(quantity('1')).compareTo(quantity('2')) == 0
 quantity('3').sub(1).isLessThan(quantity('3')) && quantity('3').isGreaterThan(quantity('2'))
-quantity('-1').sign() == -1 && sign(quantity('5')) == 1
+sign(quantity('-1')) == -1 && sign(quantity('5')) == 1
 isSemver('1.2.3') && !isSemver('v1') && semver('v1.2', true).minor() == 2 && semver('1.2.3').major() == 1
 semver('1.2.3').patch() == 3 && semver('1.0.0').isLessThan(semver('1.0.1'))
 semver('2.0.0').isGreaterThan(semver('1.9.9')) && semver('1.0.0').compareTo(semver('1.0.0')) == 0

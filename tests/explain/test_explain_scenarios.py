@@ -363,7 +363,8 @@ def test_what_is_confirmed_makes_it_fit(name: str, objects: list[Obj], kind: str
         then = told(changed, kind, subject)
         # What controllers make from templates is not there yet.
         types = {reason.type for reason in then.reasons}
-        soon = then.verdict == "FitsLater" and types in ({"ClaimNotCreated"}, {"Unused", "Waiting"})
+        made = ({"ClaimNotCreated"}, {"Unused", "Waiting"}, {"PodsMissing", "Waiting"})
+        soon = then.verdict == "FitsLater" and types in made
         assert then.verdict in ("Starting", "Runs") or soon, (remedy, then)
 
 

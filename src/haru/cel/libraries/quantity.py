@@ -64,11 +64,7 @@ QUANTITIES = Library(
     {
         "quantity": (function("string_to_quantity", (STRING,), QUANTITY, _parse),),
         "isQuantity": (function("is_quantity_string", (STRING,), BOOL, _is_quantity),),
-        # Documented as `q.sign()`, registered as `sign(q)`: both are understood.
-        "sign": (
-            function("quantity_sign", (QUANTITY,), INT, _sign),
-            member("quantity_sign_member", (QUANTITY,), INT, _sign),
-        ),
+        "sign": (function("quantity_sign", (QUANTITY,), INT, _sign),),
         "isGreaterThan": (member("quantity_is_greater_than", _PAIR, BOOL, lambda one, other: one.nano > other.nano),),
         "isLessThan": (member("quantity_is_less_than", _PAIR, BOOL, lambda one, other: one.nano < other.nano),),
         "compareTo": (member("quantity_compare_to", _PAIR, INT, Quantity.compare),),
