@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+# Many tests wait for processes of their own: two cores are busy with three of them.
+WORKERS ?= 3
 export PYTHONDONTWRITEBYTECODE ?=
 
 .PHONY: demo test lint nightly bench setup clean

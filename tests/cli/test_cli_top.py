@@ -76,6 +76,7 @@ def test_now(up: Up) -> None:
     assert text[2].split() == ["default", "pod/large", "0", "0", "0", "0", "4", "Fragmented", "4"] and len(text) == 3
 
 
+@pytest.mark.nightly
 def test_over_a_time(up: Up) -> None:
     settled(up)
     told = until("it is written down", lambda: (t := asked(up, "--since", "1h"))["states"].get("Fragmented") and t)

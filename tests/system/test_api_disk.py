@@ -68,7 +68,12 @@ def _as_others() -> None:
     ("locked", "stopped", "told"),
     [
         ("**/*", signal.SIGTERM, "data: Permission denied; name a directory that can be written"),
-        ("**/*", signal.SIGKILL, "data: Permission denied; name a directory that can be written"),
+        pytest.param(
+            "**/*",
+            signal.SIGKILL,
+            "data: Permission denied; name a directory that can be written",
+            marks=pytest.mark.nightly,
+        ),
         (
             "state.db*",
             signal.SIGTERM,

@@ -31,7 +31,7 @@ DEMO = Path(__file__).parents[2] / "examples" / "demo"
 PROFILES = "dgx-h100:2,dgx-a100-80gb-mig:1,tpu-v5e:1,cpu:1"
 MANIFESTS = ("10-notebooks", "20-training", "30-inference-mig", "31-inference-shared", "40-fallback", "50-tpu")
 WATCHED = ("pods", "resourceclaims", "podgroups", "jobs", "deployments")
-KILLS = 50 if os.environ.get("HARU_NIGHTLY") == "1" else 5
+KILLS = 50 if os.environ.get("HARU_NIGHTLY") == "1" else 4
 SEED = int(os.environ.get("HARU_SEED", "0")) or 20261120
 LOST = (OSError, http.client.HTTPException, Refusal)
 
