@@ -15,6 +15,8 @@ from replica_world import GIVE_UP_SECONDS, Persistent, Replicas, Resumed
 from etcd_process import Etcd
 from haru_process import path_of, until
 
+# A server that dies within a TLS handshake leaves a socket that http.client does not close.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 Obj = dict[str, Any]
 SEED = int(os.environ.get("HARU_SEED", "0")) or 20261122
 
