@@ -75,6 +75,7 @@ class World:
         self.refused: list[str] = []
         self._events: dict[str, deque[tuple[str, Obj | None]]] = {}
         self._assumed: dict[str, str] = {}
+        self._joined: dict[str, dict[str, Obj]] = {}
         self._written: dict[str, Obj] = {}
         self._revision = 1
         for obj in (*classes(), *([wide_pool(wide)] if wide else []), *(o for m in machines for o in m.objects())):
@@ -117,7 +118,11 @@ class World:
                 self.seen[kind, path] = obj
                 self.cluster.apply(obj)
             if kind == "Pod" and (obj is None or obj["spec"].get("nodeName") or ended(obj)):
-                self._assumed.pop(path, None)
+                self._forget(path)
+
+    def _forget(self, path: str) -> None:
+        self._assumed.pop(path, None)
+        self._joined.pop(path, None)
 
     def _heard(self, path: str, before: Obj | None, pod: Obj | None) -> None:
         """Whether its group has lost a member by eviction, or has another one with a place."""
@@ -146,11 +151,20 @@ class World:
         return View(
             pods,
             {**places, **self._assumed},
-            {**claims, **under_way},
+            {path: self._with_joined(path, claim) for path, claim in {**claims, **under_way}.items()},
             frozenset(under_way),
             frozenset(promised),
             frozenset(self.robbed),
         )
+
+    def _with_joined(self, path: str, claim: Obj) -> Obj:
+        """The claim with those that are about to join it."""
+        known = {entry["uid"] for entry in reserved_for(claim)}
+        added = [joined[path] for joined in self._joined.values() if path in joined]
+        entries = {entry["uid"]: entry for entry in added if entry["uid"] not in known}
+        if not entries or allocation_of(claim) is None:
+            return claim
+        return {**claim, "status": {**claim["status"], "reservedFor": [*reserved_for(claim), *entries.values()]}}
 
     def truth(self) -> View:
         """What is stored."""
@@ -183,7 +197,7 @@ class World:
             made.assume_claim(claims[path])
         for path, node in self._assumed.items():
             if path not in going:
-                made.assume_pod(key_of(view.pods[path]), node)
+                made.assume_pod(key_of(view.pods[path]), node, (), self._joined[path])
         for group in sorted(view.robbed(going, evicted) - {""}):
             self._rob(made, group)
         standing = [one for path, one in snapshot.nominations.items() if path not in going]
@@ -207,8 +221,9 @@ class World:
         """Count the members as placed and their claims as allocated from now on."""
         errand, claims = Errand(group, minimum, members, self.now), self.view().claims
         for member in members:
-            self.cluster.assume_pod(member.pod, member.node or "", member.claimed)
+            self.cluster.assume_pod(member.pod, member.node or "", member.claimed, member.joined)
             self._assumed[member.pod.path] = member.node or ""
+            self._joined[member.pod.path] = member.joined
         self.robbed.discard(group)
         for path, write in claim_writes(members).items():
             if write.allocation is not None:
@@ -294,7 +309,7 @@ class World:
                     self.cluster.forget_claim(path, errand.claims[path])
             for member in failed:
                 self.cluster.forget_pod(member.pod)
-                self._assumed.pop(member.pod.path, None)
+                self._forget(member.pod.path)
                 self.unnominate(member.pod.path)
 
     def _undo(self, path: str, write: ClaimWrite, *, keep_group: bool) -> None:

@@ -144,6 +144,32 @@ def test_who_is_about_to_start_gets_a_moment_for_it() -> None:
     assert (waits_for(found), found.until) == ({"soon"}, NOW + 25)
 
 
+def test_a_claim_that_somebody_is_about_to_join_is_not_free_when_the_others_end() -> None:
+    """It is on its way and not in `reservedFor` yet; nobody knows when it ends."""
+    first = running("first", "a", "1", ends=20, claims=["taken"])
+    objects = [
+        node("a"),
+        device_class(),
+        resource_slice("a", 1),
+        first,
+        allocated(claim("taken"), allocation("a", "gpu-0"), first),
+        pod("late", cpu="1", claims=["taken"], priority=5),
+        claim("wanted"),
+        pod("big", cpu="1", claims=["wanted"]),
+    ]
+    cluster = Cluster.of(objects)
+    assert waits_for(head(cluster, "big")) == {"first"}
+    joining = ask(cluster, "late").placed[0]
+    cluster.assume_pod(joining.pod, "a", joining.claimed, joining.joined)
+    found = head(cluster, "big")
+    assert found is not None
+    assert (waits_for(found), found.until) == ({"first", "late"}, None)
+    cluster.forget_pod(joining.pod)
+    found = head(cluster, "big")
+    assert found is not None
+    assert (waits_for(found), found.until) == ({"first"}, NOW + 20)
+
+
 def test_nobody_knows_when_work_ends_that_waits_for_its_own_room() -> None:
     """`first` starts when `low` has gone, and runs for a minute from then on."""
     low = running("low", "a", "8", priority=-1)

@@ -9,8 +9,9 @@ Source: kube-scheduler's cache and the DRA manager's in-flight and assume caches
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from haru.engine.assumed_claims import AssumedClaims, allocation_of
 from haru.engine.consumers import Consumers, consumer_keys
@@ -18,6 +19,7 @@ from haru.engine.decision import Obj, PodKey
 from haru.engine.devices import AllocatedState, Inventory
 from haru.engine.extended import special_owners
 from haru.engine.groupstate import GroupState
+from haru.engine.joining import Joining
 from haru.engine.nodeinfo import NodeInfo, NodeSpec
 from haru.engine.nominations import Nomination
 from haru.engine.notes import Notes
@@ -27,6 +29,7 @@ from haru.engine.reservation import Reservation
 from haru.engine.snapshot import Snapshot
 
 __all__ = ["Cluster", "Snapshot", "claim_path", "object_path"]
+_NOTHING: Final[Mapping[str, Obj]] = {}
 
 
 def object_path(obj: Obj) -> str:
@@ -70,6 +73,7 @@ class Cluster:
         self._live_claims: dict[str, Obj] = {}
         self._assumed_claims = AssumedClaims()
         self._assumed_pods: dict[str, tuple[str, tuple[Obj, ...]]] = {}
+        self._joining = Joining()
         self._node_names: tuple[str, ...] | None = ()
         self._version = 0
         self._notes = Notes()
@@ -144,10 +148,13 @@ class Cluster:
 
     # Assuming
 
-    def assume_pod(self, pod: PodKey, node: str, claimed: tuple[Obj, ...] = ()) -> None:
+    def assume_pod(
+        self, pod: PodKey, node: str, claimed: tuple[Obj, ...] = (), joined: Mapping[str, Obj] = _NOTHING
+    ) -> None:
         """Count a pod as placed before its binding is seen. Raises KeyError if the pod is not (or no longer) there.
 
-        `claimed` is what its devices take of the node (KEP-5517).
+        `claimed` is what its devices take of the node (KEP-5517); `joined` has the entries that it will have in
+        `reservedFor` of claims that are allocated already, by their paths.
         """
         current = self._state.pods.get(pod.path)
         if current is None or (pod.uid and current.key.uid != pod.uid):
@@ -155,17 +162,26 @@ class Cluster:
         self._touch()
         self._assumed_pods[pod.path] = (node, claimed)
         self._put_pod(current.bound_to(node, claimed))
+        if joined:
+            self._settle_claims(self._joining.add(pod.path, joined))
 
     def forget_pod(self, pod: PodKey) -> None:
         """Take an assumption back: the binding failed. A pod that the watch shows on a node stays there."""
         current = self._state.pods.get(pod.path)
         if current is not None and pod.uid and current.key.uid != pod.uid:
             return
-        if self._assumed_pods.pop(pod.path, None) is None:
+        if not self._end_assumption(pod.path):
             return
         self._touch()
         if current is not None:
             self._put_pod(PodInfo.of(current.obj))
+
+    def _end_assumption(self, path: str) -> bool:
+        """Whether there was one. What the pod was about to join it has joined by now, or does not join."""
+        if self._assumed_pods.pop(path, None) is None:
+            return False
+        self._settle_claims(self._joining.drop(path))
+        return True
 
     def is_assumed(self, pod: PodKey) -> bool:
         """Whether the pod is placed but the watch has not confirmed it."""
@@ -245,14 +261,14 @@ class Cluster:
         replaced = before is not None and before.key.uid != pod.key.uid
         assumed = self._assumed_pods.get(path)
         if assumed is not None and (pod.node or replaced or pod.terminal):
-            del self._assumed_pods[path]
+            self._end_assumption(path)
         elif assumed is not None:
             pod = pod.bound_to(*assumed)
         self._put_pod(pod)
 
     def _remove_pod(self, obj: Obj) -> None:
         path = claim_path(obj)
-        self._assumed_pods.pop(path, None)
+        self._end_assumption(path)
         self._state.nominations.pop(path, None)
         before = self._state.pods.pop(path, None)
         if before is not None:
@@ -340,9 +356,13 @@ class Cluster:
         self._assumed_claims.drop(path)
         self._settle_claim(path)
 
+    def _settle_claims(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._settle_claim(path)
+
     def _settle_claim(self, path: str) -> None:
         assumed = self._assumed_claims.get(path)
-        effective = assumed.obj if assumed is not None else self._live_claims.get(path)
+        effective = self._joining.reserved(path, assumed.obj if assumed is not None else self._live_claims.get(path))
         if assumed is not None and not assumed.written:
             self._state.in_flight[path] = assumed.obj
         else:

@@ -170,6 +170,11 @@ class Reservation:
     claim_uid: str
     reserve_for: Obj
 
+    @property
+    def path(self) -> str:
+        """`namespace/name` of the claim."""
+        return f"{self.claim_namespace}/{self.claim_name}"
+
 
 @dataclass(frozen=True, slots=True)
 class ExtendedClaim:
@@ -199,6 +204,11 @@ class MemberDecision:
     plugins: tuple[str, ...] = ()
     extended: ExtendedClaim | None = None
     claimed: tuple[Obj, ...] = ()
+
+    @property
+    def joined(self) -> dict[str, Obj]:
+        """The entries of `reservedFor` of the claims that it joins, by the claims' paths."""
+        return {one.path: one.reserve_for for one in self.reservations}
 
 
 @dataclass(frozen=True, slots=True)

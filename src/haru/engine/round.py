@@ -130,7 +130,7 @@ class _Round:
         for given in member.allocations:
             self._reserve(given.path, given.reserve_for, given)
         for joined in member.reservations:
-            self._reserve(f"{joined.claim_namespace}/{joined.claim_name}", joined.reserve_for)
+            self._reserve(joined.path, joined.reserve_for)
 
     def _place(self, member: MemberDecision, places: dict[str, str]) -> None:
         del self._result.pending[member.pod.path]

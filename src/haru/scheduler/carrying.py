@@ -88,7 +88,7 @@ class Carrier:
             info = snapshot.pods.get(member.pod.path)
             if info is not None and info.nominated_node == member.node:
                 nominated.add(member.pod)
-            self._cluster.assume_pod(member.pod, member.node or "", member.claimed)
+            self._cluster.assume_pod(member.pod, member.node or "", member.claimed, member.joined)
             self._uncertain.add(member.pod)
             if info is not None:
                 priority = info.priority if group is None else int((group.get("spec") or {}).get("priority") or 0)

@@ -44,8 +44,7 @@ def claim_writes(members: Iterable[MemberDecision]) -> dict[str, ClaimWrite]:
     for member in members:
         items: tuple[ClaimAllocation | Reservation, ...] = (*member.allocations, *member.reservations)
         for item in items:
-            path = f"{item.claim_namespace}/{item.claim_name}"
-            write = writes.setdefault(path, ClaimWrite(item.claim_namespace, item.claim_name, item.claim_uid))
+            write = writes.setdefault(item.path, ClaimWrite(item.claim_namespace, item.claim_name, item.claim_uid))
             if isinstance(item, ClaimAllocation):
                 write.allocation = item.allocation
             if all(known["uid"] != item.reserve_for["uid"] for known in write.consumers):

@@ -46,7 +46,7 @@ def change(cluster: Cluster, kind: str, value: object) -> None:
 _CHANGES = {
     "apply": lambda cluster, value: cluster.apply(value),
     "remove": lambda cluster, value: cluster.remove(value),
-    "assume": lambda cluster, value: cluster.assume_pod(PodKey(*value[0]), value[1], tuple(value[2])),
+    "assume": lambda cluster, value: cluster.assume_pod(PodKey(*value[0]), value[1], tuple(value[2]), *value[3:]),
     "forget": lambda cluster, value: cluster.forget_pod(PodKey(*value)),
     "assumeClaim": lambda cluster, value: cluster.assume_claim(value[0], written=value[1]),
     "forgetClaim": lambda cluster, value: cluster.forget_claim(value),

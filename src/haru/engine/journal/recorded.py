@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from haru.engine.cluster import Cluster
 from haru.engine.decision import Obj, PodKey
@@ -29,10 +29,12 @@ class RecordedCluster(Cluster):
         slim = {name: obj[name] for name in ("apiVersion", "kind") if name in obj}
         self._record({"remove": {**slim, "metadata": obj["metadata"]}})
 
-    def assume_pod(self, pod: PodKey, node: str, claimed: tuple[Obj, ...] = ()) -> None:
+    def assume_pod(
+        self, pod: PodKey, node: str, claimed: tuple[Obj, ...] = (), joined: Mapping[str, Obj] | None = None
+    ) -> None:
         """Count a pod as placed before its binding is seen."""
-        super().assume_pod(pod, node, claimed)
-        self._record({"assume": [list(pod), node, plain(claimed)]})
+        super().assume_pod(pod, node, claimed, joined or {})
+        self._record({"assume": [list(pod), node, plain(claimed), dict(joined or {})]})
 
     def forget_pod(self, pod: PodKey) -> None:
         """Take an assumption back."""
@@ -74,7 +76,8 @@ class RecordedCluster(Cluster):
                 yield {"assumeClaim": [claim.before, True]}
             yield {"assumeClaim": [claim.obj, claim.written]}
         for path, (node, claimed) in self._assumed_pods.items():
-            yield {"assume": [list(self._state.pods[path].key), node, plain(claimed)]}
+            joined = dict(self._joining.joined_by(path))
+            yield {"assume": [list(self._state.pods[path].key), node, plain(claimed), joined]}
         for nomination in self.snapshot().nominations.values():
             yield {"nominate": plain(nomination)}
         if self._reservation is not None:
