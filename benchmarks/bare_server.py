@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from haru.apiserver.serving import _make_server, listening_socket
+from haru.apiserver.serving import _make_server
+from haru.serving import listening_socket
 
 
 def main() -> None:
@@ -27,7 +28,7 @@ def main() -> None:
         await send({"type": "http.response.body", "body": body})
 
     async def serve() -> None:
-        listener = listening_socket("127.0.0.1", 0)
+        listener = listening_socket("127.0.0.1", 0, "port")
         server = _make_server(app, (certificate, key, None))  # type: ignore[arg-type]
         print(listener.getsockname()[1], flush=True)
         await server._serve([listener])

@@ -19,6 +19,7 @@ from haru.apiserver import certificates
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
+from haru.files import write_whole
 from haru.kube.gates import FeatureGates
 from haru.storage import SqliteStore
 
@@ -82,15 +83,15 @@ class Kubectl:
         self.authority = authority
         self._write_configs()
         client = certificates.client_pair(authority, "cert-admin", ["system:masters"], now)
-        certificates.write_private(self.directory / "client.crt", client.certificate)
-        certificates.write_private(self.directory / "client.key", client.key)
+        write_whole(self.directory / "client.crt", client.certificate)
+        write_whole(self.directory / "client.key", client.key)
 
     def _write_configs(self) -> None:
         for name, token in (("config", ADMIN), ("jane", USER)):
             config = certificates.kubeconfig(
                 self.server.url, self.authority.certificate, token, namespace=self.namespace
             )
-            certificates.write_private(self.directory / name, config)
+            write_whole(self.directory / name, config)
 
     async def in_namespace(self, directory: Path, namespace: str) -> Kubectl:
         """The same server and home, in a new namespace."""

@@ -21,6 +21,7 @@ from haru.apiserver import certificates, watching
 from haru.apiserver import server as server_module
 from haru.apiserver.server import PIECE_BYTES
 from haru.apiserver.serving import HttpServer
+from haru.files import write_whole
 from haru.kube import yaml
 
 
@@ -215,7 +216,7 @@ async def test_without_tls(served: Kubectl) -> None:
 
 def test_the_kubeconfig_is_private_and_complete(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    certificates.write_private(path, certificates.kubeconfig("https://127.0.0.1:1", b"PEM", "secret", namespace="ns"))
+    write_whole(path, certificates.kubeconfig("https://127.0.0.1:1", b"PEM", "secret", namespace="ns"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     config: Any = yaml.load(path.read_text())
     assert config["current-context"] == "haru"

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from api_caller import MAPS, Caller, Clock, make_config
 
-from haru.apiserver import protocol, server
+from haru import serving
+from haru.apiserver import server
 from haru.apiserver.http import BODY_LIMIT
 from haru.apiserver.serving import HttpServer
 from haru.storage import SqliteStore
@@ -67,7 +68,7 @@ async def test_a_head_without_end_is_refused(port: int, kind: str) -> None:
 
 
 async def test_a_head_that_does_not_come_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.1)
     assert await answer_to(port) == b""
     assert await answer_to(port, HEAD) == b""
 
@@ -78,7 +79,7 @@ async def test_a_second_request_on_a_connection_is_not_waited_for(port: int, mon
     async with asyncio.timeout(30):
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
         assert await reader.readexactly(2) == b"ok"
-        monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.05)
+        monkeypatch.setattr(serving, "HEAD_SECONDS", 0.05)
         writer.write(b"GET /healthz HTTP/1.1\r\n")
         assert await reader.read() == b""
     writer.close()

@@ -18,6 +18,7 @@ from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.cli.main import main
 from haru.embedded.lock import DirectoryLock
+from haru.files import write_whole
 from haru.storage import Put, SqliteStore, snapshots
 
 ROLE = {
@@ -62,7 +63,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     await http.start()
     for user in users:
         config = certificates.kubeconfig(http.url, authority.certificate, user)
-        certificates.write_private(tmp_path / user, config)
+        write_whole(tmp_path / user, config)
     yield Server(data, store, tmp_path)
     await http.stop()
     await app.stop()

@@ -22,6 +22,7 @@ from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.peering import PeerFiles
 from haru.embedded.replica import Replica, ReplicaOptions
 from haru.embedded.security import SecurityOptions
+from haru.files import write_whole
 from haru.kube.gates import FeatureGates
 
 Obj = dict[str, Any]
@@ -73,7 +74,7 @@ class Authorities:
         self._write("policy.yaml", POLICY.encode())
 
     def _write(self, name: str, content: bytes) -> None:
-        certificates.write_private(self.home / name, content)
+        write_whole(self.home / name, content)
 
     def _pair(self, name: str, pair: Pair) -> None:
         self._write(f"{name}.crt", pair.certificate)

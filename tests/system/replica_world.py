@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from etcd_process import Etcd
 from haru.apiserver import certificates
+from haru.files import write_whole
 from haru_process import Api, Process, Refusal, free_port, path_of
 
 Obj = dict[str, Any]
@@ -33,12 +34,12 @@ class Replicas:
         contents = {"tls.crt": pair.certificate, "tls.key": pair.key, "sa.key": certificates.new_key()}
         contents["tokens.csv"] = f'{TOKEN},admin,1,"system:masters"\nuser-token,jane,2,devs\n'.encode()
         for name, content in contents.items():
-            certificates.write_private(home / name, content)
+            write_whole(home / name, content)
         self._ports = {name: free_port() for name in "ab"}
         self.kubeconfigs = {name: home / f"{name}.kubeconfig" for name in "ab"}
         for name, port in self._ports.items():
             config = certificates.kubeconfig(f"https://127.0.0.1:{port}", authority.certificate, TOKEN)
-            certificates.write_private(self.kubeconfigs[name], config)
+            write_whole(self.kubeconfigs[name], config)
         self.processes: dict[str, Process] = {}
 
     def start(self, name: str, *, wait: bool = True) -> None:

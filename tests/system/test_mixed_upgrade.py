@@ -15,6 +15,7 @@ from upgrade_world import GIVE_UP_SECONDS, OBJECTS, Everything, Upgrade
 
 from etcd_process import Etcd
 from haru.apiserver import certificates
+from haru.files import write_whole
 from haru.kube.kinds import group_versions
 from haru_process import Api, free_port, until
 
@@ -76,7 +77,7 @@ async def test_a_server_is_restarted_under_a_client_of_everything(etcd: Etcd, tm
     authority = world.authorities.serving.certificate
     for name, port in world.ports.items():
         config = certificates.kubeconfig(f"https://127.0.0.1:{port}", authority, ADMIN)
-        certificates.write_private(tmp_path / f"{name}.kubeconfig", config)
+        write_whole(tmp_path / f"{name}.kubeconfig", config)
     client = Everything({name: Api(tmp_path / f"{name}.kubeconfig") for name in world.ports}, objects(), SEED)
     try:
         old = await world.start("a", 35)

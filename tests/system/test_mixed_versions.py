@@ -14,6 +14,7 @@ from mixed_world import ADMIN, GROUPS, JANE, LIST, Server, World, acquainted, po
 
 from etcd_process import Etcd
 from haru.apiserver import certificates
+from haru.files import write_whole
 
 Obj = dict[str, Any]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -262,7 +263,7 @@ async def test_custom_resources_are_everybodys_own(pair: Pair) -> None:
 
 async def test_kubectl_finds_what_only_the_other_server_serves(pair: Pair, kubectl: str, tmp_path: Path) -> None:
     ca = pair.world.authorities.serving.certificate
-    certificates.write_private(tmp_path / "config", certificates.kubeconfig(pair.old.url, ca, ADMIN))
+    write_whole(tmp_path / "config", certificates.kubeconfig(pair.old.url, ca, ADMIN))
     (tmp_path / "group.json").write_text(json.dumps(pod_group("by-kubectl")))
 
     async def run(*arguments: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from etcd_process import Etcd
 from haru.apiserver import certificates
+from haru.files import write_whole
 from haru_process import Api, Process, free_port, path_for
 
 Obj = dict[str, Any]
@@ -42,11 +43,11 @@ class Upgrade:
         contents |= {"serving-ca.crt": serving.certificate, "front-ca.crt": front.certificate}
         contents["tokens.csv"] = f'{TOKEN},admin,1,"system:masters"\n'.encode()
         for name, content in contents.items():
-            certificates.write_private(home / name, content)
+            write_whole(home / name, content)
         self.ports = {name: free_port() for name in versions}
         for name, port in self.ports.items():
             config = certificates.kubeconfig(f"https://127.0.0.1:{port}", serving.certificate, TOKEN)
-            certificates.write_private(home / f"{name}.kubeconfig", config)
+            write_whole(home / f"{name}.kubeconfig", config)
         self.processes: dict[str, Process] = {}
 
     def start(self, name: str, *, wait: bool = True) -> None:

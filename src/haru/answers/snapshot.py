@@ -278,9 +278,9 @@ class Snapshot:
 
     def write(self, path: str | Path) -> None:
         """Write the List into a file that only its owner may read. Raises OSError."""
-        from haru.apiserver.certificates import write_private
+        from haru.files import write_whole
 
-        write_private(Path(path), json.dumps(self.as_dict()) + "\n")
+        write_whole(Path(path), json.dumps(self.as_dict()) + "\n")
 
     def _with(self, objects: Iterable[Obj]) -> Snapshot:
         other = Snapshot(objects, namespace=self.namespace, refused=self.refused)

@@ -24,8 +24,6 @@ from haru.kube.errors import StatusError, bad_request_error, forbidden_error, un
 _LOG = logging.getLogger("haru.apiserver")
 PEER = "haru.peer"
 """The ASGI extension in which the HTTP server reports a verified client certificate: whom it names, who signed it."""
-ABORT = "haru.abort"
-"""The ASGI extension by which the application cuts a connection whose client does not read."""
 _OPEN = (["healthz"], ["livez"], ["readyz"])
 
 

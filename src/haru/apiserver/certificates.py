@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -179,16 +178,3 @@ def kubeconfig(
         f"    token: {token}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def write_private(path: Path, content: str | bytes) -> None:
-    """Write a file that only its owner can read, as a whole or not at all."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

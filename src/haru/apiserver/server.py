@@ -21,7 +21,7 @@ from haru.apiserver.admission.dynamic.registry import Registry
 from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
 from haru.apiserver.admission.pod_security import PodSecurity
 from haru.apiserver.audit import Auditor
-from haru.apiserver.authentication import ABORT, Authenticator, is_open
+from haru.apiserver.authentication import Authenticator, is_open
 from haru.apiserver.authorization import MASTERS, Authorizer
 from haru.apiserver.call import Call
 from haru.apiserver.config import ServerConfig, UserInfo
@@ -44,6 +44,7 @@ from haru.apiserver.virtual import VIRTUAL
 from haru.kube.deprecation import deprecation_warning
 from haru.kube.errors import StatusError, forbidden_error, internal_error, method_not_allowed_error
 from haru.kube.selectors import parse_field_selector
+from haru.serving import ABORT
 from haru.storage import StoreError
 
 __all__ = ["ApiServer", "ServerConfig", "UserInfo"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import ssl
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.protocol import protocol_class
 from haru.apiserver.published import publish
+from haru.serving import listening_socket, settings
 
 if TYPE_CHECKING:
     import uvicorn
@@ -64,7 +64,7 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listen and serve; OSError when the address is taken."""
-        self._socket = listening_socket(self._host, self._wanted_port)
+        self._socket = listening_socket(self._host, self._wanted_port, "--port")
         self.port = int(self._socket.getsockname()[1])
         self._server = _make_server(self._app, self._tls)
         self._task = asyncio.create_task(self._serve(self._server, self._socket), name="haru apiserver: http")
@@ -107,40 +107,15 @@ def _drop_idle(server: Any) -> None:
                 connection.transport.abort()
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """A bound socket; the address may have been in use until a moment ago."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise OSError(
-            error.errno, f"{host}:{port} can not be served: {error.strerror}; choose another --port"
-        ) from None
-    listener.setblocking(False)
-    return listener
-
-
 def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> uvicorn.Server:
     import uvicorn
 
     cert, key, *authorities = tls
     given = [path for path in authorities if path]
     client_ca, others = (given[0], given[1:]) if given else (None, [])
-    config = uvicorn.Config(
+    config = settings(
         app,
-        loop="none",  # the loop runs already
         http=protocol_class(),
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        access_log=False,
-        log_config=None,
-        log_level=logging.WARNING,
-        server_header=False,
-        date_header=True,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.main import UsageError
+from haru.files import write_whole
 
 if TYPE_CHECKING:
     from haru.lint import Fixed
@@ -80,17 +79,6 @@ def _write(before: Mapping[str, str], after: Mapping[str, str]) -> None:
 def _replace(path: Path, text: str) -> None:
     """All of the new text, or the old one: never a part."""
     try:
-        mode = path.stat().st_mode & 0o7777
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text.encode("utf-8"))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).chmod(mode)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, text, path.stat().st_mode & 0o7777)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error

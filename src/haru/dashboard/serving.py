@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
 from haru.client.api import ApiClient
 from haru.dashboard.access import Access, check_loopback
+from haru.serving import listening_socket, settings
 
 if TYPE_CHECKING:
     from haru.dashboard.app import Dashboard
@@ -43,21 +43,10 @@ class DashboardServer:
         """Listen and serve; OSError when the address is taken."""
         import uvicorn
 
-        self._socket = _listening_socket(self._host, self._wanted_port)
+        self._socket = listening_socket(self._host, self._wanted_port, "port for the dashboard")
         port = self._socket.getsockname()[1]
         self._access = Access(port)
-        config = uvicorn.Config(
-            self._answer,
-            loop="none",  # the loop runs already
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            access_log=False,  # it would show the code
-            log_config=None,
-            log_level=logging.WARNING,
-            server_header=False,
-            timeout_graceful_shutdown=2,
-        )
+        config = settings(self._answer, timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
         # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
         self._task = asyncio.create_task(self._server._serve([self._socket]), name="haru dashboard: http")
@@ -89,15 +78,3 @@ class DashboardServer:
             assert self._access is not None
             self._app = Dashboard(Watching(self._client), self._access, self._measured)
         await self._app(scope, receive, send)
-
-
-def _listening_socket(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener

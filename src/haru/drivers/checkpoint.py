@@ -8,13 +8,13 @@ behaviour (KEP-4381).
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from haru.errors import InputError
+from haru.files import write_whole
 
 FORM: Final = "haru.dev/checkpoint/v1"
 
@@ -54,7 +54,7 @@ class Checkpoint:
         """Replace the document. Raises `CheckpointError`; then the old one is still there."""
         outer = {"form": FORM, "kind": self._kind, "checksum": _checksum(content), "content": content}
         try:
-            write_whole(self.path, orjson.dumps(outer), 0o600)
+            write_whole(self.path, orjson.dumps(outer))
         except OSError as error:
             raise CheckpointError(f"{self.path}: cannot be written: {error.strerror}") from None
 
@@ -67,22 +67,3 @@ _BROKEN: Final = (
 
 def _checksum(content: Any) -> str:
     return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-def write_whole(path: Path, data: bytes, mode: int) -> None:
-    """Write a file so that a reader, and whoever comes after a crash, finds the old content or the new. OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from haru.accounting.serving import AccountingServer
-from haru.apiserver.certificates import kubeconfig, write_private
+from haru.apiserver.certificates import kubeconfig
 from haru.apiserver.kubelets import KubeletOptions
 from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
 from haru.apiserver.serving import HttpServer
@@ -27,6 +27,7 @@ from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, chec
 from haru.embedded.usage import measured_by
 from haru.engine.devices import Features
 from haru.engine.profile import PROFILES
+from haru.files import write_whole
 from haru.kube.gates import FeatureGates, parse_overrides
 from haru.scheduler.config import parse_fairness, scheduler_config
 from haru.scheduler.configuration import Configuration, ConfigurationError, load_configuration
@@ -261,14 +262,14 @@ class EmbeddedCluster:
     def _write_kubeconfigs(self, identity: Identity) -> None:
         own_data = self._directory.absolute()
         text = kubeconfig(self.address, identity.ca_pem, identity.tokens[ADMIN], data_dir=own_data)
-        write_private(self.kubeconfig, text)
+        write_whole(self.kubeconfig, text)
         for component in ("scheduler", "controllers"):
             # For `haru scheduler` and `haru controllers` as processes of their own, each with its own identity.
             own = kubeconfig(self.address, identity.ca_pem, identity.tokens[component])
-            write_private(self._directory / f"{component}.kubeconfig", own)
+            write_whole(self._directory / f"{component}.kubeconfig", own)
         if (wanted := self._options.write_kubeconfig) is not None:
             try:
-                write_private(wanted.absolute(), text)
+                write_whole(wanted.absolute(), text)
             except OSError as error:
                 remedy = "name a file in a directory that can be written"
                 raise OptionError(f"--write-kubeconfig: {wanted}: {error.strerror}; {remedy}") from error

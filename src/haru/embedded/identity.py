@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from haru.apiserver.bootstrap_roles import KUBELET_CLIENT
-from haru.apiserver.certificates import Pair, client_pair, new_authority, new_key, server_pair, write_private
+from haru.apiserver.certificates import Pair, client_pair, new_authority, new_key, server_pair
 from haru.controllers.accounts import NAMESPACE, user_of
+from haru.files import write_whole
 
 ADMIN = "admin"
 USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -60,12 +61,12 @@ def ensure_identity(directory: Path, host: str) -> Identity:
     cert, key, hosts = directory / "server.crt", directory / "server.key", directory / "server.hosts"
     if not (cert.exists() and key.exists() and hosts.exists() and host in hosts.read_text().split()):
         pair = server_pair(authority, (host,), datetime.now(UTC))
-        write_private(key, pair.key)
-        write_private(cert, pair.certificate)
-        write_private(hosts, host)
+        write_whole(key, pair.key)
+        write_whole(cert, pair.certificate)
+        write_whole(hosts, host)
     signing = directory / "service-account.key"
     if not signing.exists():
-        write_private(signing, new_key())
+        write_whole(signing, new_key())
     ca_file = directory / "ca.crt"
     tokens = _tokens(directory / "tokens.json")
     kubelet_client = client_pair(authority, KUBELET_CLIENT, (), datetime.now(UTC))
@@ -76,8 +77,8 @@ def _authority(directory: Path) -> Pair:
     certificate, key = directory / "ca.crt", directory / "ca.key"
     if not (certificate.exists() and key.exists()):
         pair = new_authority(datetime.now(UTC))
-        write_private(key, pair.key)
-        write_private(certificate, pair.certificate)
+        write_whole(key, pair.key)
+        write_whole(certificate, pair.certificate)
     return Pair(certificate.read_bytes(), key.read_bytes())
 
 
@@ -86,5 +87,5 @@ def _tokens(path: Path) -> dict[str, str]:
     missing = [name for name in USERS if name not in known]
     if missing:
         known |= {name: secrets.token_urlsafe(32) for name in missing}
-        write_private(path, json.dumps(known, indent=1))
+        write_whole(path, json.dumps(known, indent=1))
     return known

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from haru.apiserver.certificates import new_authority, server_pair, write_private
+from haru.apiserver.certificates import new_authority, server_pair
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.kubelets import KubeletOptions
 from haru.apiserver.server import ApiServer
@@ -26,6 +26,7 @@ from haru.embedded.options import OptionError, check_versions
 from haru.embedded.peering import PeerFiles
 from haru.embedded.process import first, loop_factory, seconds_since_start
 from haru.embedded.security import SecurityOptions
+from haru.files import write_whole
 from haru.kube.gates import FeatureGates
 from haru.storage.etcd import EtcdStore, read_credentials
 
@@ -199,9 +200,9 @@ def _serving_files(options: ReplicaOptions) -> tuple[Path, Path]:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             made = new_authority(now)
             pair = server_pair(made, (options.host, options.advertise), now)
-            write_private(key, pair.key)
-            write_private(cert, pair.certificate)
-            write_private(authority, made.certificate)
+            write_whole(key, pair.key)
+            write_whole(cert, pair.certificate)
+            write_whole(authority, made.certificate)
         except OSError as error:
             raise OptionError(f"--cert-dir: {directory}: {error.strerror}; name one that can be written") from None
     return cert, key

@@ -8,7 +8,6 @@ host's users: what cannot be had fails. Source: KEP-127 (GA in 1.36), the kubele
 from __future__ import annotations
 
 import json
-import os
 import pwd
 import subprocess
 import threading
@@ -16,6 +15,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from haru.files import sync_directory, write_whole
 
 ALIGNMENT = 65_536
 FILE = "userns"
@@ -82,7 +83,9 @@ class Ranges:
             made = IdRange(self._pool.first + slot * self._pool.length, self._pool.length)
             self._record(uid, made)
             try:
-                _write(file, made)
+                write_whole(file, json.dumps(made.json()))
+                # The directory of the pod may be as new as the file.
+                sync_directory(self._directory)
             except OSError as error:
                 self._forget(uid)
                 raise UserNamespaceError(f"{file}: {error.strerror}: the range of the pod cannot be kept") from error
@@ -253,22 +256,3 @@ def _subids(text: str, user: str) -> tuple[int, int]:
     if len(parts) != 4 or name != user:
         raise UserNamespaceError(f"getsubids says {lines[0]!r}, which is not INDEX: {user} FIRST COUNT")
     return first, count
-
-
-def _write(file: Path, mapping: IdRange) -> None:
-    """Whole or not at all, also after the machine has lost its power."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, json.dumps(mapping.json()).encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    temporary.replace(file)
-    for directory in (file.parent, file.parent.parent):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

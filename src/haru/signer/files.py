@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from haru.apiserver.certificates import write_private
 from haru.errors import InputError
 from haru.external_jwt import ALGORITHMS, Key
+from haru.files import write_whole
 from haru.jose import JoseError, algorithm_of, encode, sign
 from haru.signer.schedule import Pace, Record, published, signing, with_new
 
@@ -87,7 +87,7 @@ class FileKeys:
             self.read(missing_is_empty=True)
             key = _new_key(algorithm)
             key_id = f"{time.strftime('%Y%m%d', time.gmtime(now))}-{os.urandom(6).hex()}"
-            write_private(self._path(key_id), _pem(key))
+            write_whole(self._path(key_id), _pem(key))
             self._write(with_new(self._records, key_id, algorithm, now, self.pace))
             return self._records[-1]
 
@@ -118,7 +118,7 @@ class FileKeys:
             self.read(missing_is_empty=True)
             if any(record.key_id == key_id for record in self._records) or not _is_file_name(key_id):
                 raise KeyStoreError(f'"{key_id}": Invalid value: name the key as no other one, in letters and digits')
-            write_private(self._path(key_id), pem)
+            write_whole(self._path(key_id), pem)
             self._write([*self._records, Record(key_id, algorithm, now, None, True)])
             return self._records[-1]
 
@@ -151,7 +151,7 @@ class FileKeys:
 
     def _write(self, records: Sequence[Record]) -> None:
         text = json.dumps({"pace": asdict(self.pace), "keys": [asdict(record) for record in records]}, indent=1)
-        write_private(self._directory / LIST, text)
+        write_whole(self._directory / LIST, text)
         self.read()
 
     @contextmanager

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from haru.files import sync_directory
 from haru.storage import past
 from haru.storage.interface import StoreError
 
@@ -96,7 +97,7 @@ def restore(path: Path, directory: Path, bump: int = BUMP) -> Snapshot:
             temporary.rename(target)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_directory(directory)
+        sync_directory(directory)
     except OSError as error:
         raise StoreError(f"{error.filename or directory}: {error.strerror}") from error
     return found
@@ -157,11 +158,3 @@ def _examine(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
         )
     (objects,) = connection.execute("SELECT count(*) FROM objects").fetchone()
     return int(meta["revision"]), int(objects)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

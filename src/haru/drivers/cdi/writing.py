@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from haru.drivers.cdi.edits import Edits, Spec
-from haru.drivers.checkpoint import write_whole
+from haru.files import write_whole
 
 
 class ClaimFiles:

@@ -15,8 +15,8 @@ from typing import Any, Final
 import orjson
 
 from haru.drivers.cdi.edits import Edits, Mount, Spec
-from haru.drivers.checkpoint import write_whole
 from haru.drivers.library.claims import ClaimToPrepare, ReadyDevice
+from haru.files import write_whole
 
 Obj = dict[str, Any]
 GROUP: Final = "metadata.resource.k8s.io"

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import orjson
 
-from haru.drivers.checkpoint import write_whole
 from haru.drivers.library import (
     Allocated,
     ClaimToPrepare,
@@ -32,6 +31,7 @@ from haru.drivers.library.health import STATES
 from haru.drivers.simulated.profiles import Profile
 from haru.drivers.simulated.slices import resource_slices, taints_of
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION, parse_device_taints
+from haru.files import write_whole
 
 Obj = dict[str, Any]
 HEALTH_ANNOTATION: Final = "simulated.haru.dev/device-health"

@@ -28,8 +28,9 @@ from haru.node.server.http import (
     text_answer,
 )
 from haru.node.server.identity import Authenticator, Unauthenticated
-from haru.node.server.protocol import ABORT, CERTIFICATE
+from haru.node.server.protocol import CERTIFICATE
 from haru.node.server.reviews import ReviewFailed
+from haru.serving import ABORT
 from haru.tunnel import HIJACK
 
 Handler = Callable[[Request], Awaitable[Answer]]

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from haru.files import write_whole
 
 VALID_FOR = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
@@ -19,12 +20,11 @@ _BACKDATED = timedelta(minutes=5)
 
 def ensure_certificate(directory: Path, name: str, addresses: Sequence[str], now: datetime) -> tuple[Path, Path]:
     """`kubelet.crt` and `kubelet.key`, made if they are not there or about to run out. Raises OSError."""
-    directory.mkdir(parents=True, exist_ok=True)
     certificate, key = directory / "kubelet.crt", directory / "kubelet.key"
     if not _serves(certificate, key, now):
         made, made_key = self_signed(name, addresses, now)
-        _write(key, made_key)
-        _write(certificate, made)
+        write_whole(key, made_key)
+        write_whole(certificate, made)
     return certificate, key
 
 
@@ -65,12 +65,3 @@ def self_signed(name: str, addresses: Sequence[str], now: datetime) -> tuple[byt
     )
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return certificate.public_bytes(Encoding.PEM), secret
-
-
-def _write(file: Path, data: bytes) -> None:
-    """Whole or not at all, and for nobody else."""
-    new = file.with_name(file.name + ".new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as opened:
-        opened.write(data)
-    new.replace(file)

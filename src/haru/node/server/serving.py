@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.node.server.protocol import protocol_class
+from haru.serving import listening_socket, settings
 
 if TYPE_CHECKING:
     import uvicorn
@@ -53,7 +54,7 @@ class Listener:
     async def start(self) -> None:
         """Listen. Raises OSError, ssl.SSLError, ValueError for certificates that can not be used."""
         context, marks = self._context(), self._marks()
-        self._socket = _bound(self._host, self._wanted)
+        self._socket = listening_socket(self._host, self._wanted, "port")
         self.port = int(self._socket.getsockname()[1])
         self._server = _uvicorn(self._app)
         self._listening = await self._listen(context)
@@ -151,34 +152,9 @@ class Listener:
         return context
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-    except OSError as error:
-        found.close()
-        raise OSError(error.errno, f"{host}:{port} can not be served: {error.strerror}; choose another port") from None
-    return found
-
-
 def _uvicorn(app: Callable[..., Any]) -> uvicorn.Server:
     import uvicorn
 
-    config = uvicorn.Config(
-        app,
-        loop="none",
-        http=protocol_class(),
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        access_log=False,
-        log_config=None,
-        log_level=logging.WARNING,
-        server_header=False,
-        date_header=True,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-    )
+    config = settings(app, http=protocol_class(), timeout_keep_alive=KEEP_ALIVE_SECONDS)
     config.load()
     return uvicorn.Server(config)

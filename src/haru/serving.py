@@ -1,0 +1,126 @@
+"""What every HTTP server of Haru is made of: a listening socket, uvicorn's settings, and a connection.
+
+The connection has bounds on the head of a request, and gives the application a way to cut the client off and one to
+take the connection over.
+
+uvicorn and httptools are imported when a server is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from haru.tunnel import HIJACK, take_over
+
+if TYPE_CHECKING:
+    import uvicorn
+
+ABORT = "haru.abort"
+"""The ASGI extension by which an application cuts a connection whose client does not read."""
+HEAD_BYTES = 1024 * 1024
+"""A request line with its headers may have as much, as in Go's server."""
+HEAD_SECONDS = 32.0
+"""So long a client may take for the head of a request, as for kube-apiserver."""
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+def listening_socket(host: str, port: int, flag: str) -> socket.socket:
+    """A bound socket; the address may have been in use until a moment ago.
+
+    Raises OSError, which tells to choose another `flag`.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            error.errno, f"{host}:{port} can not be served: {error.strerror}; choose another {flag}"
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def settings(app: Any, **more: Any) -> uvicorn.Config:
+    """Of a server in a process that has its loop, its signals and its logging already."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        loop="none",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        access_log=False,
+        log_config=None,
+        log_level=logging.WARNING,
+        server_header=False,
+        **more,
+    )
+
+
+@cache
+def connection_class() -> Any:
+    """uvicorn's class of one connection, with the bounds; `told` is there to be overridden."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Connection(HttpToolsProtocol):
+        _in_head = True
+        _head_bytes = 0
+        _patience: asyncio.TimerHandle | None = None
+
+        def told(self) -> dict[str, Any]:
+            """Further ASGI extensions of each request on this connection."""
+            return {}
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait_for_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._head_is_there()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            self._head_bytes += len(data)
+            super().data_received(data)
+            if not self._in_head:
+                return
+            if self._head_bytes > HEAD_BYTES:
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+            elif self._patience is None:
+                self._wait_for_head()
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._in_head, self._head_bytes = True, 0
+            if self.transport is None:
+                return
+            extensions: dict[str, Any] = {**(self.scope.get("extensions") or {}), ABORT: self.transport.abort}
+            extensions[HIJACK] = lambda: take_over(self)
+            self.scope["extensions"] = {**extensions, **self.told()}
+
+        def on_headers_complete(self) -> None:
+            self._in_head = False
+            self._head_is_there()
+            super().on_headers_complete()
+
+        def _unsupported_upgrade_warning(self) -> None:
+            """The application sees to it."""
+
+        def _wait_for_head(self) -> None:
+            """A head that comes drop by drop, or not at all, does not hold the connection for ever."""
+            self._patience = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+        def _head_is_there(self) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+
+    return Connection
