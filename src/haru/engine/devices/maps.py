@@ -36,10 +36,17 @@ class Bucketed(Generic[K, V]):
     @classmethod
     def of(cls, entries: Mapping[K, V]) -> Bucketed[K, V]:
         """A map of these entries."""
-        buckets: list[dict[K, V]] = [{} for _ in range(_ROW * _ROW)]
+        found: dict[int, dict[int, dict[K, V]]] = {}
         for key, value in entries.items():
-            buckets[_checksum(key) & (_ROW * _ROW - 1)][key] = value
-        return cls(tuple(tuple(buckets[start : start + _ROW]) for start in range(0, _ROW * _ROW, _ROW)))
+            number = _checksum(key)
+            found.setdefault(number >> _BITS & _MASK, {}).setdefault(number & _MASK, {})[key] = value
+        rows: list[tuple[dict[K, V], ...]] = [_EMPTY_ROW] * _ROW
+        for at, buckets in found.items():
+            row: list[dict[K, V]] = list(_EMPTY_ROW)
+            for place, bucket in buckets.items():
+                row[place] = bucket
+            rows[at] = tuple(row)
+        return cls(tuple(rows))
 
     def get(self, key: K) -> V | None:
         """The value, or None."""
