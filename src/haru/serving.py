@@ -1,7 +1,7 @@
 """What every HTTP server of Haru is made of: a listening socket, uvicorn's settings, and a connection.
 
-The connection has bounds on the head of a request, and gives the application a way to cut the client off and one to
-take the connection over.
+The connection has bounds on the head of a request, and gives the application a way to cut the client off, one to write
+to it past the messages of ASGI, and one to take the connection over.
 
 uvicorn and httptools are imported when a server is made.
 """
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 ABORT = "haru.abort"
 """The ASGI extension by which an application cuts a connection whose client does not read."""
+WRITE = "haru.write"
+"""The ASGI extension by which an application writes to the connection of an answer that it frames itself: a function of
+bytes, to whether they were taken. They are not while the client has yet to read what was sent before; `send` waits."""
 HEAD_BYTES = 1024 * 1024
 """A request line with its headers may have as much, as in Go's server."""
 HEAD_SECONDS = 32.0
@@ -104,12 +107,21 @@ def connection_class() -> Any:
                 return
             extensions: dict[str, Any] = {**(self.scope.get("extensions") or {}), ABORT: self.transport.abort}
             extensions[HIJACK] = lambda: take_over(self)
+            extensions[WRITE] = self._write
             self.scope["extensions"] = {**extensions, **self.told()}
 
         def on_headers_complete(self) -> None:
             self._in_head = False
             self._head_is_there()
             super().on_headers_complete()
+
+        def _write(self, piece: bytes) -> bool:
+            if self.transport.is_closing():
+                return True  # there is nobody to wait for
+            if self.flow.write_paused:
+                return False
+            self.transport.write(piece)
+            return True
 
         def _unsupported_upgrade_warning(self) -> None:
             """The application sees to it."""

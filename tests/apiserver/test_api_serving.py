@@ -17,7 +17,7 @@ import pytest
 from api_caller import ADMIN
 from kubectl_runner import Kubectl, require_kubectl
 
-from haru.apiserver import certificates, watching
+from haru.apiserver import certificates, outlets
 from haru.apiserver import server as server_module
 from haru.apiserver.server import PIECE_BYTES
 from haru.apiserver.serving import HttpServer
@@ -97,7 +97,7 @@ async def test_a_client_that_goes_away_frees_its_watch(served: Kubectl) -> None:
 
 
 async def test_a_client_that_does_not_read_is_cut_off(served: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(outlets, "SEND_SECONDS", 0.2)
     server = HttpServer(served.app)
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from haru.apiserver.config import ServerConfig
 from haru.apiserver.objects import decode, shared
+from haru.apiserver.outlets import SharedPieces
 from haru.apiserver.resources import Resource, Served
 from haru.apiserver.static_tokens import StaticTokens
 from haru.apiserver.tokens.service import AccountTokens
@@ -54,6 +55,8 @@ class Core:
         self._random = b""
         self.encoded_events: list[Event] = []
         """The events that carry their encoded lines, oldest first (kept by the watches)."""
+        self.shared_pieces = SharedPieces()
+        """What watches of the same resource send."""
         self.streams: set[Closable] = set()
         """Streams that end otherwise than by their watch."""
         self.peers: Peers | None = None

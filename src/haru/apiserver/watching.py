@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -21,6 +21,7 @@ from haru.apiserver.http import Request, Response
 from haru.apiserver.listing import revision_of, selection_of, wait_for_revision
 from haru.apiserver.negotiation import PARTIAL, PLAIN
 from haru.apiserver.objects import Selection, partial_bytes, with_revision
+from haru.apiserver.outlets import Outlet, Piece, pieces_of
 from haru.apiserver.rendering import object_bytes, partial, representation_of, table_of, versioned
 from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
 from haru.storage import Compacted, Event, Record, Watch
@@ -28,8 +29,6 @@ from haru.storage import Compacted, Event, Record, Watch
 Obj = dict[str, Any]
 
 BOOKMARK_SECONDS = 60.0
-SEND_SECONDS = 60.0
-CHUNK_BYTES = 512 * 1024
 REMEMBERED_LINES = 512
 
 
@@ -65,6 +64,8 @@ class WatchStream:
         self._initial = initial
         self._representation = representation_of(call.request)
         self._plain = self._representation is PLAIN and call.resource.kind is call.resource.stored
+        # Of custom resources each watch has events of its own: they may have been converted for it.
+        self._is_shared = self._plain and selection.everything and call.resource.kind.custom is None
         self._bookmarks = call.request.flag("allowWatchBookmarks")
         self._initial_end = call.request.flag("sendInitialEvents")
         self._seconds = call.request.number("timeoutSeconds")
@@ -120,6 +121,12 @@ class WatchStream:
             line = lines[type_] = self._line(type_, record, event.revision)
         return line
 
+    def _pieces(self, events: Sequence[Event]) -> Iterable[Piece]:
+        """What this watch sends of some changes."""
+        if self._is_shared:
+            return self._call.core.shared_pieces.pieces(events, self._event_line)
+        return pieces_of(line for event in events if (line := self._event_line(event)))
+
     def _bookmark(self, revision: int, *, end_of_initial: bool = False) -> bytes:
         kind = self._resource.kind
         metadata: Obj = {"resourceVersion": str(revision)}
@@ -144,44 +151,36 @@ class WatchStream:
         seconds = self._seconds or random.randrange(1800, 3600)
         deadline = loop.time() + seconds
         gone = asyncio.create_task(_close_when_gone(request, self._watch))
+        outlet = Outlet(request)
         try:
-            await self._send_initial(request)
+            await self._send_initial(outlet)
             next_bookmark = loop.time() + BOOKMARK_SECONDS
             while not self._watch.closed:
                 now = loop.time()
                 events = await events_in_version(self._watch.pending(), self._resource)
-                lines = [line for event in events if (line := self._event_line(event))]
+                if events:
+                    await outlet.send(self._pieces(events))
                 if now >= next_bookmark or now >= deadline:
                     next_bookmark = now + BOOKMARK_SECONDS
                     if self._bookmarks:
-                        lines.append(self._bookmark(self._watch.revision))
-                if lines:
-                    await _send_lines(request, lines)
+                        await outlet.send([Piece(self._bookmark(self._watch.revision))])
                 if now >= deadline:
                     return
                 await self._watch.wait(max(0.0, min(deadline, next_bookmark) - loop.time()))
         except (Compacted, StatusError) as error:
             told = error if isinstance(error, StatusError) else expired_error(str(error))
-            await _send_lines(request, [b'{"type":"ERROR","object":%b}\n' % orjson.dumps(told.to_status())])
+            await outlet.send([Piece(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(told.to_status()))])
         finally:
             self._watch.close()
             self._call.core.watches.discard(self._watch)
             gone.cancel()
 
-    async def _send_initial(self, request: Request) -> None:
-        lines: list[bytes] = []
-        size = 0
-        for record in await in_version(self._initial, self._resource):
-            lines.append(self._line("ADDED", record, record.revision))
-            size += len(lines[-1])
-            if size > CHUNK_BYTES:
-                await _send_lines(request, lines)
-                lines, size = [], 0
+    async def _send_initial(self, outlet: Outlet) -> None:
+        records = await in_version(self._initial, self._resource)
         self._initial = ()
+        await outlet.send(pieces_of(self._line("ADDED", record, record.revision) for record in records))
         if self._initial_end and self._bookmarks:
-            lines.append(self._bookmark(self._watch.revision, end_of_initial=True))
-        if lines:
-            await _send_lines(request, lines)
+            await outlet.send([Piece(self._bookmark(self._watch.revision, end_of_initial=True))])
 
 
 def _remember(remembered: list[Event], event: Event) -> None:
@@ -191,11 +190,6 @@ def _remember(remembered: list[Event], event: Event) -> None:
         for old in remembered[: REMEMBERED_LINES // 2]:
             old.note = None
         del remembered[: REMEMBERED_LINES // 2]
-
-
-async def _send_lines(request: Request, lines: list[bytes]) -> None:
-    async with asyncio.timeout(SEND_SECONDS):
-        await request.send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
 
 
 async def _close_when_gone(request: Request, watch: Watch) -> None:

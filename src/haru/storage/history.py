@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right, insort
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from haru.storage.interface import Compacted, Event, FutureRevision, Page, Record
@@ -20,7 +21,7 @@ FEW_WATCHERS = 40
 SECONDS_PER_WATCHER = 250e-6
 LONGEST_PAUSE = 0.1
 """More watchers than a few are woken together, and not again before a pause that grows with their number: what happens
-meanwhile goes out in one piece."""
+meanwhile goes out in one piece. Between every few of them the loop sees to others."""
 
 
 def bucket_of(key: str) -> str:
@@ -36,7 +37,18 @@ def prefix_end(prefix: str) -> str:
 class Bucket:
     """State and history of one resource."""
 
-    __slots__ = ("_timer", "_woken", "compacted", "cut", "keys", "log", "records", "waiting", "watchers")
+    __slots__ = (
+        "_rousing",
+        "_timer",
+        "_woken",
+        "compacted",
+        "cut",
+        "keys",
+        "log",
+        "records",
+        "waiting",
+        "watchers",
+    )
 
     def __init__(self, compacted: int) -> None:
         self.records: dict[str, Record] = {}
@@ -44,8 +56,9 @@ class Bucket:
         self.log: list[Event] = []
         self.cut = 0  # events that are no longer in the log: position = cut + index
         self.compacted = compacted
-        self.waiting: list[asyncio.Future[None]] = []
+        self.waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came to wait
         self.watchers = 0
+        self._rousing: deque[asyncio.Future[None]] = deque()
         self._woken = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -98,10 +111,17 @@ class Bucket:
             self._timer = None
         if self.watchers > FEW_WATCHERS:
             self._woken = asyncio.get_running_loop().time()
-        waiting, self.waiting = self.waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        is_rousing = bool(self._rousing)
+        self._rousing.extend(self.waiting)
+        self.waiting = {}
+        if not is_rousing:
+            self._rouse()
+
+    def _rouse(self) -> None:
+        for _ in range(min(FEW_WATCHERS, len(self._rousing))):
+            _settle(self._rousing.popleft())
+        if self._rousing:
+            asyncio.get_running_loop().call_soon(self._rouse)
 
     def trim(self, now: float) -> None:
         """Cut what is older than the time kept, and whatever exceeds the count kept."""
@@ -212,15 +232,14 @@ class LogWatch:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._future = future
-        bucket.waiting.append(future)
+        bucket.waiting[future] = None
         timer = loop.call_later(timeout, _settle, future)
         try:
             await future
         finally:
             timer.cancel()
             self._future = None
-            if future in bucket.waiting:
-                bucket.waiting.remove(future)
+            bucket.waiting.pop(future, None)
 
     def close(self) -> None:
         """End the watch."""
