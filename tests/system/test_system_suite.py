@@ -378,3 +378,25 @@ def test_components_tell_about_themselves(cluster: Cluster, space: str) -> None:
         assert 'kubernetes_feature_enabled{name="DRADeviceTaints",stage="BETA"} 1\n' in health(port, "/metrics")[1]
         lease = cluster.api.get("leases", f"haru-{name}", "kube-system")
         assert lease["spec"]["holderIdentity"]
+
+
+def test_what_kubectl_says_of_simulated_containers(cluster: Cluster, space: str, kubectl: str) -> None:
+    cluster.api.create(pod("one"), space)
+    cluster.wait_running(space, 1)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        done = cluster.up.kubectl(kubectl, "-n", space, *arguments)
+        return done.returncode, done.stdout, done.stderr
+
+    assert run("logs", "one") == (0, "", "")
+    for arguments in (("exec", "one", "--", "ls"), ("attach", "one"), ("port-forward", "pod/one", ":80")):
+        code, _, told = run(*arguments)
+        assert code == 1 and "its pods are simulated" in told, told
+    debugger = ("--image=busybox", "--profile=general", "--container=debugger", "--attach=false")
+    assert run("debug", "one", *debugger)[0] == 0
+
+    def joined() -> list[Obj]:
+        listed: list[Obj] = cluster.api.get("pods", "one", space)["status"].get("ephemeralContainerStatuses") or []
+        return [status for status in listed if "running" in status["state"]]
+
+    assert [status["name"] for status in until("the debugger runs", joined) or []] == ["debugger"]

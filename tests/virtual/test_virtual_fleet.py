@@ -123,6 +123,7 @@ async def test_nodes_that_exist_are_adopted() -> None:
     assert node["metadata"]["labels"]["mine"] == "1"
     assert node["metadata"]["labels"]["simulated.haru.dev/profile"] == "cpu"
     assert node["status"]["capacity"]["cpu"] == "32"
+    assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 0
 
 
 async def test_registration_is_retried() -> None:
@@ -310,6 +311,25 @@ async def test_readiness_gates() -> None:
         conditions = [*pod["status"]["conditions"], {"type": "example.com/ok", "status": "True"}]
         await stage.client.patch(PODS, "p", {"status": {"conditions": conditions}}, "default")
         await stage.client.until(lambda: (get_condition(stage.stored("p") or {}, "Ready") or {})["status"] == "True")
+
+
+async def test_ephemeral_containers_start_and_end_with_the_pod() -> None:
+    stage = Stage()
+    async with stage.running():
+        pod = await stage.pod("p", restartPolicy="Never")
+        await stage.phase("p", "Running")
+        spec = {"ephemeralContainers": [{"name": "debugger", "image": "busybox"}]}
+        await stage.client.patch(PODS, "p", {"spec": spec}, "default")
+
+        def debugger() -> Obj:
+            listed = (stage.stored("p") or pod)["status"].get("ephemeralContainerStatuses") or [{}]
+            return listed[0]
+
+        await stage.client.until(lambda: "running" in debugger().get("state", {}))
+        deadline = {"metadata": {"annotations": {"simulated.haru.dev/run-seconds": "0"}}}
+        await stage.client.patch(PODS, "p", deadline, "default")
+        await stage.phase("p", "Succeeded")
+        assert debugger()["state"]["terminated"]["exitCode"] == 0
 
 
 async def test_finalizers_keep_a_finished_pod() -> None:

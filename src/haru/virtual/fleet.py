@@ -291,6 +291,9 @@ class Fleet:
             self._admitted.add(uid_of(pod))
             await self._recall_claims(pod, node)
         now = self._clock()
+        joined = podlib.joined_status(pod, format_time(now))
+        if joined is not None:
+            pod = await self._write(pod, joined) or pod
         deadline = podlib.deadline_of(pod)
         if deadline is None:
             return await self._until_its_end(pod, node, now)

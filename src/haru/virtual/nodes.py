@@ -121,7 +121,7 @@ class NodeKeeper:
             stored = await self._as_node(name).patch(NODES, name, patch)
         status = stored.get("status") or {}
         wanted = node_status(profile, name, internal_ip=node.internal_ip, now=format_time(self._clock()))
-        same = all(status.get(field) == wanted[field] for field in ("capacity", "allocatable"))
+        same = all(status.get(field) == wanted[field] for field in ("capacity", "allocatable", "daemonEndpoints"))
         if not same or not all(_agrees(stored, condition) for condition in wanted["conditions"]):
             wanted["conditions"] = [_observed(stored, condition) for condition in wanted["conditions"]]
             if status.get("addresses"):

@@ -124,10 +124,10 @@ def _container_status(
 
 
 def _statuses(pod: Obj) -> dict[str, Obj]:
-    """The container statuses of a pod by name, those of sidecars included."""
+    """The container statuses of a pod by name, of whatever kind."""
     status = pod.get("status") or {}
-    listed = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return {entry["name"]: entry for entry in listed}
+    kinds = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    return {entry["name"]: entry for kind in kinds for entry in status.get(kind) or ()}
 
 
 def _is_sidecar(container: Mapping[str, Any]) -> bool:
@@ -196,6 +196,17 @@ def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
     return _observed(pod, status)
 
 
+def joined_status(pod: Obj, now: str) -> Obj | None:
+    """The status of a running pod whose ephemeral containers (`kubectl debug`) have started; None if all had."""
+    before = _statuses(pod)
+    new = [c for c in (pod.get("spec") or {}).get("ephemeralContainers") or () if c["name"] not in before]
+    if not new:
+        return None
+    started = [_container_status(pod, c, {"running": {"startedAt": now}}, ready=False, started=False) for c in new]
+    there = (pod.get("status") or {}).get("ephemeralContainerStatuses") or ()
+    return _observed(pod, {"ephemeralContainerStatuses": [*there, *started]})
+
+
 def _observed(pod: Obj, status: Obj) -> Obj:
     """The status as written for this pod: what it observed, and transition times only where there was a transition."""
     for condition in status.get("conditions") or ():
@@ -229,6 +240,13 @@ def ended_status(pod: Obj, now: str, ending: Ending) -> Obj:
         ended = {c["name"]: _ended_container(pod, c, 0, "Completed", "", began, now) for c in sidecars}
         others = before.get("initContainerStatuses") or ()
         status["initContainerStatuses"] = [ended.get(entry["name"], entry) for entry in others] or list(ended.values())
+    joined = {entry["name"] for entry in before.get("ephemeralContainerStatuses") or ()}
+    if joined:
+        status["ephemeralContainerStatuses"] = [
+            _ended_container(pod, c, ending.exit_code, ending.reason, ending.message, began, now)
+            for c in spec.get("ephemeralContainers") or ()
+            if c["name"] in joined
+        ]
     return _observed(pod, status)
 
 

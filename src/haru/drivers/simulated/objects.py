@@ -78,7 +78,8 @@ def node_status(profile: Profile, name: str, *, internal_ip: str, now: str) -> O
         "allocatable": {**capacity, "memory": str(parse_quantity(profile.memory) - _EVICTION_RESERVE)},
         "conditions": node_conditions(now),
         "addresses": [{"type": "InternalIP", "address": internal_ip}, {"type": "Hostname", "address": name}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        # Nothing listens: a way into a container, or its log, is not looked for.
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
         "nodeInfo": {
             "machineID": short_hash(f"{name}/machine", 32),
             "systemUUID": short_hash(f"{name}/system", 32),
