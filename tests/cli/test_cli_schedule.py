@@ -124,6 +124,69 @@ def test_manifests_are_decided_with_templates_and_priority_classes(
     assert answer["pending"] == {}
 
 
+WORKLOADS = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  completions: 2
+  parallelism: 2
+  completionMode: Indexed
+  template:
+    spec:
+      restartPolicy: Never
+      priorityClassName: urgent
+      containers: [{name: c, image: x, resources: {claims: [{name: gpu}]}}]
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: x, resources: {requests: {cpu: "1"}}}]}
+"""
+
+
+def test_workloads_have_the_pods_that_their_controllers_would_make(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["schedule", *files(tmp_path, CLUSTER, WORKLOADS), "-o", "json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert sorted(answer["bindings"]) == ["default/web-0", "default/web-1"]
+    # One card is taken, and a Job's group has no priority, whatever its pods have.
+    assert sorted(answer["pending"]) == ["default/train-0-0", "default/train-1-1"]
+    assert list(answer["groups"].values()) == ["Unschedulable"]
+    fewer = WORKLOADS.replace("completions: 2", "completions: 1").replace("parallelism: 2", "parallelism: 1")
+    assert main(["schedule", *files(tmp_path, CLUSTER, fewer), "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert sorted(answer["bindings"]) == ["default/train-0-0", "default/web-0", "default/web-1"]
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "metadata: {name: web, uid: d-1}",
+        "metadata: {name: web}\n---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: web-x\n  ownerReferences:\n"
+        "  - {apiVersion: apps/v1, kind: Deployment, name: web, uid: Deployment/default/web, controller: true}\n"
+        "spec: {nodeName: n1, containers: [{name: c, image: x}]}\nstatus: {phase: Running}\n---\n"
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}",
+    ],
+)
+def test_workloads_that_were_in_a_cluster_have_the_pods_that_they_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], there: str
+) -> None:
+    text = WORKLOADS.split("---")[1]
+    before, name, after = text.partition("metadata: {name: web}")
+    deployment, _, pod = there.partition("\n---\n")
+    given = f"{before}{deployment}{after}" + (f"\n---\n{pod}" if pod else "")
+    assert main(["schedule", *files(tmp_path, CLUSTER, given)]) == 0
+    assert capsys.readouterr().out == "no pod waits\n"
+
+
 def test_what_waits_is_a_no_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schedule", *files(tmp_path, CLUSTER, PLAIN % ("big", "20"))]) == 1
     assert capsys.readouterr().out == (

@@ -125,9 +125,18 @@ def _stored(obj: Obj, kind: Any, storage: Any, namespace: str, gates: Any) -> Ob
     if kind.namespaced:
         metadata.setdefault("namespace", namespace)
     # Objects of a file have no identity yet; what refers to them by UID finds them by name.
-    metadata.setdefault("uid", f"{kind.kind}/{metadata.get('namespace', '')}/{metadata['name']}")
+    metadata.setdefault("uid", _name_as_uid(kind.kind, metadata))
     result: Obj = convert(apply_defaults({**decoded, "metadata": metadata}, kind, gates), storage)
     return result
+
+
+def has_identity(obj: Obj) -> bool:
+    """Whether a server has stored the object once; a manifest that somebody wrote has its name for a UID."""
+    return bool(obj["metadata"].get("uid") != _name_as_uid(obj["kind"], obj["metadata"]))
+
+
+def _name_as_uid(kind: str, metadata: Mapping[str, Any]) -> str:
+    return f"{kind}/{metadata.get('namespace', '')}/{metadata['name']}"
 
 
 def _named(obj: Obj) -> str:

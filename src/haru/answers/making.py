@@ -1,16 +1,35 @@
 """The pods that a new workload brings, as its controller would make them: Job, ReplicaSet, Deployment, StatefulSet.
 
+A workload is new if it has never been stored (a manifest without UID) and nothing there belongs to it.
+
 A Job whose pods must start together brings its Workload and PodGroup too. Pods of a Deployment are its own here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from haru.answers.files import as_stored
+from haru.answers.files import as_stored, has_identity
+from haru.kube.meta import controller_of
 
 Obj = dict[str, Any]
+
+
+def made_for_new(objects: Sequence[Obj], gates: Mapping[str, bool]) -> Iterator[Obj]:
+    """What the controllers make for all new workloads among these objects."""
+    owners = set()
+    for obj in objects:
+        owner = controller_of(obj)
+        if owner is not None:
+            owners.add((owner.get("kind"), obj["metadata"].get("namespace"), owner.get("name")))
+    for obj in objects:
+        if not has_identity(obj) and (obj["kind"], obj["metadata"].get("namespace"), _name(obj)) not in owners:
+            yield from made_by(obj, gates)
+
+
+def _name(obj: Obj) -> str:
+    return str(obj["metadata"]["name"])
 
 
 def made_by(workload: Obj, gates: Mapping[str, bool]) -> Iterator[Obj]:

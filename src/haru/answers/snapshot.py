@@ -256,10 +256,12 @@ class Snapshot:
     # -- as objects ----------------------------------------------------------------------------------------------------
 
     def settled(self) -> list[Obj]:
-        """The objects as they are a moment later: priorities as numbers, claims made from templates."""
+        """The objects a moment later: workloads have their pods, priorities are numbers, claims made from templates."""
+        from haru.answers.making import made_for_new
         from haru.answers.settling import settled
 
-        return settled(self.objects, group_claims=self.gates["DRAWorkloadResourceClaims"])
+        objects = [*self.objects, *made_for_new(self.objects, self.gates)]
+        return settled(objects, group_claims=self.gates["DRAWorkloadResourceClaims"])
 
     def hidden(self) -> Snapshot:
         """The same without names, annotations and what containers run; decisions about it are the same."""

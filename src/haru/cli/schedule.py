@@ -2,9 +2,10 @@
 
 One round over a cluster, or over the manifests of -f: the pods of the default scheduler (or of --scheduler-name) in
 the order of the queue, gangs whole, with devices, topology and preemption. Nothing is written anywhere. Exit status:
-0 if every pod has a place (also one that evictions make room for), 1 if one waits, 2 for bad input. In manifests names
-of priority classes are resolved and claims are made from templates, as a cluster does it. With --cases, every line of
-a file is a small cluster; one JSON line per case has its decisions, or says what is wrong with the line.
+0 if every pod has a place (also one that evictions make room for), 1 if one waits, 2 for bad input. In manifests new
+Jobs, Deployments, ReplicaSets and StatefulSets have the pods (and gangs) that their controllers would make, names of
+priority classes are resolved and claims are made from templates, as a cluster does it. With --cases, every line of a
+file is a small cluster; one JSON line per case has its decisions, or says what is wrong with the line.
 """
 
 from __future__ import annotations
