@@ -180,7 +180,7 @@ def test_workloads_that_were_in_a_cluster_have_the_pods_that_they_had(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], there: str
 ) -> None:
     text = WORKLOADS.split("---")[1]
-    before, name, after = text.partition("metadata: {name: web}")
+    before, _, after = text.partition("metadata: {name: web}")
     deployment, _, pod = there.partition("\n---\n")
     given = f"{before}{deployment}{after}" + (f"\n---\n{pod}" if pod else "")
     assert main(["schedule", *files(tmp_path, CLUSTER, given)]) == 0
