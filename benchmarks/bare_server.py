@@ -2,7 +2,7 @@
 
     python -m benchmarks.bare_server CERTIFICATE KEY BODY
 
-prints its port. Every request is answered with the bytes of the file BODY.
+prints its port. Every request is answered with the bytes of the file BODY, in pieces if they are many.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 from haru.apiserver.serving import _make_server
 from haru.serving import listening_socket
 
+PIECE_BYTES = 256 * 1024
+
 
 def main() -> None:
     """Serves until it is killed."""
@@ -23,9 +25,12 @@ def main() -> None:
     body = Path(file).read_bytes()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
 
+    pieces = [body[begin : begin + PIECE_BYTES] for begin in range(0, len(body), PIECE_BYTES)]
+
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        for number, piece in enumerate(pieces, 1):
+            await send({"type": "http.response.body", "body": piece, "more_body": number < len(pieces)})
 
     async def serve() -> None:
         listener = listening_socket("127.0.0.1", 0, "port")

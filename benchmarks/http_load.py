@@ -4,13 +4,16 @@
 
 JOB is JSON: `host`, `port`, `ca` and `token`, and `job`: `rate` (`requests` of `method`, `path` and `body`, on
 `connections` at once; `{n}` is the number of the request) or `watch` (`watchers` of `path`, each until it has seen
-`events` lines). The answer is JSON too: `seconds`, and the slowest request or the time of each watcher's last line.
+`events` lines) or `large` (`requests` of `path` one after the other on one connection, read into the same place in
+memory by a socket that waits: a reader that costs less than what it reads). The answer is JSON too: `seconds`, and the
+slowest request, the time of each watcher's last line, or the seconds and the bytes of each request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import sys
 import time
@@ -107,11 +110,36 @@ async def _watch(job: Job) -> Job:
     return {"last": max(last), "first": min(last)}
 
 
+def _large(job: Job) -> Job:
+    seconds, head = [], _head(job, "GET", job["path"], b"")
+    room = memoryview(bytearray(1 << 20))
+    with socket.create_connection((job["host"], job["port"])) as plain, _context(job).wrap_socket(plain) as connection:
+        for _ in range(job["requests"]):
+            began = time.perf_counter()
+            connection.sendall(head)
+            got = connection.recv_into(room)
+            while (end := bytes(room[:got]).find(b"\r\n\r\n")) < 0:
+                got += connection.recv_into(room[got:])
+            length = int(bytes(room[:end]).lower().split(b"content-length:")[1].split(b"\r\n")[0])
+            if bytes(room[9:12]) != b"200":
+                raise ServerError(bytes(room[:got]).decode())
+            missing = end + 4 + length - got
+            while missing:
+                if not (got := connection.recv_into(room, min(missing, len(room)))):
+                    raise ServerError(f"cut off {missing} bytes before the end")
+                missing -= got
+            seconds.append(time.perf_counter() - began)
+    return {"seconds": seconds, "bytes": length}
+
+
 def main() -> None:
     """Does the job of stdin."""
     import uvloop
 
     job: Job = json.loads(sys.stdin.readline())
+    if job["job"] == "large":
+        print(json.dumps(_large(job)))
+        return
     work = _rate if job["job"] == "rate" else _watch
     print(json.dumps(uvloop.run(work(job))))
 

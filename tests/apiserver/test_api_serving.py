@@ -17,9 +17,8 @@ import pytest
 from api_caller import ADMIN
 from kubectl_runner import Kubectl, require_kubectl
 
-from haru.apiserver import certificates, outlets
-from haru.apiserver import server as server_module
-from haru.apiserver.server import PIECE_BYTES
+from haru.apiserver import answering, certificates, outlets
+from haru.apiserver.answering import PIECE_BYTES
 from haru.apiserver.serving import HttpServer
 from haru.files import write_whole
 from haru.kube import yaml
@@ -143,7 +142,7 @@ async def test_a_large_answer_comes_whole(served: Kubectl) -> None:
 async def test_a_client_that_does_not_read_a_large_answer_is_cut_off(
     served: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "PIECE_SECONDS", 0.2)
+    monkeypatch.setattr(answering, "PIECE_SECONDS", 0.2)
     server = HttpServer(served.app)
     await server.start()
     await fill(server.url, 20)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from haru.apiserver.config import ServerConfig
 from haru.apiserver.objects import decode, shared
 from haru.apiserver.outlets import SharedPieces
+from haru.apiserver.prepared import PreparedLists
 from haru.apiserver.resources import Resource, Served
 from haru.apiserver.static_tokens import StaticTokens
 from haru.apiserver.tokens.service import AccountTokens
@@ -57,6 +58,8 @@ class Core:
         """The events that carry their encoded lines, oldest first (kept by the watches)."""
         self.shared_pieces = SharedPieces()
         """What watches of the same resource send."""
+        self.lists = PreparedLists()
+        """The bytes of collections that were listed."""
         self.streams: set[Closable] = set()
         """Streams that end otherwise than by their watch."""
         self.peers: Peers | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -176,7 +176,10 @@ def body_too_large() -> StatusError:
 
 @dataclass(slots=True)
 class Response:
-    """A whole answer. `stream` takes over after the head has been sent, in place of `body`."""
+    """A whole answer. `stream` takes over after the head has been sent, in place of `body`.
+
+    A long body may be `pieces` that lie ready; then `body` is empty.
+    """
 
     status: int
     body: bytes = b""
@@ -187,6 +190,11 @@ class Response:
     """Takes the whole connection over, head and all (status 101)."""
     passed_on: bool = False
     """It is another server's answer: the headers are all there, the body as it was sent."""
+    pieces: Sequence[bytes] = ()
+
+    def whole(self) -> bytes:
+        """The body in one."""
+        return b"".join(self.pieces) if self.pieces else self.body
 
 
 def json_response(obj: Any, status: int = 200, headers: Iterable[tuple[bytes, bytes]] = ()) -> Response:

@@ -1,7 +1,7 @@
 """What has to be looked after once in a while.
 
 Events are news: an hour after the last time one was written it is removed. The Service `kubernetes` is made again when
-somebody has deleted it.
+somebody has deleted it. Lists that nobody asks for any more are not kept ready.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ async def keep_house(core: Core) -> None:
     """Look twice a minute, for as long as the server runs."""
     while True:
         await asyncio.sleep(PAUSE_SECONDS)
+        core.lists.drop_idle()
         try:
             await expire_once(core)
             await publish(core)

@@ -8,7 +8,6 @@ the same process with the same method, path, headers and bytes.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 import re
 import time
@@ -20,6 +19,7 @@ from haru.apiserver import bootstrap
 from haru.apiserver.admission.dynamic.registry import Registry
 from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
 from haru.apiserver.admission.pod_security import PodSecurity
+from haru.apiserver.answering import abort, head_of, send_whole
 from haru.apiserver.audit import Auditor
 from haru.apiserver.authentication import Authenticator, is_open
 from haru.apiserver.authorization import MASTERS, Authorizer
@@ -44,7 +44,6 @@ from haru.apiserver.virtual import VIRTUAL
 from haru.kube.deprecation import deprecation_warning
 from haru.kube.errors import StatusError, forbidden_error, internal_error, method_not_allowed_error
 from haru.kube.selectors import parse_field_selector
-from haru.serving import ABORT
 from haru.storage import StoreError
 
 __all__ = ["ApiServer", "ServerConfig", "UserInfo"]
@@ -52,9 +51,6 @@ __all__ = ["ApiServer", "ServerConfig", "UserInfo"]
 _LOG = logging.getLogger("haru.apiserver")
 
 REQUEST_SECONDS = 60.0
-GZIP_FROM = 128 * 1024
-PIECE_BYTES = 1024 * 1024
-PIECE_SECONDS = 60.0
 WARNING_RUNES = 4096
 WARNING_RUNES_EACH = 256
 WARNINGS_LIMIT = 50
@@ -148,7 +144,7 @@ class ApiServer:
         self.metrics.observe(request, response.status, time.perf_counter() - started)
         if request.trail is not None:
             request.trail.complete(request, response)
-        await _send_whole(request, response)
+        await send_whole(request, response)
 
     async def _respond(self, request: Request) -> Response:
         try:
@@ -168,8 +164,10 @@ class ApiServer:
             if request.trail is not None:
                 request.trail.panicked = True
             response = error_response(internal_error(f"{type(error).__name__}: {error}"))
-        if response.body and response.content_type == JSON and not response.passed_on and wants_pretty(request):
-            response.body = orjson.dumps(orjson.loads(response.body), option=orjson.OPT_INDENT_2) + b"\n"
+        has_body = response.body or response.pieces
+        if has_body and response.content_type == JSON and not response.passed_on and wants_pretty(request):
+            response.body = orjson.dumps(orjson.loads(response.whole()), option=orjson.OPT_INDENT_2) + b"\n"
+            response.pieces = ()
         if request.warnings:
             response.headers += warning_headers(request.warnings)
         return response
@@ -281,7 +279,7 @@ class ApiServer:
         assert response.stream is not None
         if request.trail is not None:
             request.trail.started(request, response)
-        await request.send(_head(response, request.audit_id, None))
+        await request.send(head_of(response, request.audit_id, None))
         # An empty chunk makes the server flush the head: clients wait for it before they wait for events.
         await request.send({"type": "http.response.body", "body": b"", "more_body": True})
         self.metrics.watches += 1
@@ -290,7 +288,7 @@ class ApiServer:
             await response.stream(request)
             await request.send({"type": "http.response.body", "body": b"", "more_body": False})
         except (TimeoutError, PeerGone):
-            _abort(request)
+            abort(request)
         except OSError:
             pass  # the client went away while something was sent to it
         finally:
@@ -385,45 +383,3 @@ def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
         texts = [*texts[: WARNINGS_LIMIT - 1], f"and {len(texts) - WARNINGS_LIMIT + 1} more warnings"]
     quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
     return [(b"warning", f'299 - "{text}"'.encode()) for text in quoted]
-
-
-def _head(response: Response, audit_id: str, length: int | None) -> Scope:
-    if response.passed_on:
-        return {"type": "http.response.start", "status": response.status, "headers": response.headers}
-    headers = [
-        (b"content-type", response.content_type.encode()),
-        (b"audit-id", audit_id.encode()),
-        *response.headers,
-    ]
-    if not any(name == b"cache-control" for name, _ in response.headers):
-        headers.append((b"cache-control", b"no-cache, private"))
-    if length is not None:
-        headers.append((b"content-length", str(length).encode()))
-    return {"type": "http.response.start", "status": response.status, "headers": headers}
-
-
-async def _send_whole(request: Request, response: Response) -> None:
-    body = response.body
-    if len(body) > GZIP_FROM and not response.passed_on and b"gzip" in request.headers.get(b"accept-encoding", b""):
-        body = await asyncio.to_thread(gzip.compress, body, 1)
-        response.headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
-    await request.send(_head(response, request.audit_id, len(body)))
-    if request.method == "HEAD" or len(body) <= PIECE_BYTES:
-        await request.send({"type": "http.response.body", "body": body if request.method != "HEAD" else b""})
-        return
-    # TLS takes a large body in pieces in half the time, and what the client has read need not be kept.
-    pieces = memoryview(body)
-    try:
-        for begin in range(0, len(body), PIECE_BYTES):
-            piece, more = bytes(pieces[begin : begin + PIECE_BYTES]), begin + PIECE_BYTES < len(body)
-            async with asyncio.timeout(PIECE_SECONDS):
-                await request.send({"type": "http.response.body", "body": piece, "more_body": more})
-    except TimeoutError:
-        _abort(request)
-
-
-def _abort(request: Request) -> None:
-    """Cut a client off that does not read."""
-    abort = (request.scope.get("extensions") or {}).get(ABORT)
-    if abort is not None:
-        abort()

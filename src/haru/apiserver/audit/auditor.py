@@ -93,7 +93,7 @@ class Trail:
             entry.request_body = request.read
             entry.parse = lambda body: _parsed(body, content_type)
         if response is not None and telling.level >= REQUEST_RESPONSE and response.content_type.startswith(JSON):
-            entry.response_body = response.body if "objectRef" in event else b""
+            entry.response_body = response.whole() if "objectRef" in event else b""
         self._auditor.log.put(entry)
 
 

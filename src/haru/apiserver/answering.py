@@ -1,0 +1,71 @@
+"""Whole answers on their way to the client: the head, a long body in pieces or compressed, and the end of patience."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Sequence
+
+from haru.apiserver.http import Request, Response, Scope
+from haru.serving import ABORT
+
+GZIP_FROM = 128 * 1024
+PIECE_BYTES = 1024 * 1024
+PIECE_SECONDS = 60.0
+
+
+def head_of(response: Response, audit_id: str, length: int | None) -> Scope:
+    """The message that begins an answer; without a `length` it comes in chunks."""
+    if response.passed_on:
+        return {"type": "http.response.start", "status": response.status, "headers": response.headers}
+    headers = [
+        (b"content-type", response.content_type.encode()),
+        (b"audit-id", audit_id.encode()),
+        *response.headers,
+    ]
+    if not any(name == b"cache-control" for name, _ in response.headers):
+        headers.append((b"cache-control", b"no-cache, private"))
+    if length is not None:
+        headers.append((b"content-length", str(length).encode()))
+    return {"type": "http.response.start", "status": response.status, "headers": headers}
+
+
+async def send_whole(request: Request, response: Response) -> None:
+    """Send an answer that is no stream, compressed where the client takes that and it is long."""
+    body = response.body
+    if len(body) <= GZIP_FROM and not response.pieces:
+        await request.send(head_of(response, request.audit_id, len(body)))
+        await request.send({"type": "http.response.body", "body": body if request.method != "HEAD" else b""})
+        return
+    pieces = response.pieces or _pieces(body)
+    size = sum(map(len, pieces))
+    if size > GZIP_FROM and not response.passed_on and b"gzip" in request.headers.get(b"accept-encoding", b""):
+        body = await asyncio.to_thread(gzip.compress, response.whole(), 1)
+        response.headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+        pieces, size = _pieces(body), len(body)
+    await request.send(head_of(response, request.audit_id, size))
+    await _send_pieces(request, pieces if request.method != "HEAD" else [b""])
+
+
+async def _send_pieces(request: Request, pieces: Sequence[bytes]) -> None:
+    try:
+        for number, piece in enumerate(pieces, 1):
+            async with asyncio.timeout(PIECE_SECONDS):
+                await request.send({"type": "http.response.body", "body": piece, "more_body": number < len(pieces)})
+    except TimeoutError:
+        abort(request)
+
+
+def _pieces(body: bytes) -> Sequence[bytes]:
+    """TLS takes a large body in pieces in half the time, and what the client has read need not be kept."""
+    if len(body) <= PIECE_BYTES:
+        return (body,)
+    view = memoryview(body)
+    return [bytes(view[begin : begin + PIECE_BYTES]) for begin in range(0, len(body), PIECE_BYTES)]
+
+
+def abort(request: Request) -> None:
+    """Cut a client off that does not read."""
+    cut = (request.scope.get("extensions") or {}).get(ABORT)
+    if cut is not None:
+        cut()
