@@ -44,10 +44,11 @@ case "$CNI_COMMAND" in
 ADD)
   nsenter --net="$CNI_NETNS" busybox ip link set lo up
   exec 9>>"{root}/addresses"; flock 9
-  number=$(($(wc -l <"{root}/addresses") + 2)); echo "$CNI_CONTAINERID" >>"{root}/addresses"
-  nsenter --net="$CNI_NETNS" busybox ip addr add "10.213.0.$number/32" dev lo
+  number=$(wc -l <"{root}/addresses"); echo "$CNI_CONTAINERID $CNI_NETNS" >>"{root}/addresses"
+  address="10.213.$((number / 250)).$((number % 250 + 2))"
+  nsenter --net="$CNI_NETNS" busybox ip addr add "$address/32" dev lo
   echo '{{"cniVersion":"0.4.0","interfaces":[{{"name":"'"$CNI_IFNAME"'","sandbox":"'"$CNI_NETNS"'"}}],'
-  echo '"ips":[{{"version":"4","interface":0,"address":"10.213.0.'"$number"'/32"}}]}}';;
+  echo '"ips":[{{"version":"4","interface":0,"address":"'"$address"'/32"}}]}}';;
 VERSION) echo '{{"cniVersion":"0.4.0","supportedVersions":["0.3.1","0.4.0"]}}';;
 *) ;;
 esac
@@ -166,6 +167,10 @@ class Containerd:
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         for mount in sorted((m for m in mounts if m.startswith(str(self.root))), key=len, reverse=True):
             subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
+        # Of sandboxes that a killed containerd has forgotten.
+        for space in {line.split()[1] for line in (self.root / "addresses").read_text().splitlines()}:
+            subprocess.run(["umount", "-l", space], check=False, capture_output=True)
+            Path(space).unlink(missing_ok=True)
 
 
 def busybox_image(name: str) -> bytes:

@@ -37,16 +37,30 @@ class Machine:
             self.stop()
             raise
 
-    def start(self, *more: str) -> None:
-        """Runs the agent until it says that the node is ready."""
+    @property
+    def endpoint(self) -> str:
+        """Where the agent finds the runtime."""
+        return self.runtime.endpoint
+
+    @property
+    def groups(self) -> str:
+        """The control group below which those of the pods are."""
+        return f"haru-test-{os.getpid()}"
+
+    def launch(self, *more: str) -> Process:
+        """Runs the agent; the node may not be ready yet."""
         flags = ["--kubeconfig", str(self.up.kubeconfig), "--hostname-override", NODE]
-        flags += ["--container-runtime-endpoint", self.runtime.endpoint]
+        flags += ["--container-runtime-endpoint", self.endpoint]
         flags += ["--root-dir", str(self.home / "n"), "--pod-logs-dir", str(self.home / "logs")]
         flags += ["--cdi-dir", str(self.home / "cdi")]
-        flags += ["--cgroup-root", f"/haru-test-{os.getpid()}", "--no-fail-cgroup-v1", "--node-ip", "127.0.0.1"]
+        flags += ["--cgroup-root", f"/{self.groups}", "--no-fail-cgroup-v1", "--node-ip", "127.0.0.1"]
         flags += ["--port", "0", "--healthz-port", "0", "--client-ca-file", str(self.authority())]
         self.agent = Process(self.home, ["node", *flags, *more], "node")
-        assert self.agent.line() == f"node {NODE} is ready"
+        return self.agent
+
+    def start(self, *more: str) -> None:
+        """Runs the agent until it says that the node is ready."""
+        assert self.launch(*more).line() == f"node {NODE} is ready"
 
     def authority(self) -> Path:
         """The file of the cluster's authority, out of its kubeconfig."""
@@ -69,7 +83,7 @@ class Machine:
         for mount in [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]:
             if mount.startswith(str(self.home)):
                 subprocess.run(["umount", "-l", mount], check=False)
-        for group in Path("/sys/fs/cgroup").glob(f"*/haru-test-{os.getpid()}"):
+        for group in Path("/sys/fs/cgroup").glob(f"*/{self.groups}"):
             _remove_group(group)
         shutil.rmtree(self.home / "r", ignore_errors=True)
 
@@ -124,6 +138,14 @@ class Machine:
         """Deletes a pod and waits until it has gone."""
         self.api.delete("pods", name, "default", **options)
         self.until_gone(name)
+
+    def left_of(self, pod: Obj) -> list[Path]:
+        """Directories of a pod: its own, its logs, its control groups."""
+        uid = pod["metadata"]["uid"]
+        places = [self.home / "n" / "pods" / uid, *(self.home / "logs").glob(f"*_{uid}")]
+        for group in Path("/sys/fs/cgroup").glob(f"*/{self.groups}"):
+            places += group.rglob(f"pod{uid}")
+        return [place for place in places if place.exists()]
 
     def clear(self) -> None:
         """Ends all pods that are left."""

@@ -96,20 +96,20 @@ def test_what_fails_is_started_again_and_waits_in_between(machine: Machine) -> N
 
 
 def test_init_containers_come_first_and_sidecars_stay(machine: Machine) -> None:
-    shared = {"name": "work", "mountPath": "/work"}
-    say = "echo {0} >>/work/order"
+    shared = {"name": "work", "mountPath": "/from-host"}
+    say = "echo {0} >>/from-host/order"
     init = [
         container("first", say.format("first"), volumeMounts=[shared]),
         container(
             "beside",
-            say.format("beside") + "; touch /work/up; exec sleep 1000",
+            say.format("beside") + "; touch /from-host/up; exec sleep 1000",
             restartPolicy="Always",
             volumeMounts=[shared],
-            startupProbe={"exec": {"command": ["test", "-e", "/work/up"]}, "periodSeconds": 1},
+            startupProbe={"exec": {"command": ["test", "-e", "/from-host/up"]}, "periodSeconds": 1},
         ),
         container("last", say.format("last"), volumeMounts=[shared]),
     ]
-    main = container("main", say.format("main") + "; cat /work/order", volumeMounts=[shared])
+    main = container("main", say.format("main") + "; cat /from-host/order", volumeMounts=[shared])
     volumes = [{"name": "work", "emptyDir": {}}]
     machine.create("ordered", [main], initContainers=init, volumes=volumes, restartPolicy="Never")
     pod = machine.until_phase("ordered", "Succeeded")
@@ -321,6 +321,7 @@ def test_the_agent_is_killed_and_nothing_is_restarted_or_lost(machine: Machine) 
     assert machine.log(before["stays"]) == "started"
     lost = status_of(before["orphan"])["containerID"].removeprefix("containerd://")
     until("what nobody knows has ended", lambda: lost not in machine.runtime.tasks())
+    until("nothing of it is left", lambda: not machine.left_of(before["orphan"]))
     for name in ("stays", "ready", "unwatched", "new"):
         machine.api.delete("pods", name, "default")
     for name in ("stays", "ready", "unwatched", "new"):

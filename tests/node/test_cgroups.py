@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 from haru.node.cgroups import host
 from haru.node.cgroups.amounts import Amounts, container_amounts, oom_score, pod_amounts, quota_of, shares_of, weight_of
 from haru.node.cgroups.memory_qos import MemoryQos, pod_values
-from haru.node.cgroups.paths import kubepods, pod_cgroup, qos_cgroup
+from haru.node.cgroups.paths import CgroupName, kubepods, pod_cgroup, qos_cgroup
 from haru.node.cgroups.tree import CgroupError, FileTree, SystemdTree
 
 Obj = dict[str, Any]
@@ -240,6 +243,42 @@ def test_groups_are_removed_from_the_inside(tmp_path: Path) -> None:
     kernel_files(root / "kubepods" / "pod2", "cgroup.procs")
     with pytest.raises(CgroupError, match=r"pod2: .*cannot be removed \(processes in it: 0\)"):
         tree.remove(kubepods().below("pod2"))
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("frozen", [False, True])
+def test_who_is_left_in_a_group_is_ended(frozen: bool) -> None:
+    """On this machine: a runtime that was killed in the middle of a start may leave a process that it has forgotten."""
+    found = host.hierarchies()
+    places = [found.root] if found.mode == "unified" else [entry for entry in found.root.iterdir() if entry.is_dir()]
+    name = CgroupName((f"haru-test-{uuid.uuid4()}", "pod1"))
+    groups = [place / name.path("cgroupfs")[1:] / "left" for place in places]
+    process = subprocess.Popen(["sleep", "1000"])
+    try:
+        for group in groups:
+            try:
+                group.mkdir(parents=True)
+                if group.parts[-4] != "cpuset":  # has neither processors nor memory yet
+                    (group / "cgroup.procs").write_text(str(process.pid))
+            except OSError as error:
+                pytest.skip(f"groups cannot be made at {group}: {error.strerror}")
+            for file, value in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1")):
+                if frozen and (group / file).exists():
+                    (group / file).write_text(value)
+        FileTree(found).remove(name)
+        assert process.wait(30) == -signal.SIGKILL
+        assert not any(group.parent.exists() for group in groups)
+    finally:
+        process.kill()
+        for group in groups:
+            for file, value in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+                if (group / file).exists():
+                    (group / file).write_text(value)
+        process.wait(30)
+        for group in groups:
+            for place in (group, group.parent, group.parent.parent):
+                if place.exists():
+                    place.rmdir()
 
 
 def test_systemd_is_told_all_properties_at_once() -> None:

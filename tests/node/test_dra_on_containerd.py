@@ -9,36 +9,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cards import GPU, Cards
 from machine import NODE, Machine, container
 
-from haru_process import Process, until
+from haru_process import until
 
 Obj = dict[str, Any]
-GPU = "gpu.nvidia.com"
-
-
-class Cards:
-    """`haru driver simulated` for the machine's node."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.process: Process | None = None
-        self.start()
-
-    def start(self) -> None:
-        flags = ["--kubeconfig", str(self.machine.up.kubeconfig), "--node", NODE, "--profile", "dgx-h100"]
-        places = ["--kubelet-dir", str(self.machine.home / "n"), "--cdi-dir", str(self.machine.home / "cdi")]
-        self.process = Process(self.machine.home, ["driver", "simulated", *flags, *places], "driver")
-        assert self.process.line().startswith(f"haru driver {GPU} is ready")
-
-    def stop(self, number: int = signal.SIGTERM) -> None:
-        assert self.process is not None
-        self.process.stop(number)
 
 
 @pytest.fixture
 def cards(machine: Machine) -> Iterator[Cards]:
     running = Cards(machine)
+    running.start()
     yield running
     machine.clear()
     running.stop()

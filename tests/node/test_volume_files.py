@@ -254,6 +254,27 @@ def test_where_volumes_are(tmp_path: Path) -> None:
     assert places.known() == []
 
 
+def test_a_pod_is_noted_until_the_last_of_it_has_gone(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    volume = {"name": "v", "emptyDir": {}}
+    pod = pod_with(volume)
+    pod["metadata"]["namespace"] = "default"
+    assert places.noted("u") is None
+    places.note(pod)
+    places.make(pod, volume, None)
+    places.note({**pod, "status": {"qosClass": "Guaranteed"}})  # the class does not change
+    # A write that was cut off by a crash.
+    (tmp_path / "pods/u/.userns.new").touch()
+    known = {"namespace": "default", "name": "p", "uid": "u"}
+    assert Places(tmp_path).noted("u") == {"metadata": known, "spec": {}, "status": {"qosClass": "BestEffort"}}
+    for _ in range(2):
+        places.empty("u")
+        assert [path.name for path in (tmp_path / "pods/u").iterdir()] == ["pod.json"]
+    for _ in range(2):
+        places.remove("u")
+        assert places.known() == []
+
+
 def test_a_path_within_a_volume(tmp_path: Path) -> None:
     places = Places(tmp_path)
     volume = {"name": "v", "emptyDir": {}}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -21,13 +20,13 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.names import format_time, parse_time
 from haru.node.cgroups.tree import CgroupError
+from haru.node.clearing import Clearing
 from haru.node.context import Context
 from haru.node.cri.errors import CriError
 from haru.node.devices import DevicesError, Prepared
 from haru.node.ending import Ender, grace_of
 from haru.node.images import StartError
 from haru.node.looking import Looker
-from haru.node.pods.config import log_directory
 from haru.node.pods.container_status import Known, by_name
 from haru.node.pods.environment import Sources
 from haru.node.pods.fields import ConfigError, Place
@@ -61,6 +60,7 @@ class PodWorker:
         self._ender = Ender(context, self.poke)
         self._prober = Prober(context.asker, context.recorder, self.poke)
         self._sandboxes = Sandboxes(context)
+        self._clearing = Clearing(context, self._sandboxes, uid)
         self._loop = CrashLoop(options.crash_first_seconds, options.crash_longest_seconds)
         self._backoff = Backoff(base=1.0, cap=20.0)
         self._reasons: dict[str, tuple[str, str]] = {}
@@ -172,6 +172,7 @@ class PodWorker:
             return 0.0
         for kill in plan.kills:
             self._kill(pod, seen, kill.id, kill.message, kill.probe, place)
+        await self._clearing.note(pod)
         sources = await self._prepare(pod, place)
         if sources is None:
             return _RETRY_SECONDS
@@ -321,7 +322,7 @@ class PodWorker:
         """A pod that is over and told so: nothing runs, devices and volumes are given back; its logs stay."""
         self._over = True
         if await self._all_ended(pod, seen) and not self._cleaned:
-            await self._give_back(pod)
+            await self._clearing.give_back(pod)
             self._cleaned = True
         return self._context.options.resync_seconds
 
@@ -334,24 +335,10 @@ class PodWorker:
             return self._context.options.resync_seconds
         if pod is not None and not self._gone and (pod.get("status") or {}).get("phase") not in TERMINAL:
             pod = await self._tell(pod, await self._looker.look())
-        await self._give_back(pod)
-        for container in seen.containers:
-            await self._context.runtime.remove_container(container.id)
-        for sandbox in seen.sandboxes:
-            await self._context.runtime.remove_sandbox(sandbox.id)
-        if pod is not None:
-            logs = log_directory(str(self._context.options.logs), pod)
-            await asyncio.to_thread(shutil.rmtree, logs, ignore_errors=True)
-            if not self._gone:
-                await self._delete(pod)
+        await self._clearing.remove(pod, seen)
+        if pod is not None and not self._gone:
+            await self._delete(pod)
         return None
-
-    async def _give_back(self, pod: Obj | None) -> None:
-        await self._context.devices.unprepare(self.uid)
-        await asyncio.to_thread(self._context.ranges.release, self.uid)
-        await asyncio.to_thread(self._context.places.remove, self.uid)
-        if pod is not None:
-            await self._sandboxes.remove_group(pod)
 
     async def _delete(self, pod: Obj) -> None:
         meta = pod["metadata"]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +22,9 @@ from haru.node.cgroups.paths import CgroupName
 
 CONTROLLERS = ("cpu", "cpuset", "hugetlb", "memory", "pids")
 SECONDS = 10.0
+END_SECONDS = 2.0
+"""How long whoever is left in a group may take to end."""
+_PAUSE_SECONDS = 0.02
 _PROPERTIES = {"memory.min": "MemoryMin", "memory.low": "MemoryLow", "memory.high": "MemoryHigh"}
 _NO_LIMIT_V1 = "-1"
 
@@ -36,7 +41,11 @@ class Tree(Protocol):
         ...
 
     def remove(self, name: CgroupName) -> None:
-        """Remove a group and those in it; one that is not there is fine. Raises CgroupError."""
+        """Remove a group and those in it, and end who is still there; one that is not there is fine.
+
+        Nothing of the pod is to run any more: a runtime that was killed in the middle of a start may have left a
+        process that it has forgotten. Raises CgroupError.
+        """
         ...
 
 
@@ -98,12 +107,14 @@ class FileTree:
                 raise CgroupError(f"{place / file}: {error.strerror}{hint}: {value} was not written") from error
 
     def remove(self, name: CgroupName) -> None:
-        """Remove a group and those in it, in every hierarchy."""
+        """Remove a group and those in it, in every hierarchy. Who is still in them is ended."""
         path = name.path("cgroupfs").lstrip("/")
         unified = [self._found.unified] if self._found.unified is not None else []
         legacy = [] if self._found.mode == "unified" else [e for e in self._found.root.iterdir() if e.is_dir()]
-        for place in {*unified, *legacy}:
-            _remove_all(place / path)
+        places = [place / path for place in {*unified, *legacy}]
+        _end_processes(places)
+        for place in places:
+            _remove_all(place)
 
 
 class SystemdTree:
@@ -167,6 +178,24 @@ def _walk(place: Path, file: str) -> Iterable[Path]:
     for directory, names, _ in os.walk(place):
         for name in names:
             yield Path(directory) / name / file
+
+
+def _end_processes(places: Sequence[Path]) -> None:
+    """Kill until nobody is left, or it takes too long. What is frozen hears of it once it is not any more."""
+    deadline = time.monotonic() + END_SECONDS
+    while left := {pid for place in places for pid in processes(place)}:
+        for place in places:
+            for file, value in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+                for found in _walk(place, file):
+                    with contextlib.suppress(OSError):
+                        _write(found, value)
+        # 0 is somebody of another pid namespace, who can not be named here.
+        for pid in left - {0, os.getpid()}:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _remove_all(place: Path) -> None:

@@ -6,6 +6,7 @@ do input and output and may block: run them in a thread.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -14,7 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from haru.files import write_whole
 from haru.kube.quantity import parse_quantity
+from haru.kube.strategy import qos_class
 from haru.node.cri.containers import Mount
 from haru.node.cri.messages import BIDIRECTIONAL, HOST_TO_CONTAINER, PRIVATE
 from haru.node.pods.fields import ConfigError
@@ -22,6 +25,7 @@ from haru.node.volumes.atomic import write_files
 from haru.node.volumes.payload import Files, holds_secrets
 
 Obj = dict[str, Any]
+_NOTE = "pod.json"
 _KINDS = {
     "configMap": "configmap",
     "secret": "secret",
@@ -83,13 +87,38 @@ class Places:
                 place.chmod(0o2777 if files is None else 0o2775)
         return write_files(place, files, group) if files is not None else fresh
 
-    def remove(self, uid: str) -> None:
-        """Everything of a pod; what is mounted there is unmounted first. Raises OSError."""
+    def note(self, pod: Obj) -> None:
+        """Write down which pod has a directory here: its name and its class, by which the rest is found."""
+        meta, file = pod["metadata"], self.pod(pod["metadata"]["uid"]) / _NOTE
+        if not file.exists():
+            told = {key: meta[key] for key in ("namespace", "name", "uid")}
+            qos = (pod.get("status") or {}).get("qosClass") or qos_class(pod["spec"])
+            write_whole(file, json.dumps({"metadata": told, "spec": {}, "status": {"qosClass": qos}}))
+
+    def noted(self, uid: str) -> Obj | None:
+        """As much of a pod as was written down; None if it was not, or can not be read."""
+        try:
+            found = json.loads((self.pod(uid) / _NOTE).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def empty(self, uid: str) -> None:
+        """Everything of a pod but its note; what is mounted there is unmounted first. Raises OSError."""
         directory = self.pod(uid)
         for mount in mounts_below(directory):
             _run(["umount", str(mount)])
-        if directory.is_dir():
-            shutil.rmtree(directory)
+        for entry in list(directory.iterdir()) if directory.is_dir() else ():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            elif entry.name != _NOTE:
+                entry.unlink()
+
+    def remove(self, uid: str) -> None:
+        """Everything of a pod, the note last. Raises OSError."""
+        self.empty(uid)
+        if self.pod(uid).is_dir():
+            shutil.rmtree(self.pod(uid))
 
     def mount(self, pod: Obj, mount: Mapping[str, Any], expand: Callable[[str], str]) -> Mount:
         """What a container's volumeMount is on this machine. Raises `ConfigError`, OSError."""

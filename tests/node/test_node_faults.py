@@ -1,0 +1,108 @@
+"""kill -9 of agent, driver and runtime: no container is lost track of, no claim stays prepared, no ids stay taken.
+
+By day a few deaths with a fixed seed; at night ten minutes of them. HARU_SEED chooses another course.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fault_checks import disagreements, left_by_runtime, leftovers, restarts
+from fault_world import PARTS, FaultyMachine, World, guarded, settle
+
+import containerd_process
+from haru_process import until
+
+SEED = int(os.environ.get("HARU_SEED", "0")) or 20261122
+MINUTES = float(os.environ.get("HARU_FAULT_MINUTES", "10"))
+FIRST_IDS = 65_536
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> Iterator[FaultyMachine]:
+    if lacking := containerd_process.missing():
+        pytest.skip(lacking)
+    running = FaultyMachine(tmp_path)
+    yield running
+    running.stop()
+
+
+def play(world: World, kills: int, seconds: float) -> None:
+    """Until so many have died and so much time has passed."""
+    began, rng = time.monotonic(), world.rng
+    next_kill = time.monotonic() + rng.uniform(0.5, 3.0)
+    while world.kills.total() < kills or time.monotonic() < began + seconds:
+        world.step()
+        world.raise_up()
+        if time.monotonic() >= next_kill:
+            # Now and then several at once, as when a machine is short of memory.
+            for part in rng.sample(PARTS, rng.choices((1, 2, 3), (8, 2, 1))[0]):
+                world.kill(part)
+            next_kill = time.monotonic() + rng.uniform(0.5, 4.0)
+        # A moment of the work, not a wait for it: any length will do.
+        time.sleep(rng.uniform(0.05, 0.4))
+
+
+def check(world: World) -> None:
+    """Alive, then without pods."""
+    machine = world.machine
+    settle(world)
+    until_empty("API and runtime agree", lambda: disagreements(machine))
+    world.note()
+    assert restarts(world) == []
+    world.end()
+    until_empty("nothing is left", lambda: leftovers(machine))
+    # The agent itself has forgotten the ids, too: the first ones are given away again.
+    volume = {"name": "guard", "hostPath": {"path": str(world.guard)}}
+    machine.create("first", [guarded("main", "exec sleep 100000")], volumes=[volume], hostUsers=False)
+    uid = machine.until_ready("first")["metadata"]["uid"]
+    assert f'"hostId": {FIRST_IDS},' in (machine.home / "n" / "pods" / uid / "userns").read_text()
+    machine.delete("first")
+    until_empty("nothing is left", lambda: leftovers(machine))
+
+
+def until_empty(what: str, problems: object, seconds: float = 150) -> None:
+    """Waits until there are no problems; says which there are."""
+    last: list[str] = []
+
+    def empty() -> bool:
+        nonlocal last
+        last = problems()  # type: ignore[operator]
+        return not last
+
+    try:
+        until(what, empty, seconds, 0.5)
+    except AssertionError as error:
+        raise AssertionError("\n".join([str(error), *last])) from None
+
+
+def report(world: World) -> None:
+    """The figures, for whoever reads the log."""
+    print(f"HARU_SEED={SEED} kills={dict(world.kills)} pods={dict(world.made)} deleted={dict(world.deleted)}")
+    print(f"forgotten by containerd itself: {left_by_runtime(world.machine)}")
+
+
+def test_whoever_dies_nothing_is_lost_track_of(faulty: FaultyMachine) -> None:
+    world = World(faulty, random.Random(SEED), most_pods=6)
+    try:
+        play(world, kills=6, seconds=0)
+        check(world)
+    finally:
+        report(world)
+        world.cards.stop(9)
+
+
+@pytest.mark.nightly
+def test_ten_minutes_of_deaths(faulty: FaultyMachine) -> None:
+    world = World(faulty, random.Random(SEED + 1), most_pods=12)
+    try:
+        play(world, kills=100, seconds=60 * MINUTES)
+        check(world)
+    finally:
+        report(world)
+        world.cards.stop(9)
