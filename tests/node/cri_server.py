@@ -29,9 +29,10 @@ def containers(count: int, payload: int = 1500) -> list[Container]:
 
 @dataclass
 class Server:
-    """Lists `items`. What it does badly is said by its fields."""
+    """Lists `items`, as what `lists` says. What it does badly is said by its fields."""
 
     items: Sequence[Message]
+    lists: str = "Containers"
     batch: int = 500
     streams: bool = True
     fails_after: int | None = None
@@ -40,19 +41,19 @@ class Server:
     pause: float = 0.0
     """Seconds between batches."""
     garbage: bytes = b""
-    """A last message of a stream that is none."""
+    """What ends the list, and is no message."""
     calls: list[str] = field(default_factory=list)
 
     def handlers(self) -> grpc.GenericRpcHandler:
         unary = grpc.unary_unary_rpc_method_handler(self.list)
-        methods = {"ListContainers": unary}
+        methods = {f"List{self.lists}": unary}
         if self.streams:
-            methods["StreamContainers"] = grpc.unary_stream_rpc_method_handler(self.stream)
+            methods[f"Stream{self.lists}"] = grpc.unary_stream_rpc_method_handler(self.stream)
         return grpc.method_handlers_generic_handler("runtime.v1.RuntimeService", methods)
 
     async def list(self, _: bytes, __: object) -> bytes:
         self.calls.append("unary")
-        return b"".join(chunk(1, item.encode()) for item in self.items)
+        return b"".join(chunk(1, item.encode()) for item in self.items) + self.garbage
 
     async def stream(self, _: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
         self.calls.append("stream")

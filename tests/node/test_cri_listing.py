@@ -12,6 +12,7 @@ from cri_server import Server, containers, served
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.containers import Container
 from haru.node.cri.errors import CriError
+from haru.node.cri.stats import ContainerAttributes, ContainerStats, CpuUsage
 from haru.protobuf import chunk
 
 MANY = 10_000
@@ -50,6 +51,16 @@ async def test_an_empty_stream_is_an_empty_list(tmp_path: Path) -> None:
     async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
         assert await runtime.containers() == []
     assert server.calls == ["stream"]
+
+
+async def test_what_containers_use_comes_as_a_stream_too(tmp_path: Path) -> None:
+    labels = {"note": "x" * 2000}
+    items = [ContainerStats(ContainerAttributes(f"id-{n}", labels=labels), CpuUsage(1, n)) for n in range(MANY)]
+    for streams in (True, False):
+        server = Server(items[: MANY if streams else 10], "ContainerStats", streams=streams)
+        async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+            assert await runtime.container_stats() == list(server.items)
+        assert server.calls == ["stream" if streams else "unary"]
 
 
 async def test_without_the_gate_nobody_asks_for_a_stream(tmp_path: Path) -> None:

@@ -13,24 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cri_server import Server, served
 
 from haru.node.cgroups.host import hierarchies
-from haru.node.cri.errors import CriError
-from haru.node.psi import FAMILIES
-from haru.node.server.figures.collector import Collector, Places
-from haru.node.server.figures.readings import read_group, size_of
-from haru.node.server.figures.runtime_stats import (
+from haru.node.cri.client import RuntimeClient
+from haru.node.cri.stats import (
     ContainerAttributes,
     ContainerStats,
     CpuUsage,
     FilesystemUsage,
     IoUsage,
-    ListContainerStatsResponse,
     MemoryUsage,
     PressureData,
     PressureStats,
-    RuntimeStats,
 )
+from haru.node.psi import FAMILIES
+from haru.node.server.figures.collector import Collector, Places
+from haru.node.server.figures.readings import read_group, size_of
+from haru.node.server.figures.runtime_stats import RuntimeStats
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
@@ -270,29 +270,21 @@ STATS = ContainerStats(
     ContainerAttributes(ID),
     CpuUsage(1, 5_000_000_000, 250, PressureStats(PressureData(1, 0.5), PressureData(HUGE, 1.5, 0.25, 0.125))),
     MemoryUsage(1, 10, 20, 30, 40, 50, 60),
-    FilesystemUsage(1, 7000, 12),
-    IoUsage(1, PressureStats(PressureData(3), PressureData(4))),
+    FilesystemUsage(1, used_bytes=7000, inodes_used=12),
+    io=IoUsage(1, PressureStats(PressureData(3), PressureData(4))),
 )
 
 
-class Runtime:
-    """A runtime that tells of one container, or has no such call."""
-
-    def __init__(self, code: str = "") -> None:
-        self.code = code
-        self.calls = 0
-
-    async def unary(self, operation: str, method: str, request: bytes, seconds: float = 0) -> bytes:
-        assert method == "/runtime.v1.RuntimeService/ListContainerStats"
-        self.calls += 1
-        if self.code:
-            raise CriError(operation, self.code, "no")
-        return ListContainerStatsResponse([STATS]).encode()
-
-
-async def test_what_the_runtime_tells(tmp_path: Path) -> None:
+@pytest.mark.parametrize("streams", [True, False])
+async def test_what_the_runtime_tells(tmp_path: Path, streams: bool) -> None:
     proc(tmp_path)
-    stats = RuntimeStats(Runtime())  # type: ignore[arg-type]
+    server = Server([STATS], "ContainerStats", streams=streams)
+    async with served(server, tmp_path / "s") as endpoint, RuntimeClient(endpoint, streaming=True) as runtime:
+        await what_the_runtime_tells(tmp_path, RuntimeStats(runtime))
+    assert server.calls == ["stream" if streams else "unary"] * 2
+
+
+async def what_the_runtime_tells(tmp_path: Path, stats: RuntimeStats) -> None:
     found = collector(tmp_path, unified(tmp_path), uses=stats.uses)
     await found.measure()
     container = found.summary()["pods"][0]["containers"][0]
@@ -311,14 +303,20 @@ async def test_what_the_runtime_tells(tmp_path: Path) -> None:
     assert container["io"]["psi"]["full"]["total"] == 3
 
 
-@pytest.mark.parametrize(("code", "calls"), [("UNIMPLEMENTED", 1), ("UNAVAILABLE", 3)])
-async def test_a_runtime_that_tells_nothing(tmp_path: Path, code: str, calls: int) -> None:
+@pytest.mark.parametrize("lists", ["Containers", "ContainerStats"])
+async def test_a_runtime_that_tells_nothing(tmp_path: Path, lists: str) -> None:
+    """One that has no such call is asked once; one whose answers make no sense is asked again."""
     proc(tmp_path)
-    runtime = Runtime(code)
-    found = collector(tmp_path, unified(tmp_path), uses=RuntimeStats(runtime).uses)  # type: ignore[arg-type]
-    for _ in range(3):
-        await found.measure()
-    assert runtime.calls == calls
+    server = Server([], lists, streams=False, garbage=b"\x0a\x05")
+    asked: list[str] = []
+    async with (
+        served(server, tmp_path / "s") as endpoint,
+        RuntimeClient(endpoint, observe=lambda operation, seconds, code: asked.append(code)) as runtime,
+    ):
+        found = collector(tmp_path, unified(tmp_path), uses=RuntimeStats(runtime).uses)
+        for _ in range(3):
+            await found.measure()
+    assert asked == (["UNIMPLEMENTED"] if lists == "Containers" else ["OK"] * 3)
     assert "rootfs" not in found.summary()["pods"][0]["containers"][0]
 
 

@@ -15,7 +15,8 @@ from haru.node.cri import containers as c
 from haru.node.cri import images as i
 from haru.node.cri import messages as m
 from haru.node.cri.errors import CriError
-from haru.node.cri.listing import CONTAINERS, IMAGE_LIST, IMAGES, RUNTIME, SANDBOXES, Lister
+from haru.node.cri.listing import CONTAINER_STATS, CONTAINERS, IMAGE_LIST, IMAGES, RUNTIME, SANDBOXES, Lister
+from haru.node.cri.stats import ContainerStats, ContainerStatsFilter
 from haru.protobuf import WireError
 
 if TYPE_CHECKING:
@@ -155,6 +156,10 @@ class RuntimeClient:
     async def containers(self, labels: dict[str, str] | None = None) -> list[c.Container]:
         """All containers with these labels, complete."""
         return await self.lister.all(CONTAINERS, c.ContainerFilter(label_selector=labels or {}))
+
+    async def container_stats(self) -> list[ContainerStats]:
+        """What all containers use, complete; UNIMPLEMENTED where it is not counted."""
+        return await self.lister.all(CONTAINER_STATS, ContainerStatsFilter())
 
     async def exec_sync(self, container: str, command: list[str], seconds: float) -> c.ExecSyncResponse:
         """Run a command in it to its end, at most `seconds` (0: as long as it takes)."""

@@ -18,16 +18,9 @@ from typing import Generic, Protocol, TypeVar
 from haru.messages import Message
 from haru.node.cri.containers import Container, ContainerFilter
 from haru.node.cri.errors import CriError
-from haru.node.cri.images import (
-    ContainerStats,
-    ContainerStatsFilter,
-    Image,
-    ImageFilter,
-    PodSandboxMetrics,
-    PodSandboxStats,
-    PodSandboxStatsFilter,
-)
-from haru.node.cri.messages import Empty, PodSandbox, PodSandboxFilter
+from haru.node.cri.images import Image, ImageFilter
+from haru.node.cri.messages import PodSandbox, PodSandboxFilter
+from haru.node.cri.stats import ContainerStats, ContainerStatsFilter
 from haru.protobuf import WireError, chunk, fields
 
 _log = logging.getLogger(__name__)
@@ -48,10 +41,6 @@ class Listing(Generic[Item]):
     filter: type[Message]
     key: Callable[[Item], str]
     """What tells two items apart."""
-
-
-def _attributes_id(stats: ContainerStats | PodSandboxStats) -> str:
-    return stats.attributes.id if stats.attributes else ""
 
 
 CONTAINERS = Listing(
@@ -76,23 +65,7 @@ CONTAINER_STATS = Listing(
     RUNTIME + "StreamContainerStats",
     ContainerStats,
     ContainerStatsFilter,
-    _attributes_id,
-)
-SANDBOX_STATS = Listing(
-    "list_podsandbox_stats",
-    RUNTIME + "ListPodSandboxStats",
-    RUNTIME + "StreamPodSandboxStats",
-    PodSandboxStats,
-    PodSandboxStatsFilter,
-    _attributes_id,
-)
-SANDBOX_METRICS = Listing(
-    "list_podsandbox_metrics",
-    RUNTIME + "ListPodSandboxMetrics",
-    RUNTIME + "StreamPodSandboxMetrics",
-    PodSandboxMetrics,
-    Empty,
-    lambda item: item.pod_sandbox_id,
+    lambda item: item.attributes.id if item.attributes is not None else "",
 )
 IMAGE_LIST = Listing(
     "list_images", IMAGES + "ListImages", IMAGES + "StreamImages", Image, ImageFilter, lambda item: item.id

@@ -1,93 +1,15 @@
-# ruff: noqa: D101 - the classes are the messages of the same names in the CRI
-"""What a runtime tells of its containers: `ListContainerStats`. Source: the published CRI, v1.
-
-The names of the fields of pressure begin with capitals there; only numbers count on the wire.
-"""
+"""What a runtime tells of its containers, as the values that figures are made from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from haru.messages import Message, many, one, real, text, whole, wrapped
 from haru.node.cri.client import RuntimeClient
-from haru.node.cri.containers import ContainerFilter
 from haru.node.cri.errors import CriError
-from haru.node.cri.listing import RUNTIME
+from haru.node.cri.stats import ContainerStats, CpuUsage, MemoryUsage, PressureData, PressureStats
 from haru.node.psi import PsiData, PsiStats
 from haru.node.server.figures.snapshot import FileSystem, Reading
-from haru.protobuf import WireError
-
-
-@dataclass(slots=True)
-class PressureData(Message):
-    total: int = whole(1)
-    avg10: float = real(2)
-    avg60: float = real(3)
-    avg300: float = real(4)
-
-
-@dataclass(slots=True)
-class PressureStats(Message):
-    full: PressureData | None = one(1, lambda: PressureData)
-    some: PressureData | None = one(2, lambda: PressureData)
-
-
-@dataclass(slots=True)
-class ContainerAttributes(Message):
-    id: str = text(1)
-
-
-@dataclass(slots=True)
-class CpuUsage(Message):
-    timestamp: int = whole(1)
-    usage_core_nano_seconds: int | None = wrapped(2)
-    usage_nano_cores: int | None = wrapped(3)
-    psi: PressureStats | None = one(4, lambda: PressureStats)
-
-
-@dataclass(slots=True)
-class MemoryUsage(Message):
-    timestamp: int = whole(1)
-    working_set_bytes: int | None = wrapped(2)
-    available_bytes: int | None = wrapped(3)
-    usage_bytes: int | None = wrapped(4)
-    rss_bytes: int | None = wrapped(5)
-    page_faults: int | None = wrapped(6)
-    major_page_faults: int | None = wrapped(7)
-    psi: PressureStats | None = one(8, lambda: PressureStats)
-
-
-@dataclass(slots=True)
-class FilesystemUsage(Message):
-    timestamp: int = whole(1)
-    used_bytes: int | None = wrapped(3)
-    inodes_used: int | None = wrapped(4)
-
-
-@dataclass(slots=True)
-class IoUsage(Message):
-    timestamp: int = whole(1)
-    psi: PressureStats | None = one(2, lambda: PressureStats)
-
-
-@dataclass(slots=True)
-class ContainerStats(Message):
-    attributes: ContainerAttributes | None = one(1, lambda: ContainerAttributes)
-    cpu: CpuUsage | None = one(2, lambda: CpuUsage)
-    memory: MemoryUsage | None = one(3, lambda: MemoryUsage)
-    writable_layer: FilesystemUsage | None = one(4, lambda: FilesystemUsage)
-    io: IoUsage | None = one(6, lambda: IoUsage)
-
-
-@dataclass(slots=True)
-class ListContainerStatsRequest(Message):
-    filter: ContainerFilter | None = one(1, lambda: ContainerFilter)
-
-
-@dataclass(slots=True)
-class ListContainerStatsResponse(Message):
-    stats: list[ContainerStats] = many(1, lambda: ContainerStats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +31,13 @@ class RuntimeStats:
         """By container. Raises OSError."""
         if not self._is_there:
             return {}
-        request = ListContainerStatsRequest(ContainerFilter()).encode()
         try:
-            data = await self._runtime.unary("list_container_stats", RUNTIME + "ListContainerStats", request)
-            stats = ListContainerStatsResponse.decode(data).stats
+            stats = await self._runtime.container_stats()
         except CriError as error:
             if error.code == "UNIMPLEMENTED":
                 self._is_there = False
                 return {}
             raise OSError(str(error)) from error
-        except WireError as error:
-            raise OSError(f"the runtime's answer can not be read: {error}") from error
         return {found.attributes.id: use_of(found) for found in stats if found.attributes is not None}
 
 
