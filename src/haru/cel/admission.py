@@ -59,6 +59,7 @@ _ORDER = (
     "authorizer.requestResource",
     "variables",
 )
+_AUTHORIZER = "authorizer"
 _REQUEST = struct("kubernetes.AdmissionRequest")
 _NAMESPACE = struct("kubernetes.Namespace")
 _VARIABLES = struct("kubernetes.variables")
@@ -104,13 +105,17 @@ _STRUCTS: Mapping[str, Mapping[str, Type]] = {
 
 
 class Expression(NamedTuple):
-    """A compiled expression, or why it is none. `internal`: the fault is found when it is made ready to run."""
+    """A compiled expression, or why it is none. `internal`: the fault is found when it is made ready to run.
+
+    `asks`: it may speak of the authorizer.
+    """
 
     text: str
     program: MeteredProgram | None = None
     type: Type = DYN
     problem: str = ""
     internal: bool = False
+    asks: bool = False
 
 
 def environment(
@@ -163,7 +168,7 @@ def compile_expression(text: str, within: Environment, wanted: Sequence[Type] = 
     problem = instantiation_error(tree, within)
     if problem:
         return Expression(text, problem=problem, internal=True)
-    return Expression(text, _program(tree, within), found)
+    return Expression(text, _program(tree, within), found, asks=_AUTHORIZER in text)
 
 
 def _program(tree: Node, within: Environment) -> MeteredProgram:
@@ -259,26 +264,39 @@ class Evaluation:
     """Expressions over the same values, with variables that are computed once and what is left of the budget."""
 
     def __init__(self, given: Given, variables: Mapping[str, Expression] | None = None, budget: int = BUDGET) -> None:
-        asked: tuple[Any, Any] = (None, None)
-        if given.decide is not None:
-            decide = self._decided(given.decide)
-            asked = Authorizer(decide), ResourceCheck(decide, given.resource)
-        lazy = _Variables(self, variables or {})
-        self._values = (
-            given.object,
-            given.old_object,
-            given.namespace,
-            given.request,
-            given.params,
-            *asked,
-            lazy,
-        )
+        self._given = given
+        self._lazy = _Variables(self, variables or {})
+        self._values = self._ordered(None, None)
+        self._asking: tuple[Any, ...] | None = None
+        """The values with those that ask the authorizer, once an expression speaks of it."""
         self.budget = budget
         self._for_variables = 0
         self._meters: list[Meter] = []
         """Of what is being evaluated: the expression's, then those of the variables that it waits for."""
         self._most = 0
         self._stopped = False
+
+    def _ordered(self, authorizer: Any, resource: Any) -> tuple[Any, ...]:
+        """The values in the order of the variables."""
+        given = self._given
+        return (
+            given.object,
+            given.old_object,
+            given.namespace,
+            given.request,
+            given.params,
+            authorizer,
+            resource,
+            self._lazy,
+        )
+
+    def _values_for(self, expression: Expression) -> tuple[Any, ...]:
+        if not expression.asks or self._given.decide is None:
+            return self._values
+        if self._asking is None:
+            decide = self._decided(self._given.decide)
+            self._asking = self._ordered(Authorizer(decide), ResourceCheck(decide, self._given.resource))
+        return self._asking
 
     def run(self, expression: Expression) -> Result:
         """Evaluate. Raises OutOfBudget."""
@@ -307,7 +325,7 @@ class Evaluation:
         if expression.program is None:
             return Result(error=f"compilation error: {expression.problem}")
         spent = self._for_variables
-        found = self._metered(expression.program, limit)
+        found = self._metered(expression, limit)
         if self._most and isinstance(found.error, CostLimitError):
             self._for_variables = spent
             return None
@@ -320,11 +338,12 @@ class Evaluation:
             return Result(error=f"expression '{expression.text}' resulted in error: {why}")
         return Result(found.value)
 
-    def _metered(self, program: MeteredProgram, limit: int) -> Measurement:
+    def _metered(self, expression: Expression, limit: int) -> Measurement:
+        assert expression.program is not None
         meter = Meter(-1 if self._stopped else limit)
         self._meters.append(meter)
         try:
-            return program.metered(meter, *self._values)
+            return expression.program.metered(meter, *self._values_for(expression))
         finally:
             self._meters.pop()
 
@@ -341,7 +360,7 @@ class Evaluation:
         """The value of a variable; its cost counts. Raises EvaluationError."""
         if expression.program is None:
             raise EvaluationError(f'composited variable "{name}" fails to compile: {expression.problem}')
-        found = self._metered(expression.program, self._most or CALL_LIMIT)
+        found = self._metered(expression, self._most or CALL_LIMIT)
         if self._most and isinstance(found.error, CostLimitError):
             raise CostExceeded  # not the variable's error: it was only tried
         self._for_variables += found.cost

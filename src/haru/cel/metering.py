@@ -250,7 +250,13 @@ def _step(frame: Frame, value: Value, move: Callable[[], Value]) -> Value:
 
 
 def _field(field: str) -> Qualifier:
-    return lambda frame, value: _step(frame, value, lambda: select(value, field))
+    def qualify(frame: Frame, value: Value) -> Value:
+        if value.__class__ is Optional:
+            return _step(frame, value, lambda: select(value, field))
+        frame[0].charge(1)
+        return select(value, field)
+
+    return qualify
 
 
 def _presence(field: str) -> Qualifier:
@@ -292,7 +298,7 @@ def _price(function: str, overload: str) -> Price:
     if known is not None:
         special = known
         # These look inside their operands: one that failed has no inside.
-        return lambda values, result: 1 if _failed(values) else special(overload, values, result)
+        return lambda values, result: 1 if _failed(values, result) else special(overload, values, result)
     known = ACTUAL.get(function)
     if known is not None:
         own = known
@@ -312,8 +318,9 @@ def _price(function: str, overload: str) -> Price:
     return lambda _values, _result: 1
 
 
-def _failed(values: Sequence[Value]) -> bool:
-    return any(isinstance(value, EvaluationError) for value in values)
+def _failed(values: Sequence[Value], result: Value) -> bool:
+    """Whether an operand failed: then the call did, too."""
+    return isinstance(result, EvaluationError) and any(isinstance(value, EvaluationError) for value in values)
 
 
 def _metered(impl: Callable[..., Any], runs: list[Run], price: Price) -> Run:

@@ -33,6 +33,22 @@ _FILLERS: Mapping[tuple[str, str], Filler] = {
 }
 
 
+def stays_complete(obj: Obj, before: Obj, kind: Kind) -> bool:
+    """Whether an object surely lacks no default that the complete one which it was made from had.
+
+    Of what is the same object in both, and of metadata, nothing is asked.
+    """
+    for name, value in obj.items():
+        if name == "metadata" or value is before.get(name):
+            continue
+        old = before.get(name)
+        if name != "spec" or kind.group_resource != "pods" or not (isinstance(value, dict) and isinstance(old, dict)):
+            return False
+        if not pods.stays_complete(value, old):
+            return False
+    return before.keys() <= obj.keys()
+
+
 def apply_defaults(obj: Obj, kind: Kind, gates: FeatureGates, now: str = "", *, own: bool = False) -> Obj:
     """The object with 1.36's defaults; the object itself where nothing was missing.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from haru.kube.cloning import clone
@@ -21,8 +22,10 @@ Obj = dict[str, Any]
 
 _FILE_MODE = 0o644
 _PATH_COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
-# What a volume source of each type gets; sources with nested parts are handled in `_volume`.
+# What a volume source of each type gets; what is nested in some is in `_VOLUME_PARTS`.
 _VOLUME_SOURCES: Mapping[str, Mapping[str, Any]] = {
     "secret": {"defaultMode": _FILE_MODE},
     "configMap": {"defaultMode": _FILE_MODE},
@@ -36,15 +39,39 @@ _VOLUME_SOURCES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+FREE = frozenset(
+    (
+        *("activeDeadlineSeconds", "affinity", "dnsConfig", "hostAliases", "hostIPC", "hostPID", "hostUsers"),
+        *("hostname", "imagePullSecrets", "nodeName", "nodeSelector", "os", "overhead", "preemptionPolicy"),
+        *("priority", "priorityClassName", "readinessGates", "resourceClaims", "runtimeClassName"),
+        *("schedulingGates", "setHostnameAsFQDN", "shareProcessNamespace", "subdomain", "tolerations"),
+        "topologySpreadConstraints",
+    )
+)
+"""Members of a pod's spec that have no defaults, in them or because of them."""
+SET = frozenset(("dnsPolicy", "restartPolicy", "schedulerName", "terminationGracePeriodSeconds"))
+"""Members that have a default of their own, and are nothing to others."""
+
+
+def stays_complete(spec: Obj, before: Obj) -> bool:
+    """Whether the spec of a pod surely lacks no default that the complete one which it was made from had."""
+    for name, value in spec.items():
+        if value is not before.get(name) and name not in FREE and not (name in SET and value):
+            return False
+    return before.keys() - spec.keys() <= FREE
+
+
 def fill_pod(pod: Obj, gates: FeatureGates) -> None:
     """Defaults of a Pod."""
     spec = section(pod, "spec")
     fill_pod_spec(spec)
-    for container in (*items(spec, "containers"), *items(spec, "initContainers")):
-        _requests_from_limits(section(container, "resources"))
-        if spec.get("hostNetwork"):
-            for port in items(container, "ports"):
-                fill(port, hostPort=port.get("containerPort"))
+    on_host = spec.get("hostNetwork")
+    for name in ("containers", "initContainers"):
+        for container in items(spec, name) if name in spec else ():
+            _requests_from_limits(section(container, "resources"))
+            if on_host:
+                for port in items(container, "ports"):
+                    fill(port, hostPort=port.get("containerPort"))
     if gates.enabled("PodLevelResources"):
         _pod_level_requests(spec)
     fill_unset(spec, enableServiceLinks=True)
@@ -65,17 +92,18 @@ def fill_pod_spec(spec: Obj) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for volume in items(spec, "volumes"):
         _volume(volume)
-    for container in containers(spec):
-        _container(container)
+    for name in _CONTAINERS:
+        for container in items(spec, name) if name in spec else ():
+            _container(container)
 
 
 def containers(spec: Obj) -> Iterator[Obj]:
     """Every container of a pod spec: init, regular, ephemeral."""
-    yield from items(spec, "initContainers")
-    yield from items(spec, "containers")
-    yield from items(spec, "ephemeralContainers")
+    for name in _CONTAINERS:
+        yield from items(spec, name)
 
 
+@lru_cache(maxsize=1024)
 def image_pull_policy(image: str) -> str:
     """Always for the tag `latest`, named or implied; a malformed reference counts as pinned."""
     name, _, digest = image.partition("@")
@@ -100,30 +128,40 @@ def _is_repository(name: str) -> bool:
 
 
 def _container(container: Obj) -> None:
-    fill(
-        container,
-        imagePullPolicy=image_pull_policy(str(container.get("image") or "")),
-        terminationMessagePath="/dev/termination-log",
-        terminationMessagePolicy="File",
-    )
+    if not container.get("imagePullPolicy"):
+        fill(container, imagePullPolicy=image_pull_policy(str(container.get("image") or "")))
+    if not (container.get("terminationMessagePath") and container.get("terminationMessagePolicy")):
+        fill(container, terminationMessagePath="/dev/termination-log", terminationMessagePolicy="File")
     section(container, "resources")
-    for port in items(container, "ports"):
-        fill(port, protocol="TCP")
-    for env in items(container, "env"):
-        _field_ref(part(env, "valueFrom"))
-        file_ref = part(env, "valueFrom", "fileKeyRef")
-        if file_ref is not None:
-            fill_unset(file_ref, optional=False)
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        probe = part(container, name)
-        if probe is not None:
-            fill(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
-            _http_get(probe)
-            grpc = part(probe, "grpc")
-            if grpc is not None:
-                fill_unset(grpc, service="")
-    for hook in ("postStart", "preStop"):
-        _http_get(part(container, "lifecycle", hook))
+    if "ports" in container:
+        for port in items(container, "ports"):
+            fill(port, protocol="TCP")
+    for env in container.get("env") or ():
+        if isinstance(env, dict) and "valueFrom" in env:
+            _value_from(part(env, "valueFrom"))
+    for name in _PROBES:
+        if name in container:
+            _probe(part(container, name))
+    if "lifecycle" in container:
+        for hook in ("postStart", "preStop"):
+            _http_get(part(container, "lifecycle", hook))
+
+
+def _value_from(source: Obj | None) -> None:
+    _field_ref(source)
+    file_ref = part(source, "fileKeyRef")
+    if file_ref is not None:
+        fill_unset(file_ref, optional=False)
+
+
+def _probe(probe: Obj | None) -> None:
+    if probe is None:
+        return
+    fill(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
+    _http_get(probe)
+    grpc = part(probe, "grpc")
+    if grpc is not None:
+        fill_unset(grpc, service="")
 
 
 def _http_get(holder: Obj | None) -> None:
@@ -139,26 +177,53 @@ def _field_ref(holder: Obj | None) -> None:
 
 
 def _volume(volume: Obj) -> None:
-    if not any(value is not None for name, value in volume.items() if name != "name"):
-        volume["emptyDir"] = {}
-    for name, values in _VOLUME_SOURCES.items():
-        source = part(volume, name)
-        if source is not None:
+    said = False
+    for name, source in volume.items():
+        if name == "name" or source is None:
+            continue
+        said = True
+        values = _VOLUME_SOURCES.get(name)
+        if values is not None and isinstance(source, dict):
             fill_unset(source, **values)
-    for item in items(part(volume, "downwardAPI"), "items"):
-        _field_ref(item)
-    for projection in items(part(volume, "projected"), "sources"):
-        for item in items(part(projection, "downwardAPI"), "items"):
+        nested = _VOLUME_PARTS.get(name)
+        if nested is not None and isinstance(source, dict):
+            nested(source)
+    if not said:
+        volume["emptyDir"] = {}
+
+
+def _downward(source: Obj) -> None:
+    for item in items(source, "items"):
+        if "fieldRef" in item:
             _field_ref(item)
-        token = part(projection, "serviceAccountToken")
-        if token is not None:
+
+
+def _projected(source: Obj) -> None:
+    for projection in items(source, "sources"):
+        if "downwardAPI" in projection:
+            _downward(part(projection, "downwardAPI") or {})
+        token = projection.get("serviceAccountToken")
+        if isinstance(token, dict):
             fill_unset(token, expirationSeconds=3600)
-    claim = part(volume, "ephemeral", "volumeClaimTemplate", "spec")
+
+
+def _ephemeral(source: Obj) -> None:
+    claim = part(source, "volumeClaimTemplate", "spec")
     if claim is not None:
         fill_unset(claim, volumeMode="Filesystem")
-    image = part(volume, "image")
-    if image is not None:
-        fill(image, pullPolicy=image_pull_policy(str(image.get("reference") or "")))
+
+
+def _image(source: Obj) -> None:
+    fill(source, pullPolicy=image_pull_policy(str(source.get("reference") or "")))
+
+
+_VOLUME_PARTS: Mapping[str, Callable[[Obj], None]] = {
+    "downwardAPI": _downward,
+    "projected": _projected,
+    "ephemeral": _ephemeral,
+    "image": _image,
+}
+"""What sources with nested parts get besides."""
 
 
 def _requests_from_limits(resources: Obj) -> None:

@@ -20,6 +20,7 @@ Obj = dict[str, Any]
 
 _TEXTS = frozenset(("string", "time", "microTime", "bytes"))
 _NUMBERS = frozenset(("int32", "int64", "double"))
+_CONTAINERS = (dict, list)
 
 
 class OverlayError(ValueError):
@@ -41,7 +42,10 @@ def is_plain(partial: Any, shape: Shape) -> bool:
     if isinstance(partial, dict):
         if shape.style not in ("object", "map", "any"):
             return False
-        return all(is_plain(item, shape.field(name)) for name, item in partial.items() if isinstance(item, dict | list))
+        for name, item in partial.items():
+            if type(item) in _CONTAINERS and not is_plain(item, shape.field(name)):
+                return False
+        return True
     if shape.style != "keyed" or shape.element is None:
         return False
     try:

@@ -303,14 +303,20 @@ def _set_by(value: Any, shape: Shape) -> dict[str, Any]:
 
 def merge(live: Any, applied: Any, shape: Shape) -> Any:
     """The live value with the applied one laid over it, as server-side apply does."""
-    shape = _deduced(shape, live, applied)
-    if applied is None or live is None or not _is_merged(shape, live, applied):
-        return applied if applied is not None else live
+    if applied is None or live is None:
+        return live if applied is None else applied
+    shape = _deduced(shape, live, applied) if shape.style == "any" else shape
     if shape.style in ("keyed", "set"):
-        return _merge_lists(live, applied, shape)
+        both = isinstance(live, list) and isinstance(applied, list)
+        return _merge_lists(live, applied, shape) if both else applied
+    if shape.style == "leaf" or not (isinstance(live, dict) and isinstance(applied, dict)):
+        return applied
     result = dict(live)
     for key, item in applied.items():
-        result[key] = merge(result.get(key), item, shape.field(key))
+        if item is not None and not isinstance(item, _CONTAINERS):
+            result[key] = item
+        else:
+            result[key] = merge(result.get(key), item, shape.field(key))
     return result
 
 

@@ -31,17 +31,17 @@ Obj = dict[str, Any]
 
 def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespace: Obj | None = None) -> Given:
     """The values of an expression's variables for one request."""
-    kind = attributes.resource.kind
-    question = Question(
-        group=kind.group,
-        resource=kind.plural,
-        subresource=attributes.subresource,
-        namespace=attributes.namespace,
-        name=attributes.name,
-    )
-    if attributes.decide is None:
-        attributes.decide = decider(attributes)
-    return Given(seen.obj, seen.old, attributes.request(seen), namespace, params, attributes.decide, question)
+    if attributes.asking is None:
+        kind = attributes.resource.kind
+        question = Question(
+            group=kind.group,
+            resource=kind.plural,
+            subresource=attributes.subresource,
+            namespace=attributes.namespace,
+            name=attributes.name,
+        )
+        attributes.asking = decider(attributes), question
+    return Given(seen.obj, seen.old, attributes.request(seen), namespace, params, *attributes.asking)
 
 
 def decider(attributes: Attributes) -> Decide:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from haru.apiserver.call import Call
 from haru.apiserver.config import user_object
 from haru.apiserver.custom_conversion import converted
 from haru.apiserver.resources import Resource
-from haru.cel.libraries.authorization import Decide
+from haru.cel.libraries.authorization import Decide, Question
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.kinds import Kind, subresources_of
 
@@ -34,12 +34,22 @@ class Named(NamedTuple):
         return {"group": self.group, "version": self.version, "resource": self.name}
 
 
+@lru_cache(maxsize=1024)
+def _named(group: str, version: str, name: str) -> Named:
+    return Named(group, version, name)
+
+
+def named(kind: Kind) -> Named:
+    """The resource of a kind."""
+    return _named(kind.group, kind.version, kind.plural)
+
+
 def kind_named(kind: Kind, subresource: str) -> Named:
     """The kind of what is sent to a resource, or to a subresource of it."""
     for each in subresources_of(kind) if subresource else ():
         if each.name == subresource:
             return Named(each.group, each.version, each.kind)
-    return Named(kind.group, kind.version, kind.kind)
+    return _named(kind.group, kind.version, kind.kind)
 
 
 @dataclass
@@ -58,40 +68,32 @@ class Attributes:
     options: Obj = field(default_factory=dict)
     shown_namespace: Obj | None = None
     """The object's Namespace as expressions see it, once one has asked."""
-    decide: Decide | None = None
-    """Answers for the authorizer, once an expression has been evaluated."""
+    asking: tuple[Decide, Question] | None = None
+    """What answers for the authorizer, and the request's own resource, once an expression has been evaluated."""
+    resource: Resource = field(init=False)
+    """The resource that is written to."""
+    subresource: str = field(init=False)
+    """Its subresource; empty for the object itself."""
+    named: Named = field(init=False)
+    """The resource's group, version and plural."""
+    kind: Named = field(init=False)
+    """The kind of what is sent."""
+    is_whole: bool = field(init=False)
+    """Whether objects of the resource's own kind are sent, not bodies of a subresource."""
+    is_namespace: bool = field(init=False)
+    """Whether the request is about a Namespace itself."""
+    namespace: str = field(init=False)
+    """The request's namespace; a Namespace lies in itself."""
     _requests: dict[tuple[Named, Named], Obj] = field(default_factory=dict)
 
-    @property
-    def resource(self) -> Resource:
-        """The resource that is written to."""
-        return self.call.resource
-
-    @property
-    def subresource(self) -> str:
-        """Its subresource; empty for the object itself."""
-        return self.call.subresource
-
-    @cached_property
-    def kind(self) -> Named:
-        """The kind of what is sent."""
-        return kind_named(self.call.resource.kind, self.call.subresource)
-
-    @cached_property
-    def is_whole(self) -> bool:
-        """Whether objects of the resource's own kind are sent, not bodies of a subresource."""
-        return self.kind.name == self.call.resource.kind.kind
-
-    @cached_property
-    def is_namespace(self) -> bool:
-        """Whether the request is about a Namespace itself."""
-        kind = self.call.resource.kind
-        return not kind.group and kind.plural == "namespaces"
-
-    @cached_property
-    def namespace(self) -> str:
-        """The request's namespace; a Namespace lies in itself."""
-        return self.name if self.is_namespace else self.call.namespace
+    def __post_init__(self) -> None:
+        self.resource, self.subresource = self.call.resource, self.call.subresource
+        kind = self.resource.kind
+        self.named = named(kind)
+        self.kind = kind_named(kind, self.subresource)
+        self.is_whole = self.kind.name == kind.kind
+        self.is_namespace = not kind.group and kind.plural == "namespaces"
+        self.namespace = self.name if self.is_namespace else self.call.namespace
 
     def forbidden(self, why: str) -> StatusError:
         """403 for the object of the request."""
@@ -108,12 +110,12 @@ class Attributes:
         return self._requests[key]
 
     def _request(self, seen: Seen) -> Obj:
-        own = self.call.resource.kind
+        kind, resource = self.kind.of_kind(), self.named.of_resource()
         found: Obj = {
-            "kind": seen.kind.of_kind(),
-            "resource": seen.resource.of_resource(),
-            "requestKind": self.kind.of_kind(),
-            "requestResource": Named(own.group, own.version, own.plural).of_resource(),
+            "kind": kind if seen.kind is self.kind else seen.kind.of_kind(),
+            "resource": resource if seen.resource is self.named else seen.resource.of_resource(),
+            "requestKind": kind,
+            "requestResource": resource,
             "operation": self.operation,
             "userInfo": user_object(self.call.request.user),
             "dryRun": self.call.dry_run,
@@ -145,8 +147,9 @@ async def seen_as(target: Resource, attributes: Attributes) -> Seen:
     if target is not attributes.resource and attributes.is_whole:
         obj = None if obj is None else await converted(obj, kind)
         old = None if old is None else await converted(old, kind)
-    named = Named(kind.group, kind.version, kind.plural)
-    return Seen(named, kind_named(kind, attributes.subresource), target, obj, old)
+    if target is attributes.resource:
+        return Seen(attributes.named, attributes.kind, target, obj, old)
+    return Seen(named(kind), kind_named(kind, attributes.subresource), target, obj, old)
 
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
@@ -157,7 +160,7 @@ def options_of(call: Call, operation: str, more: Mapping[str, Any] | None = None
     found: Obj = {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1", **(more or {})}
     if call.dry_run:
         found["dryRun"] = ["All"]
-    if operation != "DELETE":
+    if operation != "DELETE" and call.request.query:
         for name in ("fieldManager", "fieldValidation"):
             given = call.request.param(name)
             if given:

@@ -17,6 +17,7 @@ from haru.apiserver.admission.dynamic.judging import Policies, ValidatingPolicy
 from haru.apiserver.admission.dynamic.matching import is_exempt
 from haru.apiserver.admission.dynamic.mutating import MutatingPolicy, Mutators, Round
 from haru.apiserver.admission.dynamic.webhooks import HookRound, Webhook, Webhooks
+from haru.apiserver.admission.unread import nothing_new
 from haru.apiserver.call import Call
 from haru.kube.defaulting import apply_defaults
 from haru.kube.patch.managers import read
@@ -88,6 +89,16 @@ class Chain:
                 changed |= await self._asking.mutate(self._mutating, attributes, hooks, again=again)
         return changed
 
+    @property
+    def _judges(self) -> bool:
+        """Whether anybody judges objects."""
+        return bool(self._policies or self._validating)
+
+    def _unjudged(self, operation: str) -> None:
+        """Nobody judges: the step is counted all the same."""
+        with self._counts.step("validate", operation):
+            pass
+
     async def _judge(self, attributes: Attributes) -> None:
         operation = attributes.operation
         with self._counts.step("validate", operation):
@@ -114,6 +125,8 @@ class Chain:
         attributes = Attributes(call, "CREATE", "" if generated else before["name"], shown, options=options)
 
         async def complete(changed: Obj) -> None:
+            if nothing_new(call, shown, changed):
+                return
             changed["metadata"] = {**hidden, **changed["metadata"]}
             await built_in(changed)
             changed["metadata"] = {n: v for n, v in changed["metadata"].items() if n not in hidden}
@@ -130,6 +143,9 @@ class Chain:
     async def judge_new(self, call: Call, obj: Obj, *, generated: bool) -> None:
         """Ask about a new object that is complete and valid."""
         name = "" if generated else obj["metadata"]["name"]
+        if not self._judges:
+            self._unjudged("CREATE")
+            return
         await self._judge(Attributes(call, "CREATE", name, obj, options=options_of(call, "CREATE")))
 
     # --- update
@@ -156,6 +172,9 @@ class Chain:
 
     async def judge_update(self, call: Call, new: Obj, live: Obj) -> None:
         """Ask about an update that is complete and valid."""
+        if not self._judges:
+            self._unjudged("UPDATE")
+            return
         await self._judge(Attributes(call, "UPDATE", call.name, new, live, options_of(call, "UPDATE")))
 
     # --- delete, and what is sent to subresources

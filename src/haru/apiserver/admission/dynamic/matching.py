@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, Named, Seen, seen_as
+from haru.apiserver.admission.dynamic.attributes import Attributes, Named, Seen, named, seen_as
 from haru.apiserver.core import Core
 from haru.apiserver.resources import Resource
 from haru.kube.errors import not_found_error
@@ -105,12 +105,23 @@ class Criteria:
         self._equivalent = raw.get("matchPolicy") == "Equivalent"
         self._namespaces = label_selector_from(raw.get("namespaceSelector") or {})
         self._objects = label_selector_from(raw.get("objectSelector") or {})
+        self._all = rules is None and not self._excluded and self._namespaces.empty and self._objects.empty
 
     async def match(self, attributes: Attributes, equivalents: Equivalents) -> Seen | None:
         """In which form the request is to be told of; None where it is of no concern.
 
         Raises StatusError where the request's namespace does not exist.
         """
+        found = await self.concerned(attributes, equivalents)
+        return None if found is None else await seen_as(found, attributes)
+
+    async def concerned(self, attributes: Attributes, equivalents: Equivalents) -> Resource | None:
+        """As which resource the request is of concern; None where it is not.
+
+        Raises StatusError where the request's namespace does not exist.
+        """
+        if self._all:
+            return attributes.resource
         if self._excluded and self._find(self._excluded, attributes, equivalents) is not None:
             return None
         if self._rules is None:
@@ -121,17 +132,18 @@ class Criteria:
             return None
         if not await _in_namespace(self._namespaces, attributes):
             return None
-        return await seen_as(found, attributes)
+        return found
 
     def _find(self, rules: Sequence[Rule], attributes: Attributes, equivalents: Equivalents) -> Resource | None:
         own = attributes.resource
-        if any(rule.matches(attributes, _named(own)) for rule in rules):
-            return own
+        for rule in rules:
+            if rule.matches(attributes, attributes.named):
+                return own
         if self._equivalent:
             others = [each for each in equivalents.of(own) if each is not own]
             for rule in rules:
                 for other in others:
-                    if rule.matches(attributes, _named(other)):
+                    if rule.matches(attributes, named(other.kind)):
                         return other
         return None
 
@@ -141,10 +153,6 @@ def policy_criteria(resources: Obj | None, *, is_binding: bool) -> Criteria:
     given = resources or {}
     rules = given.get("resourceRules") or ([] if not is_binding else None)
     return Criteria(given, rules, given.get("excludeResourceRules") or ())
-
-
-def _named(resource: Resource) -> Named:
-    return Named(resource.kind.group, resource.kind.version, resource.kind.plural)
 
 
 def _selects(selector: LabelSelector, attributes: Attributes) -> bool:

@@ -125,7 +125,7 @@ class Mutators:
         policy = invocation.policy
         assert isinstance(policy, MutatingPolicy)
         if policy.conditions:
-            given = (await _now(invocation, attributes)).given(attributes)._replace(namespace=None)
+            given = (await _now(invocation, attributes)).given_to_conditions(attributes)
             counts = self._counts.condition(policy.name, "policy", "validate", attributes)  # the step is 1.36's word
             if not await policy.conditions.hold(given, counts):
                 return

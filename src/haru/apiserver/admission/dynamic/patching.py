@@ -11,7 +11,7 @@ from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
 from haru.cel.libraries.patches import MisplacedError, PatchValueError, to_json
 from haru.cel.values import Struct
 from haru.kube.decoding import strict_decode
-from haru.kube.defaulting import apply_defaults
+from haru.kube.defaulting import apply_defaults, stays_complete
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.patch.json_patch import TestFailedError, apply_json_patch
@@ -95,7 +95,7 @@ def _defaulted(changed: Obj, before: Obj, kind: Kind, attributes: Attributes) ->
     metadata = changed.get("metadata") or {}
     if kind.custom is not None:
         return apply_defaults(changed, kind, gates, now)
-    if all(value is before.get(name) for name, value in changed.items() if name != "metadata"):
+    if stays_complete(changed, before, kind):
         return changed
     seen = {name: metadata[name] for name in ("name", "labels") if name in metadata}
     filled = apply_defaults({**changed, "metadata": seen}, kind, gates, now, own=True)

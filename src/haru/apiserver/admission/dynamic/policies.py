@@ -81,6 +81,10 @@ class Invocation:
         """The values that expressions see."""
         return given_of(attributes, self.seen, params=self.param, namespace=self.namespace)
 
+    def given_to_conditions(self, attributes: Attributes) -> Given:
+        """The values that match conditions see: they do not see the namespace."""
+        return given_of(attributes, self.seen, params=self.param)
+
 
 @dataclass(frozen=True, slots=True)
 class Misconfigured:
@@ -115,7 +119,7 @@ async def invocations(
     found: list[Invocation | Misconfigured] = []
     for binding in policy.bindings:
         try:
-            if await binding.criteria.match(attributes, equivalents) is None:
+            if await binding.criteria.concerned(attributes, equivalents) is None:
                 continue
             params = await _params(policy, binding, attributes)
         except ParamError as error:
