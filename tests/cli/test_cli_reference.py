@@ -48,3 +48,10 @@ def test_documents_name_only_flags_and_files_that_exist(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
     for target in re.findall(r"(?<![\w/.-])examples/[\w./-]+\.(?:yaml|py)", text):
         assert (ROOT / target).exists(), f"{page.name} names {target}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#:]+)", index.read_text())}
+    missing = [page.relative_to(ROOT) for page in PAGES if page.is_relative_to(ROOT / "docs") and page not in linked]
+    assert [page for page in missing if page.name != "README.md"] == []
