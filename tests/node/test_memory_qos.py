@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from haru.kube.gates import FeatureGates
 from haru.kube.strategy import qos_class
 from haru.node.cgroups import memory_qos
+from haru.node.cgroups.host import Hierarchies
 from haru.node.cgroups.memory_qos import MemoryQos, configured, container_values, high_mark, node_values, pod_values
+from haru.node.options import NodeOptions
+from haru.node.qos_groups import rule_of
 
 Obj = dict[str, Any]
 MI = 1 << 20
@@ -208,3 +213,25 @@ def test_two_hundred_random_pods_agree_with_the_table() -> None:
     assert int(values.root["memory.min"]) == sum(int(v) for found in below for v in found.values())
     assert int(values.of_burstable["memory.low"]) == sum(int(found.get("memory.low", 0)) for found in below)
     assert {qos_class(made["spec"]) for made in pods} == {"Guaranteed", "Burstable", "BestEffort"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "controllers", "problem"),
+    [
+        ("unified", ("cpu", "memory"), ""),
+        ("unified", ("cpu",), "cgroup.controllers does not list memory"),
+        ("hybrid", (), "cgroup.controllers does not list memory"),
+        ("hybrid", ("memory",), "is of both versions"),
+        ("legacy", (), "has no hierarchy of version 2"),
+    ],
+)
+def test_a_machine_without_the_controller_is_told_of(
+    caplog: pytest.LogCaptureFixture, mode: Any, controllers: tuple[str, ...], problem: str
+) -> None:
+    root = Path("/sys/fs/cgroup")
+    found = Hierarchies(mode, root, None if mode == "legacy" else root, controllers)
+    options = NodeOptions("n", root, root, gates=FeatureGates({"MemoryQoS": True}))
+    assert rule_of(options, found).enforces is not bool(problem)
+    assert ("MemoryQoS has no effect" in caplog.text) is bool(problem) and problem in caplog.text
+    caplog.clear()
+    assert rule_of(NodeOptions("n", root, root), found).enforces is False and not caplog.text

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from typing import Any
 
@@ -23,7 +22,7 @@ from haru.kube.node_room import admission_problem
 from haru.kube.quantity import parse_quantity
 from haru.node.asking import Asker
 from haru.node.cgroups.host import Hierarchies, hierarchies, refusal
-from haru.node.cgroups.memory_qos import MemoryQos, configured
+from haru.node.cgroups.memory_qos import MemoryQos
 from haru.node.cgroups.tree import FileTree, SystemdTree, Tree
 from haru.node.context import Context
 from haru.node.cri.client import RuntimeClient
@@ -38,7 +37,7 @@ from haru.node.objects import Objects
 from haru.node.options import NodeOptions
 from haru.node.pods.observed import POD_UID, SeenContainer
 from haru.node.pods.status import TERMINAL
-from haru.node.qos_groups import QosGroups
+from haru.node.qos_groups import QosGroups, rule_of
 from haru.node.registering import Registration
 from haru.node.starting import Starter
 from haru.node.userns import Ranges, UserNamespaceError, has_user, pool_of_machine, run_getsubids
@@ -257,13 +256,7 @@ class Agent:
 def _memory_qos(options: NodeOptions, found: Hierarchies) -> MemoryQos:
     """What the gate, the options and this machine come to. Raises `NodeError`."""
     try:
-        return configured(
-            gate=options.gates.enabled("MemoryQoS"),
-            unified=found.mode == "unified",
-            factor=options.memory_throttling_factor,
-            policy=options.memory_reservation_policy,
-            page=os.sysconf("SC_PAGE_SIZE"),
-        )
+        return rule_of(options, found)
     except ValueError as error:
         raise NodeError(str(error)) from error
 

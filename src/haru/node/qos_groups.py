@@ -8,16 +8,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from haru.node.cgroups.memory_qos import MemoryQos, node_values
+from haru.node.cgroups.host import Hierarchies, lacking
+from haru.node.cgroups.memory_qos import MemoryQos, configured, node_values
 from haru.node.cgroups.paths import kubepods, qos_cgroup
 from haru.node.cgroups.tree import CgroupError, Tree
+from haru.node.options import NodeOptions
 
 Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
 SECONDS = 60.0
+
+
+def rule_of(options: NodeOptions, found: Hierarchies) -> MemoryQos:
+    """What the gate, the options and the machine come to; a machine that lacks the controller is told of.
+
+    Raises ValueError for options that contradict each other.
+    """
+    gate, problem = options.gates.enabled("MemoryQoS"), lacking(found, "memory")
+    if found.mode != "unified" and not problem:
+        problem = f"{found.root} is of both versions"
+    rule = configured(
+        gate=gate,
+        unified=not problem,
+        factor=options.memory_throttling_factor,
+        policy=options.memory_reservation_policy,
+        page=os.sysconf("SC_PAGE_SIZE"),
+    )
+    if gate and problem:
+        remedy = "boot with systemd.unified_cgroup_hierarchy=1 and without cgroup_disable=memory"
+        _log.warning("MemoryQoS has no effect: %s; %s", problem, remedy)
+    return rule
 
 
 class QosGroups:
