@@ -6,6 +6,7 @@ import asyncio
 import gzip
 from collections.abc import Sequence
 
+from haru.apiserver import gzipping
 from haru.apiserver.http import Request, Response, Scope
 from haru.serving import ABORT
 
@@ -40,9 +41,12 @@ async def send_whole(request: Request, response: Response) -> None:
     pieces = response.pieces or _pieces(body)
     size = sum(map(len, pieces))
     if size > GZIP_FROM and not response.passed_on and b"gzip" in request.headers.get(b"accept-encoding", b""):
-        body = await asyncio.to_thread(gzip.compress, response.whole(), 1)
+        if response.gzipped is not None:
+            pieces = await response.gzipped()
+        else:
+            pieces = _pieces(await asyncio.to_thread(gzip.compress, response.whole(), gzipping.LEVEL))
+        size = sum(map(len, pieces))
         response.headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
-        pieces, size = _pieces(body), len(body)
     await request.send(head_of(response, request.audit_id, size))
     await _send_pieces(request, pieces if request.method != "HEAD" else [b""])
 

@@ -191,6 +191,8 @@ class Response:
     passed_on: bool = False
     """It is another server's answer: the headers are all there, the body as it was sent."""
     pieces: Sequence[bytes] = ()
+    gzipped: Callable[[], Awaitable[Sequence[bytes]]] | None = None
+    """The pieces compressed, where that costs less than to compress them now."""
 
     def whole(self) -> bytes:
         """The body in one."""

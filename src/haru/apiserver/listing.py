@@ -19,7 +19,7 @@ from haru.apiserver.custom_conversion import in_version
 from haru.apiserver.http import Request, Response
 from haru.apiserver.negotiation import PARTIAL, PLAIN
 from haru.apiserver.objects import Selection, partial_bytes
-from haru.apiserver.prepared import FROM_RECORDS, list_body
+from haru.apiserver.prepared import FROM_RECORDS, ListBody
 from haru.apiserver.rendering import object_bytes, partial, render_plain, representation_of, table_of, versioned
 from haru.kube.errors import (
     FieldError,
@@ -233,8 +233,15 @@ def _as_they_lie(call: Call, selection: Selection, found: Found, records: list[R
     # Which version custom resources lie in may be changed by their owner.
     if not is_whole or kind.custom is not None or len(records) < FROM_RECORDS:
         return Response(200, b"%b%b]}" % (head, b",".join(map(encode, records))))
-    pieces = call.core.lists.items((resource.prefix(call.namespace), kind.api_version, name), records, encode)
-    return Response(200, pieces=list_body(head, pieces))
+    lists = call.core.lists
+    body = ListBody(head, lists.items((resource.prefix(call.namespace), kind.api_version, name), records, encode))
+
+    async def gzipped() -> list[bytes]:
+        packed = await body.gzipped()
+        lists.trim()
+        return packed
+
+    return Response(200, pieces=body.pieces, gzipped=gzipped)
 
 
 async def handle_list(call: Call) -> Response:

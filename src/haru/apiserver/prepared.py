@@ -1,4 +1,4 @@
-"""Lists whose bytes lie ready: the items of a collection in pieces, of which a change touches one.
+"""Lists whose bytes lie ready, compressed too: the items of a collection in pieces, of which a change touches one.
 
 A piece is some records and their joined bytes. Records do not change, so whether a piece still holds is whether the
 records are the same ones: nothing has to be told of changes, and any moment of the history can be asked for. What is
@@ -8,11 +8,13 @@ only until nobody has asked for it for a while.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
+from haru.apiserver.gzipping import Part, deflated, joined
 from haru.storage import Record
 
 PIECE_BYTES = 256 * 1024
@@ -20,6 +22,7 @@ KEPT_BYTES = 64 * 1024 * 1024
 FROM_RECORDS = 32
 """Shorter lists are joined each time."""
 
+_END = b"]}"
 Encode = Callable[[Record], bytes]
 _KEY = attrgetter("key")
 
@@ -27,22 +30,50 @@ _KEY = attrgetter("key")
 class Items:
     """Records that follow each other, and their encoded objects, each after a comma."""
 
-    __slots__ = ("body", "records")
+    __slots__ = ("_deflated", "body", "records")
 
     def __init__(self, records: list[Record], body: bytes) -> None:
         self.records = records
         self.body = body
+        self._deflated: tuple[bool, Part] | None = None
+        """Set in one: threads may come together here."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return len(self.body) + (len(self._deflated[1].data) if self._deflated is not None else 0)
+
+    def text(self, *, is_first: bool) -> bytes:
+        """As they stand in the list: the first of it without the comma."""
+        return self.body[1:] if is_first else self.body
+
+    def ready(self, *, is_first: bool) -> Part | None:
+        """The text compressed, if it was before."""
+        found = self._deflated
+        return found[1] if found is not None and found[0] == is_first else None
+
+    def deflate(self, *, is_first: bool) -> Part:
+        """The text compressed."""
+        found = self.ready(is_first=is_first)
+        if found is None:
+            found = deflated(self.text(is_first=is_first))
+            self._deflated = (is_first, found)
+        return found
 
 
 class _Kept:
     """The pieces of one collection, and whether they were asked for since somebody looked."""
 
-    __slots__ = ("pieces", "size", "used")
+    __slots__ = ("pieces", "used")
 
     def __init__(self, pieces: list[Items]) -> None:
         self.pieces = pieces
-        self.size = sum(len(piece.body) for piece in pieces)
         self.used = True
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return sum(piece.size for piece in self.pieces)
 
 
 class PreparedLists:
@@ -50,12 +81,11 @@ class PreparedLists:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
-        self._bytes = 0
 
     @property
     def size(self) -> int:
         """Bytes that are kept."""
-        return self._bytes
+        return sum(kept.size for kept in self._kept.values())
 
     def items(self, which: tuple[str, ...], records: list[Record], encode: Encode) -> list[Items]:
         """All records of the collection `which`, in the order of their keys, in pieces.
@@ -63,35 +93,32 @@ class PreparedLists:
         `which` names the form, too: `encode` gives the same bytes for the same record each time.
         """
         before = self._kept.get(which)
-        if before is None:
+        if before is None or not before.pieces:
             pieces = list(_cut(records, encode))
         else:
             pieces = _renewed(before.pieces, records, encode)
-            if pieces is before.pieces:
-                before.used = True
-                self._kept.move_to_end(which)
-                return pieces
-            self._drop(which)
-        self._keep(which, _Kept(pieces))
+        kept = before if before is not None and pieces is before.pieces else _Kept(pieces)
+        kept.used = True
+        self._kept[which] = kept
+        self._kept.move_to_end(which)
+        if kept.size > KEPT_BYTES:
+            del self._kept[which]  # the others need not make room for it
+        self.trim()
         return pieces
+
+    def trim(self) -> None:
+        """Drop what exceeds the bound, first what was asked for longest ago."""
+        size = self.size
+        while size > KEPT_BYTES:
+            _, gone = self._kept.popitem(last=False)
+            size -= gone.size
 
     def drop_idle(self) -> None:
         """Drop what was not asked for since the last call."""
         for which, kept in list(self._kept.items()):
             if not kept.used:
-                self._drop(which)
+                del self._kept[which]
             kept.used = False
-
-    def _keep(self, which: tuple[str, ...], kept: _Kept) -> None:
-        if kept.size > KEPT_BYTES:
-            return
-        self._kept[which] = kept
-        self._bytes += kept.size
-        while self._bytes > KEPT_BYTES:
-            self._drop(next(iter(self._kept)))
-
-    def _drop(self, which: tuple[str, ...]) -> None:
-        self._bytes -= self._kept.pop(which).size
 
 
 def _cut(records: Iterable[Record], encode: Encode) -> Iterator[Items]:
@@ -123,7 +150,7 @@ def _renewed(before: list[Items], records: list[Record], encode: Encode) -> list
         here = records[begin:end]
         begin = end
         if here == piece.records:  # the same records, as records are equal to themselves only
-            found.append(piece)
+            _append(found, piece)
             continue
         is_same = False
         for made in _cut(here, encode):
@@ -140,9 +167,26 @@ def _append(pieces: list[Items], more: Items) -> None:
         pieces.append(more)
 
 
-def list_body(head: bytes, pieces: Sequence[Items]) -> list[bytes]:
-    """The whole answer in pieces: `head` up to the bracket of the items, the items, and the end."""
-    if not pieces:
-        return [head + b"]}"]
-    first, *others = pieces
-    return [head + first.body[1:], *(piece.body for piece in others), b"]}"]
+class ListBody:
+    """An answer of a whole collection: `head` up to the bracket of the items, the items, and the end."""
+
+    def __init__(self, head: bytes, items: Sequence[Items]) -> None:
+        self._head = head
+        self._items = items
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """The text."""
+        texts = [each.text(is_first=number == 0) for number, each in enumerate(self._items)]
+        return [self._head, *texts, _END]
+
+    async def gzipped(self) -> list[bytes]:
+        """The text compressed; in a thread, where that was not done before."""
+        if any(each.ready(is_first=number == 0) is None for number, each in enumerate(self._items)):
+            parts = await asyncio.to_thread(self._deflate)
+        else:
+            parts = self._deflate()
+        return joined([deflated(self._head), *parts, deflated(_END)])
+
+    def _deflate(self) -> list[Part]:
+        return [each.deflate(is_first=number == 0) for number, each in enumerate(self._items)]

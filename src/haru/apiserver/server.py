@@ -167,7 +167,7 @@ class ApiServer:
         has_body = response.body or response.pieces
         if has_body and response.content_type == JSON and not response.passed_on and wants_pretty(request):
             response.body = orjson.dumps(orjson.loads(response.whole()), option=orjson.OPT_INDENT_2) + b"\n"
-            response.pieces = ()
+            response.pieces, response.gzipped = (), None
         if request.warnings:
             response.headers += warning_headers(request.warnings)
         return response
