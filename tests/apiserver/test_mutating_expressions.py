@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from api_caller import MAPS, config_map
 from mutating_objects import MUTATORS, WireCaller, applying, install, mutator, wire
+
+from haru.cel.admission import Composition
 
 __all__ = ["wire"]
 
@@ -63,6 +66,13 @@ string(cidr('10.0.0.0/8')) == '10.0.0.0/8' && !isCIDR('::ffff:1.2.3.4/96')
 !format.named('uuid').value().validate('3b6a9d2c-0d1e-4e8e-9d58-8e6c4f4f3a11').hasValue()
 !format.named('nothing').hasValue() && format.dns1123Subdomain().validate('a_b').value().size() == 1
 !format.labelValue().validate('a').hasValue() && !format.qualifiedName().validate('a/b').hasValue()
+!format.uri().validate('https://a.b/c').hasValue() && format.uri().validate('a b').hasValue()
+format.uuid().validate('x').hasValue() && !format.byte().validate('YQ==').hasValue() && format.byte().validate('?').hasValue()
+!format.dns1035Label().validate('a1').hasValue() && format.dns1035Label().validate('1a').hasValue()
+!format.dns1123LabelPrefix().validate('a-').hasValue() && format.dns1123LabelPrefix().validate('a.').hasValue()
+!format.dns1123SubdomainPrefix().validate('a.b-').hasValue() && format.dns1123SubdomainPrefix().validate('_').hasValue()
+!format.dns1035LabelPrefix().validate('a-').hasValue() && format.dns1035LabelPrefix().validate('1-').hasValue()
+authorizer.requestResource.check('create').error() == ''
 !format.date().validate('2026-01-02').hasValue() && format.datetime().validate('x').hasValue()
 sets.contains([1, 2], [1]) && sets.equivalent([1, 2], [2, 1]) && sets.intersects([1], [1, 2])
 optional.of(1).hasValue() && !optional.none().hasValue() && !optional.ofNonZeroValue(0).hasValue()
@@ -83,6 +93,8 @@ authorizer.group('apps').resource('deployments').fieldSelector('a=b').labelSelec
 jsonpatch.escapeKey('a/b~c') == 'a~1b~0c'
 JSONPatch{op: 'add'} == JSONPatch{op: 'add'} && Object{a: 1} == Object{a: 1} && dyn(Object.a{}) != dyn(Object.b{})
 """
+INTERNAL = {"cel.@mapInsert"}
+"""What macros become."""
 WRONG: list[tuple[str, str]] = [
     ("'abc'.reverse()", "found no matching overload for 'reverse'"),
     ("math.greatest(1, 2)", "undeclared reference to 'math'"),
@@ -130,6 +142,15 @@ async def test_functions(wire: WireCaller) -> None:
     stored = await wire.create(MAPS, config_map("m"))
     assert [lines[int(name[1:])] for name, value in stored["data"].items() if value != "true"] == []
     assert len(stored["data"]) == len(lines) > 60
+
+
+def test_no_function_is_left_out() -> None:
+    """The names of all functions of the environment stand in the expressions above."""
+    known = Composition((), params=True).patching.functions
+    spelled = set(re.findall(r"[A-Za-z][A-Za-z0-9]*(?:\.[A-Za-z][A-Za-z0-9]*)*", TRUE))
+    spelled |= {name.rpartition(".")[2] for name in spelled}
+    named = {name for name in known if name[0].isalpha()} - INTERNAL
+    assert len(named) > 110 and sorted(named - spelled) == []
 
 
 async def test_what_does_not_compile(wire: WireCaller) -> None:
