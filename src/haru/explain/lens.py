@@ -62,9 +62,14 @@ class Lens:
         """A number per device."""
         if view.totals:
             return tuple([self._number(d, c) for d, c in zip(view.devices, view.charges, strict=True)])
-        found = self._tables.get(view.table)
+        table = view.table
+        key: Hashable = table
+        if table.uniform and table.plain and not self._everything:
+            # Such devices are no more than what is read of them.
+            key = table.reading(self._spelled_by(table.shapes[0].driver)[0], capacity=True)
+        found = self._tables.get(key)
         if found is None:
-            found = self._tables[view.table] = tuple([self._number(device, ()) for device in view.devices])
+            found = self._tables[key] = tuple([self._number(device, ()) for device in view.devices])
         return found
 
     def _number(self, device: Device, charge: Hashable) -> int:
@@ -82,17 +87,22 @@ class Lens:
         """What the expressions read of a shape. Values that may be faulty are always seen: they fail any expression."""
         if self._everything:
             return whole(shape)
-        spelled = self._spelled.get(shape.driver)
-        if spelled is None:
-            attributes: dict[str, None] = {}
-            capacity: dict[str, None] = {}
-            for names in self._reads:
-                for found, pairs in zip((attributes, capacity), names.published(shape.driver), strict=True):
-                    found.update((text, None) for pair in pairs for text in pair)
-            spelled = self._spelled[shape.driver] = tuple(attributes), tuple(capacity)
+        spelled = self._spelled_by(shape.driver)
         by_name, amounts = shape.by_name, shape.amounts
         return (
             tuple([by_name.get(name) for name in spelled[0]]),
             tuple([amounts.get(name) for name in spelled[1]]),
             shape.faulty,
         )
+
+    def _spelled_by(self, driver: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The attributes and capacities that expressions read of a driver's devices, in all spellings."""
+        spelled = self._spelled.get(driver)
+        if spelled is None:
+            attributes: dict[str, None] = {}
+            capacity: dict[str, None] = {}
+            for names in self._reads:
+                for found, pairs in zip((attributes, capacity), names.published(driver), strict=True):
+                    found.update((text, None) for pair in pairs for text in pair)
+            spelled = self._spelled[driver] = tuple(attributes), tuple(capacity)
+        return spelled

@@ -201,5 +201,7 @@ class Fleet:
 
 def _content(view: PoolView) -> Hashable:
     """What there is of a view beside names."""
-    content = tuple([(d.shape, d.consumes, d.taints, d.binding) for d in view.devices])
+    content: Hashable = tuple(view.table.shape_of)
+    if not view.table.plain:
+        content = tuple([(d.shape, d.consumes, d.taints, d.binding) for d in view.devices])
     return (content, view.counter_names, view.totals)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import islice, repeat
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 import orjson
@@ -26,6 +26,7 @@ from haru.engine.devices.model import (
     CounterSet,
     Device,
     Placement,
+    PlainDevices,
     Shape,
     Slice,
     Taint,
@@ -37,7 +38,10 @@ Attributes = tuple[tuple[str, Attribute], ...]
 _MAX_TEXTS = 8192
 _tuple = tuple.__new__
 """Makes named tuples past their constructors, which take twice as long."""
+_POLICIES = attrgetter("policies")
 _BINDING = ("bindingConditions", "bindingFailureConditions", "bindsToNode")
+_BESIDE = frozenset(("allowMultipleAllocations", "consumesCounters", "taints", *_BINDING))
+"""What devices may have besides attributes and capacities, if not a place of their own."""
 
 
 class _Values(dict[Any, tuple[str, Attribute]]):
@@ -174,11 +178,13 @@ class Interner:
             consumes = self._consumption([entry.get("consumesCounters") for entry in raw])
         if "taints" in members:
             taints = self._taints.of([entry.get("taints") for entry in raw])
-        return tuple(
+        shapes, plain = self._shapes_of(raw, driver, shareable)
+        plain = plain and not per_device and members.isdisjoint(_BESIDE)
+        return (PlainDevices if plain else tuple)(
             map(
                 Device,
                 map(self._known.values.setdefault, names, names),
-                self._shapes_of(raw, driver, shareable),
+                shapes,
                 consumes,
                 taints,
                 map(self._binding, raw) if members.intersection(_BINDING) else repeat(None),
@@ -186,7 +192,8 @@ class Interner:
             )
         )
 
-    def _shapes_of(self, raw: Sequence[Raw], driver: str, shareable: Iterable[bool]) -> list[Shape]:
+    def _shapes_of(self, raw: Sequence[Raw], driver: str, shareable: Iterable[bool]) -> tuple[list[Shape], bool]:
+        """The shapes, and whether no attribute may fail an expression and all capacities are taken whole."""
         attributes, plain = self._attributes([entry.get("attributes") or {} for entry in raw])
         capacities = self._capacities.of([entry.get("capacity") for entry in raw])
         shapes, found = self._shapes, []
@@ -198,7 +205,7 @@ class Interner:
                 shape = shapes[key] = Shape(driver, own, capacity, many, plain, alike.get(id(capacity)))
                 alike[id(capacity)] = shape
             found.append(shape)
-        return found
+        return found, plain and not any(map(_POLICIES, found))
 
     def _attributes(self, given: Sequence[Raw]) -> tuple[Sequence[Attributes], bool]:
         """The attributes of each device by name, and whether all of them are plain."""

@@ -183,6 +183,15 @@ class Device:
     placement: Placement | None
 
 
+class PlainDevices(tuple[Device, ...]):
+    """Devices of a slice of which only plain attributes and capacities that are taken whole tell anything.
+
+    They are of one driver, consume no counters, and have neither taints nor conditions nor places of their own.
+    """
+
+    __slots__ = ()
+
+
 class CounterSet(NamedTuple):
     """Counters that devices of the pool share."""
 

@@ -28,6 +28,7 @@ class PoolView:
 
     __slots__ = (
         "_charges_elsewhere",
+        "_occupied",
         "binding",
         "charges",
         "confined",
@@ -46,27 +47,32 @@ class PoolView:
         self, key: PoolKey, slices: Sequence[Slice], elsewhere: Sequence[Slice], whole: bool, partitionable: bool
     ) -> None:
         self.key = key
-        self.slices: tuple[Slice, ...] = tuple([item for item in slices for _ in item.devices])
         if len(slices) == 1:
             self.devices: tuple[Device, ...] = slices[0].devices
+            self.slices: tuple[Slice, ...] = (slices[0],) * len(self.devices)
         else:
             self.devices = tuple([device for item in slices for device in item.devices])
+            self.slices = tuple([item for item in slices for _ in item.devices])
         self.table: Table = table_of(self.devices)
         self.binding = whole and self.table.conditional
         nodes = {item.placement.node_name for item in slices}
         self.confined = len(nodes) == 1 and "" not in nodes and not elsewhere
         """Whether nobody but one node sees these devices."""
-        self.elsewhere: Table = table_of(tuple([device for item in elsewhere for device in item.devices]))
+        self.elsewhere: Table = _NO_DEVICES
         """The devices of the pool that the node does not see."""
+        if elsewhere:
+            self.elsewhere = table_of(tuple([device for item in elsewhere for device in item.devices]))
         self.counter_names: tuple[tuple[str, str], ...] = ()
         self.totals: tuple[int, ...] = ()
         self.charges: tuple[Charge, ...] = ()
         self._charges_elsewhere: tuple[Charge, ...] = ()
+        self._occupied: tuple[PoolUse, tuple[int, tuple[Hashable, ...]]] | None = None
         self.problem = ""
         self.status: PoolStatus = "ok" if whole else "incomplete"
         if whole:
             sets = tuple([counter_set for item in slices for counter_set in item.counter_sets])
-            counters, beside = _counters_of(self.table, sets), _counters_of(self.elsewhere, sets)
+            counters = _counters_of(self.table, sets)
+            beside = _counters_of(self.elsewhere, sets) if elsewhere else _NO_COUNTERS
             self.problem = _repeated(self.table, sets)
             if partitionable and not self.problem:
                 self.problem = counters.fault or beside.fault
@@ -82,12 +88,18 @@ class PoolView:
 
     def occupation(self, use: PoolUse) -> tuple[int, tuple[Hashable, ...]]:
         """Which devices are taken whole, as bits, and what shares consume; devices are named by their places."""
+        last = self._occupied
+        if last is not None and last[0] is use:
+            return last[1]
         places, taken = self.table.places, 0
         for name in use.devices:
             if name in places:
                 taken |= 1 << places[name]
-        shares = sorted((places[n], *sorted(use.consumed(n).items())) for n in use.shares if n in places)
-        return taken, tuple(shares)
+        shares: tuple[Hashable, ...] = ()
+        if use.shares:
+            shares = tuple(sorted((places[n], *sorted(use.consumed(n).items())) for n in use.shares if n in places))
+        self._occupied = use, (taken, shares)
+        return taken, shares
 
     def counters_left(self, use: PoolUse) -> tuple[int, ...]:
         """What is left of each counter after the devices in use; negative when the pool is overdrawn."""
@@ -109,10 +121,17 @@ class PoolView:
         return left
 
 
+_NO_DEVICES = table_of(())
+_NO_COUNTERS = Counters.of((), ())
+"""Those of no devices, whatever there is to count: nothing is consumed."""
+
+
 def _counters_of(table: Table, sets: tuple[CounterSet, ...]) -> Counters:
     """The counters of a pool with these devices. Sets that are equal are mostly the same."""
-    if not table.devices or not (sets or table.consuming):
-        return Counters(sets, *names_and_totals(sets), ((),) * len(table.devices), "")
+    if not (sets or table.consuming):
+        return Counters((), (), (), ((),) * len(table.devices), "")
+    if not table.devices:
+        return Counters(sets, *names_and_totals(sets), (), "")
     key = tuple(map(id, sets))
     found: Counters | None = table.counters.get(key)
     if found is None:
@@ -124,7 +143,7 @@ def _counters_of(table: Table, sets: tuple[CounterSet, ...]) -> Counters:
 
 def _repeated(table: Table, sets: Sequence[CounterSet]) -> str:
     """What a pool has twice, so that it cannot be trusted; or nothing."""
-    names = [counter_set.name for counter_set in sets]
+    names = [counter_set.name for counter_set in sets] if sets else []
     if len(set(names)) < len(names):
         twice = next(name for number, name in enumerate(names) if name in names[:number])
         return f"counter set {twice} is defined twice"
@@ -135,18 +154,33 @@ def _repeated(table: Table, sets: Sequence[CounterSet]) -> str:
     return ""
 
 
+def _owner(slices: Sequence[Slice]) -> str | None:
+    """The node that all slices name, if they do."""
+    name = slices[0].placement.node_name if slices else ""
+    for item in slices:
+        if item.placement.node_name != name or item.per_device:
+            return None
+    return name or None
+
+
 class Pool:
     """All slices of one pool in the cluster, in the order of their names."""
 
-    __slots__ = ("_views", "key", "slices")
+    __slots__ = ("_owner", "_views", "_whole", "key", "slices")
 
     def __init__(self, key: PoolKey, slices: Sequence[Slice]) -> None:
         self.key = key
         self.slices = tuple(sorted(slices, key=lambda s: s.name.encode()) if len(slices) > 1 else slices)
         self._views: dict[tuple[bool, tuple[int, ...]], PoolView | None] = {}
+        self._owner = _owner(self.slices)
+        self._whole: PoolView | None = None  # what the node sees to which all slices are tied
 
     def view(self, node: NodeView, partitionable: bool) -> PoolView | None:
         """What the node sees of the pool; None when nothing of it concerns the node, or only outdated slices."""
+        if node.name == self._owner and partitionable:
+            if self._whole is None:
+                self._whole = self._view(tuple(range(len(self.slices))), partitionable)
+            return self._whole
         seen = tuple(i for i, item in enumerate(self.slices) if relevant(item, node, partitionable))
         return self._view(seen, partitionable)
 

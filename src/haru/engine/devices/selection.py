@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 _MAX_COLUMNS = 256
 _MAX_RESULTS = 65536
+_MAX_READINGS = 4096
 _BOOLEANS = frozenset((True, False))
 
 
@@ -49,7 +50,7 @@ class Selection(NamedTuple):
     def column(self, view: PoolView) -> Sequence[Verdict]:
         """The verdict for each device of a pool view."""
         columns = view.table.columns
-        found: list[Verdict] | None = columns.get(self)
+        found: Sequence[Verdict] | None = columns.get(self)
         if found is None:
             if len(columns) >= _MAX_COLUMNS:
                 columns.clear()
@@ -60,7 +61,7 @@ class Selection(NamedTuple):
 class Judge:
     """What a selection says of shapes, as far as it was asked."""
 
-    __slots__ = ("_known", "_steps")
+    __slots__ = ("_known", "_looked_up", "_met", "_names", "_readings", "_steps")
 
     def __init__(self, selection: Selection) -> None:
         flags = (selection.lists, selection.consumable)
@@ -70,6 +71,9 @@ class Judge:
             for of_class, selectors in ((True, selection.class_expressions), (False, selection.request_expressions))
             for number, expression in enumerate(selectors)
         ]
+        self._readings: dict[Hashable, Sequence[Verdict]] = {}
+        self._names: dict[str, tuple[tuple[str, ...], bool] | None] = {}
+        self._looked_up = self._met = 0
 
     def verdict(self, shape: Shape) -> Verdict:
         """Whether devices of this shape are selected."""
@@ -80,10 +84,36 @@ class Judge:
             found = self._known[shape] = self._judge(shape)
         return found
 
-    def verdicts(self, table: Table) -> list[Verdict]:
-        """Whether each device of a table is selected."""
+    def verdicts(self, table: Table) -> Sequence[Verdict]:
+        """Whether each device of a table is selected; of tables that it reads alike, once."""
         if not table.uniform:
-            return list(map(self.verdict, table.shape_of))
+            return tuple(map(self.verdict, table.shape_of))
+        names = self._read_of(table.shapes[0].driver)
+        # Where hardly two tables are read alike, to compare them is in vain.
+        if names is None or self._looked_up > 2 * self._met + _MAX_COLUMNS:
+            return self._verdicts(table)
+        reading = table.reading(*names)
+        known = self._readings.get(reading)
+        self._looked_up += 1
+        if known is not None:
+            self._met += 1
+            return known
+        if len(self._readings) >= _MAX_READINGS:
+            self._readings.clear()
+        verdicts = self._readings[reading] = tuple(self._verdicts(table))
+        return verdicts
+
+    def _read_of(self, driver: str) -> tuple[tuple[str, ...], bool] | None:
+        """The attributes that are read of a driver's devices, and whether capacities are; None if all may be."""
+        if driver not in self._names:
+            read = [reader.names for _, _, reader in self._steps]
+            spelled = [names.published(driver) for names in read if names is not None]
+            attributes = dict.fromkeys(text for pairs, _ in spelled for pair in pairs for text in pair)
+            amounts = any(pairs for _, pairs in spelled)
+            self._names[driver] = (tuple(attributes), amounts) if len(spelled) == len(read) else None
+        return self._names[driver]
+
+    def _verdicts(self, table: Table) -> Sequence[Verdict]:
         found = self._column(table.shapes)
         if len(table.shapes) == len(table.shape_of):
             return found
@@ -133,19 +163,20 @@ Sort = tuple[Spelled, Spelled, dict[Hashable, bool | str], Slate | None]
 class Reader:
     """One expression, and what it says of what it reads of a device."""
 
-    __slots__ = ("_consumable", "_expression", "_lists", "_names", "_parts", "_sorts")
+    __slots__ = ("_consumable", "_expression", "_lists", "_parts", "_sorts", "names")
 
     def __init__(self, expression: str | None, lists: bool, consumable: bool) -> None:
         self._expression = expression
         self._lists = lists
         self._consumable = consumable
-        self._names = None if expression is None else names_read(expression, lists, consumable)
+        self.names = None if expression is None else names_read(expression, lists, consumable)
+        """The names that it reads; None if it may see everything."""
         self._sorts: dict[Hashable, Sort] = {}
         self._parts: dict[tuple[str, bool], Part] = {}
 
     def verdict(self, shape: Shape) -> bool | str:
         """True, false, or the text of an error."""
-        if self._names is None:
+        if self.names is None:
             return self._evaluate(shape, self.compile())
         attributes, amounts, known, slate = self._sort_of(shape)
         by_name, by_amount = shape.by_name.get, shape.amounts.get
@@ -164,7 +195,7 @@ class Reader:
     def column(self, shapes: Sequence[Shape]) -> Column:
         """The verdicts on shapes of one sort (see `Table.uniform`), or the one on all of them."""
         sheet = Sheet(shapes)
-        part = None if self._names is None else self._part(sheet)
+        part = None if self.names is None else self._part(sheet)
         return [self.verdict(shape) for shape in shapes] if part is None else part.column(sheet)
 
     def _part(self, sheet: Sheet) -> Part | None:
@@ -190,9 +221,9 @@ class Reader:
         sort = (shape.driver, shape.shareable, shape.faulty)
         found = self._sorts.get(sort)
         if found is None or len(found[2]) >= _MAX_RESULTS:
-            assert self._names is not None
-            slate = None if shape.faulty else Slate(shape.driver, shape.shareable, self._names)
-            found = self._sorts[sort] = (*self._names.published(shape.driver), {}, slate)
+            assert self.names is not None
+            slate = None if shape.faulty else Slate(shape.driver, shape.shareable, self.names)
+            found = self._sorts[sort] = (*self.names.published(shape.driver), {}, slate)
         return found
 
     def compile(self) -> DeviceSelector | str:
@@ -218,7 +249,7 @@ class Reader:
     def _view(self, shape: Shape) -> DeviceView:
         """What the expression sees of a shape. Where a driver publishes a name in both spellings, the short one."""
         attributes, capacity = shape.attributes, shape.capacity
-        if self._names is not None:
+        if self.names is not None:
             read, amounts, *_ = self._sort_of(shape)
             found = _present(shape.by_name, read)
             attributes = tuple(sorted({*found, *shape.faulty})) if shape.faulty else found

@@ -6,13 +6,13 @@ all of them: which device is where, and which devices an ask may have as far as 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
 from haru.engine.cached import cached_property
-from haru.engine.devices.model import Device, Shape
+from haru.engine.devices.model import Device, PlainDevices, Shape
 
 _NAME, _SHAPE, _CONSUMES, _TAINTS, _BINDING, _PLACEMENT = map(
     attrgetter, ("name", "shape", "consumes", "taints", "binding", "placement")
@@ -29,6 +29,18 @@ class Table:
         """The shape of each device."""
         self.shapes: Sequence[Shape] = list(dict.fromkeys(self.shape_of))
         """The different shapes."""
+        self.conditional = self.consuming = self.placed = self.shareable = False
+        self.uniform = self.plain = True
+        if type(devices) is not PlainDevices:
+            self._look()
+        self.counters: dict[Hashable, Any] = {}
+        self.columns: dict[Hashable, Any] = {}
+        self.offers: dict[Hashable, Any] = {}
+        self.cards: dict[Hashable, Any] = {}
+
+    def _look(self) -> None:
+        """What there is about devices of which nothing is known."""
+        devices = self.devices
         bindings = set(map(_BINDING, devices))
         self.conditional = any(binding is not None and binding.conditions for binding in bindings)
         """Whether some device has binding conditions."""
@@ -46,15 +58,35 @@ class Table:
         shared = self.shareable or any(map(_POLICIES, self.shapes))
         self.plain = not (taints or shared or self.conditional or self.consuming or bindings - {None})
         """Whether there is nothing about the devices but attributes and capacities that are taken whole."""
-        self.counters: dict[Hashable, Any] = {}
-        self.columns: dict[Hashable, Any] = {}
-        self.offers: dict[Hashable, Any] = {}
-        self.cards: dict[Hashable, Any] = {}
+
+    def reading(self, attributes: Iterable[str], capacity: bool) -> Hashable:
+        """What the devices have under some names, and their capacities, if those are asked for.
+
+        Only for devices of one sort (`uniform`): tables with equal readings are the same, device by device, to whoever
+        reads no more. Where all devices agree it has one entry for all of them.
+        """
+        shapes = self.shape_of
+        count, first = len(shapes), shapes[0]
+        found: list[Hashable] = [count, first.driver, first.shareable]
+        held = [shape.by_name for shape in shapes]
+        for name in attributes:
+            column = [own.get(name) for own in held]
+            found.append(column[0] if column.count(column[0]) == count else (name, *column))
+        if capacity:
+            amounts = [shape.capacity for shape in shapes]
+            found.append(amounts[0] if amounts.count(amounts[0]) == count else (None, *amounts))
+        return tuple(found)
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where each device is, by name."""
-        return dict(zip(map(_NAME, self.devices), range(len(self.devices)), strict=True))
+        """Where each device is, by name. Nodes of one model have the same."""
+        names = tuple(map(_NAME, self.devices))
+        found = _places.get(names)
+        if found is None:
+            if len(_places) >= _MAX_PLACES:
+                _places.clear()
+            found = _places[names] = dict(zip(names, range(len(names)), strict=True))
+        return found
 
     @cached_property
     def largest(self) -> dict[str, int]:
@@ -65,6 +97,8 @@ class Table:
         return found
 
 
+_MAX_PLACES = 1024
+_places: dict[tuple[str, ...], dict[str, int]] = {}
 _tables: WeakValueDictionary[tuple[Device, ...], Table] = WeakValueDictionary()
 
 
