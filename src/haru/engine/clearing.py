@@ -54,13 +54,17 @@ def left_to_groups(base: Snapshot, going: Iterable[PodInfo]) -> Snapshot:
 
     Unless members of it were evicted: then what nobody uses is given back.
     """
-    pods = {pod.key.path: pod for pod in going}
+    found = list(going)
+    groups = {pod.group for pod in found if pod.group is not None}
+    if not groups:
+        return base
+    pods = {pod.key.path for pod in found}
     claims: dict[str, Obj | None] = {}
-    for group in {pod.group for pod in pods.values() if pod.group is not None}:
+    for group in groups:
         if group.path not in base.evicted_groups:
             for path in base.used_claims.get(consumer_key(POD_GROUPS, *group)) or ():
                 users = claim_users(base, path)
-                if users is not None and users <= pods.keys():
+                if users is not None and users <= pods:
                     claims[path] = kept_by_groups(base.claims[path])
     return replace(base, claims=Patched(base.claims, claims)) if claims else base
 

@@ -128,7 +128,7 @@ class Peeling:
                 domain = self._domains.get(node)
                 if domain is None:
                     continue
-                place = places[node] = _Place(self._stands.stand(node), self._now(node), domain)
+                place = places[node] = _Place(self._stands.settled(node), self._now(node), domain)
             stand = place.stand
             if gone:
                 place.away[path] = pod

@@ -23,10 +23,11 @@ _TOPIC = "stands"
 class Stand:
     """One state of a node. `devices` has a bit for each device of `views`, `taken` those that are taken.
 
-    `frees` are those that are free once a pod is gone; `shared` says that some device can be had more than once.
+    `shared` says that some device can be had more than once. Whose going frees which devices (`frees`) is found out
+    where somebody thinks pods away (`Stands.settled`): most nodes are counted as they are.
     """
 
-    __slots__ = ("devices", "frees", "info", "lasting", "plain", "shared", "taken", "views")
+    __slots__ = ("devices", "frees", "held", "info", "plain", "shared", "simple", "taken", "views")
 
     def __init__(self, info: NodeInfo) -> None:
         self.info = info
@@ -35,10 +36,14 @@ class Stand:
         self.devices = 0
         self.taken = 0
         self.shared = False
+        self.held: dict[str, int] | None = {}
+        """The devices that each claim has; None once it is known whose going frees them."""
         self.frees: dict[str, int] = {}
+        """The devices that are free once a pod is gone."""
+        self.simple = True
+        """Whether devices are taken or free, and nothing in between."""
         self.plain = True
-        self.lasting = True
-        """Whether nothing but this node, its pools and its claims says how it stands."""
+        """Whether it is also as simple who frees them."""
 
 
 class Stands:
@@ -48,7 +53,7 @@ class Stands:
         self._partitionable = partitionable
         self._base: Snapshot | None = None
         self.known: dict[str, Stand] = {}
-        """Those that were asked for and last, by node."""
+        """Those that were asked for and last, by node: as far as is known they change with it, its pools and claims."""
         self._passing: dict[str, Stand] = {}  # those that have to be made anew for another snapshot
         self._on: dict[str, set[str]] = {}  # the nodes on which a claim has devices
 
@@ -80,12 +85,25 @@ class Stands:
             self.known.pop(name, None)
 
     def stand(self, name: str) -> Stand:
-        """How a node stands. Raises AllocationError if its pools cannot be told."""
+        """How a node stands with everybody in place. Raises AllocationError if its pools cannot be told."""
         found = self.known.get(name) or self._passing.get(name)
         if found is None:
-            found = self._made(name)
-            (self.known if found.lasting else self._passing)[name] = found
+            found = self.known[name] = self._made(name)
         return found
+
+    def settled(self, name: str) -> Stand:
+        """How a node stands, and whose going changes that."""
+        stand = self.stand(name)
+        if stand.held is not None:
+            held, stand.held = stand.held, None
+            stand.plain = stand.simple
+            lasting = True
+            for claim, bits in held.items():
+                self._on.setdefault(claim, set()).add(name)
+                lasting &= self._hold(stand, claim, bits)
+            if not lasting:
+                self._passing[name] = self.known.pop(name)
+        return stand
 
     def _made(self, name: str) -> Stand:
         assert self._base is not None
@@ -93,40 +111,39 @@ class Stands:
         stand = Stand(base.nodes[name])
         seen = base.devices.views(NodeView(name, stand.info.labels), self._partitionable)
         stand.views = tuple([view for view in seen if view.confined])
-        stand.plain = all(view.status == "ok" for view in seen)
+        simple = all(view.status == "ok" for view in seen)
         held: dict[str, int] = {}
         offset = 0
         for view in stand.views:
             use, places = base.allocated.use(view.key), view.table.places
-            stand.plain &= not (use.shares or use.states)
+            simple &= not (use.shares or use.states)
             for device, holders in use.devices.items():
-                stand.plain &= len(holders) == 1
+                simple &= len(holders) == 1
                 bit = 1 << (offset + places[device]) if device in places else 0
                 stand.taken |= bit
                 for holder in holders:
                     held[holder] = held.get(holder, 0) | bit
             offset += len(view.devices)
-            stand.shared |= any(shape.shareable for shape in view.table.shapes)
+            stand.shared |= view.table.shareable
         stand.devices = (1 << offset) - 1
-        for claim, bits in held.items():
-            self._on.setdefault(claim, set()).add(name)
-            self._hold(stand, claim, bits)
+        stand.simple, stand.held = simple, held
         return stand
 
-    def _hold(self, stand: Stand, claim: str, bits: int) -> None:
-        """Note whose going frees the devices that a claim has on a node."""
+    def _hold(self, stand: Stand, claim: str, bits: int) -> bool:
+        """Note whose going frees the devices that a claim has on a node; whether the node and the claim alone say so.
+
+        Else it may change when others come or go, though these two stay as they are.
+        """
         assert self._base is not None
         users = claim_users(self._base, claim)
-        if users is None or not _by_pods_alone(self._base.claims.get(claim)):
-            # When others come or go this may change, though the claim and the node stay as they are.
-            stand.lasting = False
         if users is None:
-            return
+            return False
         (user,) = users if len(users) == 1 else ("",)
         if user in stand.info.pods:
             stand.frees[user] = stand.frees.get(user, 0) | bits
         else:
             stand.plain = False
+        return _by_pods_alone(self._base.claims.get(claim))
 
 
 def _by_pods_alone(claim: Mapping[str, object] | None) -> bool:

@@ -95,7 +95,10 @@ class Tally:
 
     def is_plain(self, stand: Stand) -> bool:
         """Whether arithmetic says how many members the node takes; else it has to be looked at itself."""
-        return stand.plain and (not self._claims or self._sorter.sorts(stand) is not None)
+        return stand.plain and self._is_sorted(stand)
+
+    def _is_sorted(self, stand: Stand) -> bool:
+        return not self._claims or self._sorter.sorts(stand) is not None
 
     def lacks_devices(self, stand: Stand, taken: int) -> bool:
         """Whether fewer devices are free than any member needs, whatever they are."""
@@ -113,11 +116,11 @@ class Tally:
         name = stand.info.name
         known = self.standing.get(name)
         if known is None or known[0] is not stand:
-            if not stand.plain:
+            if not stand.simple:
                 return None
             if self.lacks_devices(stand, stand.taken):
                 count = 0
-            elif self.is_plain(stand):
+            elif self._is_sorted(stand):
                 count = self.count(stand, stand.taken, self.free_of(stand.info))
             else:
                 return None
