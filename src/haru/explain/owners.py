@@ -6,9 +6,8 @@ is how the Deployment is known without reading it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
-from typing import NamedTuple
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
@@ -23,6 +22,7 @@ MOST_HOLDERS = 100
 _HASH_LABEL = "pod-template-hash"
 _SPARE = 1000
 _MOST_TOLD = 8
+_NO_CLAIM: Obj = {}
 _Held = Mapping[tuple[str, ...], int]
 _Told = tuple[tuple[Holder, ...], tuple[int, int]]
 
@@ -58,17 +58,17 @@ class _Workload:
         self.pods: dict[str, PodInfo] = {}
 
 
-class _Ownership(NamedTuple):
-    """Whose a claim is: its users with their workloads."""
-
-    users: tuple[tuple[tuple[str, str], PodInfo], ...]
+_Workkey = tuple[str, str]
+"""A workload: its namespace, and what it is called (`workload_of`)."""
+_Users = tuple[tuple[_Workkey, str, PodInfo], ...]
+"""The users of a claim: the workload, path and pod of each."""
 
 
 class _Owners:
     """What was found out about claims, kept with the cluster; it follows it at the cost of what has changed."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Ownership] = {}
+        self._known: dict[str, _Users] = {}
         self._relying: dict[str, set[str]] = {}
         self._seen: Snapshot | None = None
         self._told: list[tuple[_Held, _Told]] = []
@@ -98,24 +98,39 @@ class _Owners:
         if all(path in self._known for paths in held for path in paths):
             self._told = [*self._told[-_MOST_TOLD + 1 :], (dict(held), found)]
 
-    def of(self, snapshot: Snapshot, path: str) -> _Ownership:
+    def of(self, snapshot: Snapshot, path: str) -> _Users:
         """Who uses a claim now."""
         found = self._known.get(path)
         if found is not None:
             return found
         claim = snapshot.claims.get(path)
         namespace = path.partition("/")[0]
+        entries: Sequence[Obj] = ((claim or _NO_CLAIM).get("status") or _NO_CLAIM).get("reservedFor") or ()
+        if len(entries) == 1 and entries[0].get("resource") == "pods":
+            # As with most claims, of which there may be many: a pod that has it for itself.
+            (entry,) = entries
+            pod_path = f"{namespace}/{entry.get('name')}"
+            pod = snapshot.pods.get(pod_path)
+            alive = pod is not None and pod.key.uid == entry.get("uid") and not pod.terminal
+            made: _Users = (((namespace, workload_of(pod)), pod_path, pod),) if alive and pod is not None else ()
+            self._known[path] = made
+            self._rely(pod_path, path)
+            return made
         users = consumers(snapshot, claim) if claim is not None else []
-        entries = ((claim or {}).get("status") or {}).get("reservedFor") or ()
-        named = [f"{namespace}/{entry.get('name')}" for entry in entries]
-        made = _Ownership(
-            tuple([((namespace, workload_of(user)), user) for user in users]),
-        )
+        made = tuple([((namespace, workload_of(user)), user.key.path, user) for user in users])
         if all(entry.get("resource") == "pods" for entry in entries):
             self._known[path] = made
-            for name in named:
-                self._relying.setdefault(name, set()).add(path)
+            for entry in entries:
+                self._rely(f"{namespace}/{entry.get('name')}", path)
         return made
+
+    def _rely(self, pod: str, claim: str) -> None:
+        """Whose a claim is depends on a pod."""
+        known = self._relying.get(pod)
+        if known is None:
+            self._relying[pod] = {claim}
+        else:
+            known.add(claim)
 
 
 def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
@@ -128,7 +143,7 @@ def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
     known_answer = memory.told(held)
     if known_answer is not None:
         return known_answer
-    found: dict[tuple[str, str], _Workload] = {}
+    found: dict[_Workkey, _Workload] = {}
     owners: dict[str, list[_Workload]] = {}
     for paths, count in held.items():
         mine: list[_Workload] = []
@@ -136,7 +151,7 @@ def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
             known = owners.get(path)
             if known is None:
                 known = owners[path] = _workloads(path, memory.of(snapshot, path), found)
-            mine += known
+            mine = mine + known if mine else known
         for workload in mine if len(mine) < 2 else dict.fromkeys(mine):
             workload.devices += count
     told = dict.fromkeys(nsmallest(MOST_HOLDERS, found, key=lambda key: (-found[key].devices, key)))
@@ -146,24 +161,25 @@ def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
     return answer
 
 
-def _workloads(path: str, owned: _Ownership, found: dict[tuple[str, str], _Workload]) -> list[_Workload]:
+def _workloads(path: str, users: _Users, found: dict[_Workkey, _Workload]) -> list[_Workload]:
     """Whose claim it is: the workloads of its users, or itself."""
-    mine: dict[_Workload, None] = {}
-    for key, user in owned.users:
+    mine: list[_Workload] = []
+    for key, name, user in users:
         workload = found.get(key)
         if workload is None:
             workload = found[key] = _Workload()
-        workload.pods[user.key.path] = user
-        mine[workload] = None
+        workload.pods[name] = user
+        if workload not in mine:
+            mine.append(workload)
     if not mine:
-        namespace, _, name = path.partition("/")
-        mine[found.setdefault((namespace, f"resourceclaim/{name}"), _Workload())] = None
+        namespace, _, own = path.partition("/")
+        mine.append(found.setdefault((namespace, f"resourceclaim/{own}"), _Workload()))
     for workload in mine:
         workload.claims.append(path)
-    return list(mine)
+    return mine
 
 
-def _holder(snapshot: Snapshot, key: tuple[str, str], known: _Workload) -> Holder:
+def _holder(snapshot: Snapshot, key: _Workkey, known: _Workload) -> Holder:
     pods = known.pods
     since = min((time for pod in pods.values() if (time := since_of(pod))), default="")
     priority = max((pod.priority for pod in pods.values()), default=None)
