@@ -63,10 +63,20 @@ WRONG: list[tuple[Obj, list[str]]] = [
     (
         {"matchConstraints": {**ABOUT, "resourceRules": [{**RULE, "operations": ["CREATE", "DELETE"]}]}},
         [
-            'spec.matchConstraints.resourceRules[0].operations[1]: Unsupported value: "DELETE": supported values: "*", '
+            'spec.matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", '
             '"CONNECT", "CREATE", "UPDATE"'
         ],
     ),
+    (
+        {"matchConstraints": {**ABOUT, "resourceRules": [{**RULE, "operations": ["PATCH"]}]}},
+        [
+            'spec.matchConstraints.resourceRules[0].operations[0]: Unsupported value: "PATCH": supported values: "*", '
+            '"CONNECT", "CREATE", "DELETE", "UPDATE"',
+            'spec.matchConstraints.resourceRules.operations: Unsupported value: "PATCH": supported values: "*", '
+            '"CONNECT", "CREATE", "UPDATE"',
+        ],
+    ),
+    ({"matchConstraints": {**ABOUT, "excludeResourceRules": [{**RULE, "operations": ["DELETE"]}]}}, []),
     ({"mutations": [{}]}, ["spec.mutations[0].patchType: Required value"]),
     (
         {"mutations": [{"patchType": "Merge"}]},
@@ -81,11 +91,23 @@ WRONG: list[tuple[Obj, list[str]]] = [
     ),
     (
         {"mutations": [{**MUTATION, "patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]},
-        ["spec.mutations[0].applyConfiguration: Forbidden: must not be specified when patchType is JSONPatch"],
+        [
+            'spec.mutations[0].applyConfiguration: Invalid value: "{applyConfiguration}": must not be specified when '
+            "patchType is JSONPatch"
+        ],
+    ),
+    (
+        {"mutations": [{"patchType": "ApplyConfiguration", "jsonPatch": {"expression": "[]"}}]},
+        [
+            "spec.mutations[0].applyConfiguration: Required value: must be specified when patchType is "
+            "ApplyConfiguration",
+            'spec.mutations[0].jsonPatch: Invalid value: "{jsonPatch}": must not be specified when patchType is '
+            "ApplyConfiguration",
+        ],
     ),
     (
         {"mutations": [jsonpatch(" ")]},
-        ["spec.mutations[0].jsonPatch.expression: Required value: expression is not specified"],
+        ["spec.mutations[0].jsonPatch.expression: Required value"],
     ),
     (
         {"variables": [{"name": "a", "expression": "1"}, {"name": "a", "expression": "2"}]},
@@ -130,7 +152,7 @@ BOUND: list[tuple[Obj, list[str]]] = [
     (
         {"matchResources": {**ABOUT, "resourceRules": [{**RULE, "operations": ["DELETE"]}]}},
         [
-            'spec.matchResources.resourceRules[0].operations[0]: Unsupported value: "DELETE": supported values: "*", '
+            'spec.matchResources.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", '
             '"CONNECT", "CREATE", "UPDATE"'
         ],
     ),

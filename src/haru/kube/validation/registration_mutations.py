@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from haru.kube.errors import FieldError, duplicate, forbidden, not_supported, required
+from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required
 from haru.kube.validation.common import items, one_of, part, same
 from haru.kube.validation.registration_policies import binding_errors, policy_errors
 from haru.kube.validation.registration_rules import CHANGING_OPERATIONS
@@ -34,11 +34,13 @@ def validate_mutating_policy_update(new: Obj, old: Obj) -> list[FieldError]:
 
 def validate_mutating_binding(binding: Obj) -> list[FieldError]:
     """A MutatingAdmissionPolicyBinding."""
-    return list(binding_errors(part(binding, "spec"), CHANGING_OPERATIONS))
+    spec = part(binding, "spec")
+    return [*binding_errors(spec), *_operations("spec.matchResources", spec.get("matchResources"))]
 
 
 def _policy(spec: Obj) -> Iterator[FieldError]:
-    yield from policy_errors(spec, CHANGING_OPERATIONS)
+    yield from policy_errors(spec)
+    yield from _operations("spec.matchConstraints", spec.get("matchConstraints"))
     seen: set[str] = set()
     for index, variable in enumerate(items(spec, "variables")):
         name = variable.get("name") or ""
@@ -52,6 +54,14 @@ def _policy(spec: Obj) -> Iterator[FieldError]:
     yield from one_of("spec.reinvocationPolicy", spec.get("reinvocationPolicy"), _REINVOCATIONS)
 
 
+def _operations(path: str, resources: Obj | None) -> Iterator[FieldError]:
+    """Of a deletion there is nothing to change."""
+    for rule in items(resources or {}, "resourceRules"):
+        for operation in rule.get("operations") or ():
+            if operation not in CHANGING_OPERATIONS:
+                yield not_supported(f"{path}.resourceRules.operations", operation, CHANGING_OPERATIONS)
+
+
 def _mutation(path: str, mutation: Obj) -> Iterator[FieldError]:
     kind = mutation.get("patchType") or ""
     if not kind:
@@ -60,12 +70,12 @@ def _mutation(path: str, mutation: Obj) -> Iterator[FieldError]:
     if kind not in _MEMBERS:
         yield not_supported(f"{path}.patchType", kind, sorted(_MEMBERS))
         return
-    for other, member in _MEMBERS.items():
-        given: Obj | None = mutation.get(member)
-        if other != kind:
-            if given is not None:
-                yield forbidden(f"{path}.{member}", f"must not be specified when patchType is {kind}")
-        elif given is None:
-            yield required(f"{path}.{member}", f"must be specified when patchType is {kind}")
-        elif not (given.get("expression") or "").strip():
-            yield required(f"{path}.{member}.expression", "expression is not specified")
+    member = _MEMBERS[kind]
+    given: Obj | None = mutation.get(member)
+    if given is None:
+        yield required(f"{path}.{member}", f"must be specified when patchType is {kind}")
+    elif not (given.get("expression") or "").strip():
+        yield required(f"{path}.{member}.expression")
+    for other in _MEMBERS.values():
+        if other != member and mutation.get(other) is not None:
+            yield invalid(f"{path}.{other}", f"{{{other}}}", f"must not be specified when patchType is {kind}")

@@ -12,7 +12,7 @@ from typing import Any
 from haru.kube import names
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from haru.kube.validation.common import items, one_of, part, same
-from haru.kube.validation.registration_rules import OPERATIONS, condition_errors, rule_errors
+from haru.kube.validation.registration_rules import condition_errors, rule_errors
 from haru.kube.validation.selectors import validate_label_selector
 
 Obj = dict[str, Any]
@@ -55,7 +55,7 @@ def _policy(policy: Obj) -> Iterator[FieldError]:
     yield from _annotations("spec.auditAnnotations", items(spec, "auditAnnotations"), name)
 
 
-def policy_errors(spec: Obj, operations: Sequence[str] = OPERATIONS) -> Iterator[FieldError]:
+def policy_errors(spec: Obj) -> Iterator[FieldError]:
     """What policies that judge and policies that change objects have in common."""
     yield from one_of("spec.failurePolicy", spec.get("failurePolicy"), _FAILURE_POLICIES)
     if spec.get("paramKind") is not None:
@@ -64,7 +64,7 @@ def policy_errors(spec: Obj, operations: Sequence[str] = OPERATIONS) -> Iterator
     if constraints is None:
         yield required("spec.matchConstraints")
     else:
-        yield from match_resources_errors("spec.matchConstraints", constraints, operations)
+        yield from match_resources_errors("spec.matchConstraints", constraints)
         if not constraints.get("resourceRules"):
             yield required("spec.matchConstraints.resourceRules")
     yield from condition_errors("spec.matchConditions", items(spec, "matchConditions"))
@@ -94,8 +94,8 @@ def param_kind_errors(path: str, kind: Obj) -> Iterator[FieldError]:
         yield invalid(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {','.join(problems)}")
 
 
-def match_resources_errors(path: str, resources: Obj, operations: Sequence[str] = OPERATIONS) -> Iterator[FieldError]:
-    """What a policy or a binding is about, which may be some operations only."""
+def match_resources_errors(path: str, resources: Obj) -> Iterator[FieldError]:
+    """What a policy or a binding is about."""
     yield from one_of(f"{path}.matchPolicy", resources.get("matchPolicy"), _MATCH_POLICIES)
     for name in ("namespaceSelector", "objectSelector"):
         if resources.get(name) is None:
@@ -106,7 +106,7 @@ def match_resources_errors(path: str, resources: Obj, operations: Sequence[str] 
         for index, rule in enumerate(items(resources, name)):
             where = f"{path}.{name}[{index}]"
             yield from _resource_names(f"{where}.resourceNames", rule.get("resourceNames") or [])
-            yield from rule_errors(where, rule, operations)
+            yield from rule_errors(where, rule)
 
 
 def _resource_names(path: str, given: list[str]) -> Iterator[FieldError]:
@@ -197,7 +197,7 @@ def _binding(spec: Obj) -> Iterator[FieldError]:
         yield required(path, "at least one validation action is required")
 
 
-def binding_errors(spec: Obj, operations: Sequence[str] = OPERATIONS) -> Iterator[FieldError]:
+def binding_errors(spec: Obj) -> Iterator[FieldError]:
     """What bindings of both sorts of policies have in common."""
     name = spec.get("policyName") or ""
     if not name:
@@ -207,7 +207,7 @@ def binding_errors(spec: Obj, operations: Sequence[str] = OPERATIONS) -> Iterato
     if spec.get("paramRef") is not None:
         yield from param_ref_errors("spec.paramRef", spec["paramRef"])
     if spec.get("matchResources") is not None:
-        yield from match_resources_errors("spec.matchResources", spec["matchResources"], operations)
+        yield from match_resources_errors("spec.matchResources", spec["matchResources"])
 
 
 def param_ref_errors(path: str, reference: Obj) -> Iterator[FieldError]:

@@ -23,16 +23,16 @@ def _has_wildcard(values: Sequence[str]) -> bool:
     return len(values) > 1 and "*" in values
 
 
-def rule_errors(path: str, rule: Obj, known: Sequence[str] = OPERATIONS) -> Iterator[FieldError]:
-    """A rule with operations, of which only some may be `known`."""
+def rule_errors(path: str, rule: Obj) -> Iterator[FieldError]:
+    """A rule with operations."""
     operations = rule.get("operations") or []
     if not operations:
         yield required(f"{path}.operations")
     if _has_wildcard(operations):
         yield invalid(f"{path}.operations", operations, "if '*' is present, must not specify other operations")
     for index, operation in enumerate(operations):
-        if operation not in known:
-            yield not_supported(f"{path}.operations[{index}]", operation, known)
+        if operation not in OPERATIONS:
+            yield not_supported(f"{path}.operations[{index}]", operation, OPERATIONS)
     for name, what in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values = rule.get(name) or []
         if not values:
