@@ -94,6 +94,15 @@ async def test_tokens_that_are_refused(robot: Caller, name: str) -> None:
     assert error == "invalid bearer token" if not reason else reason in error
 
 
+async def test_whoever_tries_tokens_learns_nothing(robot: Caller) -> None:
+    claims = said(await token_of(robot))
+    tried = [make(claims) for make, _ in FORGED.values()] + ["guessed", "a.b.c"]
+    answers = [await robot.as_(token)("GET", "/api/v1/namespaces") for token in tried]
+    assert {(answer.status, answer.body) for answer in answers} == {(401, answers[0].body)}
+    told = {name for answer in answers for name, value in answer.headers.items() if "token" in value.lower()}
+    assert not told
+
+
 async def test_a_minute_is_granted(robot: Caller) -> None:
     claims = said(await token_of(robot))
     for good in ({"exp": claims["iat"] - 60}, {"nbf": claims["iat"] + 60}, {"aud": DEFAULT}, {"nbf": None}):

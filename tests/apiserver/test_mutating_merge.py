@@ -84,9 +84,8 @@ def values(draw: st.DrawFn, field: Field, shape: Shape, whole: bool, depth: int)
     return list(made.values())
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.data())
-def test_a_configuration_is_laid_over_as_server_side_apply_does(data: st.DataObject) -> None:
+def agree(data: st.DataObject) -> None:
+    """A random partial object laid over a random whole one, and the same applied."""
     message = message_type(f"io.k8s.api.{data.draw(st.sampled_from(TYPES))}")
     live = data.draw(objects(message, whole=True))
     partial = data.draw(objects(message, whole=False))
@@ -104,6 +103,19 @@ def test_a_configuration_is_laid_over_as_server_side_apply_does(data: st.DataObj
     applied["metadata"].pop("managedFields", None)
     assert {**laid, "metadata": laid.get("metadata") or {}} == applied
     assert lay_over(laid, partial, shape_of(message)) == laid, "once more changes nothing"
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_configuration_is_laid_over_as_server_side_apply_does(data: st.DataObject) -> None:
+    agree(data)
+
+
+@pytest.mark.nightly
+@settings(max_examples=4_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_many_configurations_are_laid_over_as_server_side_apply_does(data: st.DataObject) -> None:
+    agree(data)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -92,6 +92,25 @@ async def test_headers_of_a_client_do_not_go_along(pair: Pair, connection: str) 
     assert "impersonatedUser" not in event
 
 
+async def test_answers_of_two_users_do_not_mix(pair: Pair) -> None:
+    """They share connections to the peer, and nothing that one of them sends stays there."""
+    users = {"jane": JANE, "admin": ADMIN}
+
+    async def ask(name: str, number: int) -> tuple[str, int]:
+        path = f"{GROUPS}?fieldSelector=metadata.name%3D{name}-{number}"
+        verb = "GET" if number % 2 else "DELETE"
+        return name, (await pair.old.call(verb, path, token=users[name], Cookie=f"session={name}")).status
+
+    answers = await asyncio.gather(*(ask(name, number) for number in range(12) for name in users))
+    for (name, status), number in zip(answers, (n for n in range(12) for _ in users), strict=True):
+        assert status == (403 if name == "jane" and number % 2 == 0 else 200), (name, number)
+    for number in range(1, 12, 2):
+        for name in users:
+            wanted = f"metadata.name%3D{name}-{number}"
+            event = await pair.new.told(lambda event, wanted=wanted: event["requestURI"].endswith(wanted))
+            assert event["user"]["username"] == name
+
+
 async def test_the_mark_of_a_forwarded_request_only_keeps_it_here(pair: Pair) -> None:
     marked = {"X_Kubernetes_Peer_Proxied": "true"}
     for token, path, code in ((ADMIN, GROUPS, 404), (JANE, GROUPS, 404), (JANE, SECRETS, 403), ("x", GROUPS, 401)):
