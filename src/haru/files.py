@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 
 
-def write_whole(path: Path, data: bytes | str, mode: int = 0o600) -> None:
+def write_whole(path: Path, data: bytes | str, mode: int = 0o600, *, parents: bool = False) -> None:
     """Write a file so that a reader, and whoever comes after a crash, finds the old content or the new.
 
-    The directory is made if it is not there. Only the owner can read the file, unless `mode` says otherwise. Raises
-    OSError; then the old content is still there.
+    Only the owner can read the file, unless `mode` says otherwise. With `parents` its directory is made if it is not
+    there. Raises OSError; then the old content is still there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if parents:
+        path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

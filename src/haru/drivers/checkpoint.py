@@ -54,7 +54,7 @@ class Checkpoint:
         """Replace the document. Raises `CheckpointError`; then the old one is still there."""
         outer = {"form": FORM, "kind": self._kind, "checksum": _checksum(content), "content": content}
         try:
-            write_whole(self.path, orjson.dumps(outer))
+            write_whole(self.path, orjson.dumps(outer), parents=True)
         except OSError as error:
             raise CheckpointError(f"{self.path}: cannot be written: {error.strerror}") from None
 

@@ -83,7 +83,7 @@ class Ranges:
             made = IdRange(self._pool.first + slot * self._pool.length, self._pool.length)
             self._record(uid, made)
             try:
-                write_whole(file, json.dumps(made.json()))
+                write_whole(file, json.dumps(made.json()), parents=True)
                 # The directory of the pod may be as new as the file.
                 sync_directory(self._directory)
             except OSError as error:

@@ -30,7 +30,7 @@ class ClaimFiles:
         data = orjson.dumps(spec.as_file(), option=orjson.OPT_INDENT_2)
         path = self._path(claim_uid)
         if not path.exists() or path.read_bytes() != data:
-            write_whole(path, data, 0o644)
+            write_whole(path, data, 0o644, parents=True)
         return {name: f"{self.kind}={full}" for name, full in named.items()}
 
     def has(self, claim_uid: str) -> bool:

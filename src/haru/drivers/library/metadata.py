@@ -57,13 +57,13 @@ class MetadataFiles:
             content["metadata"]["generation"] = generation + 1 if same_claim else 1
             written = [{"apiVersion": f"{GROUP}/{version}", **content} for version in self._versions]
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-            write_whole(path, b"".join(orjson.dumps(one) + b"\n" for one in written), 0o644)
+            write_whole(path, b"".join(orjson.dumps(one) + b"\n" for one in written), 0o644, parents=True)
         name = f"{claim.uid}_{request}"
         kind = "resourceclaimtemplates" if claim.pod_claim_name else "resourceclaims"
         called = claim.pod_claim_name or claim.name
         inside = f"{CONTAINER_DIRECTORY}/{kind}/{called}/{request}/{self._driver}-metadata.json"
         spec = Spec(f"{self._driver}/metadata", {name: Edits(mounts=(Mount(str(path), inside, ("ro", "bind")),))})
-        write_whole(self._cdi_file(claim.uid, request), orjson.dumps(spec.as_file()), 0o644)
+        write_whole(self._cdi_file(claim.uid, request), orjson.dumps(spec.as_file()), 0o644, parents=True)
         return f"{spec.kind}={name}"
 
     def _content(self, claim: ClaimToPrepare, devices: Sequence[ReadyDevice]) -> Obj:

@@ -66,7 +66,7 @@ class SimulatedCards:
         attributes = device.get("attributes") or {}
         told = {"name": allocated.device, "pool": allocated.pool, "claim": claim.uid, "attributes": attributes}
         path = self._directory / claim.uid / f"{allocated.device}.json"
-        write_whole(path, orjson.dumps(told), 0o644)
+        write_whole(path, orjson.dumps(told), 0o644, parents=True)
         identity = (attributes.get("uuid") or {}).get("string") or f"{allocated.pool}/{allocated.device}"
         name = re.sub(r"[^A-Z0-9]", "_", allocated.device.upper())
         env = (f"HARU_DEVICE_{name}={identity}", *(f"{key}={value}" for key, value in variables.items()))

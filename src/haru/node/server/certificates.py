@@ -23,7 +23,7 @@ def ensure_certificate(directory: Path, name: str, addresses: Sequence[str], now
     certificate, key = directory / "kubelet.crt", directory / "kubelet.key"
     if not _serves(certificate, key, now):
         made, made_key = self_signed(name, addresses, now)
-        write_whole(key, made_key)
+        write_whole(key, made_key, parents=True)
         write_whole(certificate, made)
     return certificate, key
 
