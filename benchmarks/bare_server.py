@@ -14,7 +14,7 @@ from typing import Any
 from haru.apiserver.serving import _make_server
 from haru.serving import listening_socket
 
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 512 * 1024
 
 
 def main() -> None:

@@ -39,6 +39,7 @@ def _head(job: Job, method: str, path: str, body: bytes) -> bytes:
         f"Host: {job['host']}:{job['port']}",
         f"Authorization: Bearer {job['token']}",
         "Accept: application/json",
+        f"Accept-Encoding: {job.get('encoding', 'identity')}",
     ]
     if body:
         lines += [f"Content-Type: {kind}", f"Content-Length: {len(body)}"]

@@ -52,9 +52,11 @@ async def send_whole(request: Request, response: Response) -> None:
 
 
 async def _send_pieces(request: Request, pieces: Sequence[bytes]) -> None:
+    loop = asyncio.get_running_loop()
     try:
-        for number, piece in enumerate(pieces, 1):
-            async with asyncio.timeout(PIECE_SECONDS):
+        async with asyncio.timeout(PIECE_SECONDS) as patience:
+            for number, piece in enumerate(pieces, 1):
+                patience.reschedule(loop.time() + PIECE_SECONDS)
                 await request.send({"type": "http.response.body", "body": piece, "more_body": number < len(pieces)})
     except TimeoutError:
         abort(request)

@@ -17,7 +17,7 @@ from operator import attrgetter
 from haru.apiserver.gzipping import Part, deflated, joined
 from haru.storage import Record
 
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 512 * 1024
 KEPT_BYTES = 64 * 1024 * 1024
 FROM_RECORDS = 32
 """Shorter lists are joined each time."""

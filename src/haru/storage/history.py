@@ -159,8 +159,7 @@ class Bucket:
         start = max(bisect_left(keys, prefix), bisect_right(keys, after) if after else 0)
         end = bisect_left(keys, prefix_end(prefix), lo=start)
         stop = min(end, start + limit) if limit else end
-        records = self.records
-        return Page([records[key] for key in keys[start:stop]], current, end - stop)
+        return Page(list(map(self.records.__getitem__, keys[start:stop])), current, end - stop)
 
     def page_at(self, prefix: str, after: str, limit: int, revision: int, current: int) -> Page:
         """A part of the state as it was at `revision`."""
