@@ -106,7 +106,7 @@ class NodeInfo:
     @cached_property
     def affine(self) -> tuple[PodInfo, ...]:
         """Its pods that have inter-pod terms."""
-        return tuple(pod for pod in self.pods.values() if pod.terms)
+        return tuple([pod for pod in self.pods.values() if pod.spec.get("affinity") and pod.terms])
 
     @cached_property
     def load(self) -> tuple[str, str]:

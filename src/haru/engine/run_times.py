@@ -30,8 +30,7 @@ def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
 
     A pod that has not started is taken to start in a moment. A limit that has passed, with the pod there, is none.
     """
-    says_nothing = pod.spec.get("activeDeadlineSeconds") is None and not pod.obj["metadata"].get("annotations")
-    if says_nothing and pod.group is None and pod.controller is None:
+    if is_unlimited(pod):
         return None  # as with most pods, of which there may be many
     started = epoch(pod.status.get("startTime")) or now + _START_SECONDS
     ends = [started + limit for limit in _limits(snapshot, pod)]
@@ -44,6 +43,14 @@ def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
     grace = pod.spec.get("terminationGracePeriodSeconds")
     end = min(ends) + (_GRACE_SECONDS if grace is None else grace)
     return end if end >= now else None
+
+
+def is_unlimited(pod: PodInfo) -> bool:
+    """Whether nothing can limit the pod's time, whatever else there is: neither itself, nor a group or Job of its."""
+    if pod.spec.get("activeDeadlineSeconds") is not None or pod.group is not None:
+        return False
+    annotations, owner = pod.obj["metadata"].get("annotations"), pod.controller
+    return not (annotations and ANNOTATION in annotations) and (owner is None or owner.get("kind") != "Job")
 
 
 def run_limit(snapshot: Snapshot, pod: PodInfo) -> float | None:

@@ -23,14 +23,16 @@ _FAULTY, _POLICIES, _SORT = attrgetter("faulty"), attrgetter("policies"), attrge
 class Table:
     """Devices in the order in which they are tried. `columns`, `offers` and `cards` are caches of functions of them."""
 
+    # As it is with plain devices.
+    conditional = consuming = placed = shareable = False
+    uniform = plain = True
+
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self.devices = devices
         self.shape_of = list(map(_SHAPE, devices))
         """The shape of each device."""
         self.shapes: Sequence[Shape] = list(dict.fromkeys(self.shape_of))
         """The different shapes."""
-        self.conditional = self.consuming = self.placed = self.shareable = False
-        self.uniform = self.plain = True
         if type(devices) is not PlainDevices:
             self._look()
         self.counters: dict[Hashable, Any] = {}

@@ -137,6 +137,7 @@ class Boards:
         self._plans: dict[Hashable, NodePlan] = {}
         self._decoder = Decoder(overlay, options)
         self._shared_later: list[Neighbourhood] = []
+        self._said: tuple[DoesNotFit, Sequence[Failure]] | None = None
 
     def board(self, pod: PodInfo, demand: Demand) -> Board:
         """The answers for a pod as things stand now. Raises AllocationError if the attempt must be aborted."""
@@ -299,10 +300,17 @@ class Boards:
             allocate_on(self._overlay, self._options, node, self._decoder.claims(uses))
             raise answer
         elif isinstance(answer, DoesNotFit):
-            board.refusals[node.name] = (_unavailable(answer),)
+            board.refusals[node.name] = self._refused(answer)
         else:
             fixed = _preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
             self._offer(board, node, Candidate(answer=answer), fixed + chosen_score(answer.claims, answer.asks))
+
+    def _refused(self, answer: DoesNotFit) -> Sequence[Failure]:
+        """How a node says that it has not the devices; those with the same answer say the same."""
+        last = self._said
+        if last is None or last[0] is not answer:
+            last = self._said = answer, (_unavailable(answer),)
+        return last[1]
 
     def _ask_allocator(
         self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse]
@@ -333,6 +341,8 @@ class Boards:
     def _refused_later(self, board: Board, name: str) -> Sequence[Failure]:
         """What speaks against a node once room was made for others."""
         failures: Sequence[Failure] = ()
+        if self._overlay.after is None:
+            return failures
         for moment in self._overlay.moments[1:] if name in board.differing else ():
             failures = failures or board.plan.check(moment.node(name))
         for setting, moment in zip(board.later, self._overlay.moments[1:], strict=False):

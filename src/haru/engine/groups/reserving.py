@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import NamedTuple
 
 from haru.engine.clearing import Clearing, left_to_groups
@@ -27,10 +26,13 @@ from haru.engine.groups.preemption import Search, Victims, once_room_is_made, qu
 from haru.engine.groups.promises import with_promises
 from haru.engine.groups.quorum import group_hold
 from haru.engine.groups.units import SparingOrder, Unit, running_pods
+from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nominations import Nomination
 from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
-from haru.engine.run_times import ends_by_itself, latest_end
+from haru.engine.run_times import ends_by_itself, is_unlimited, latest_end
+
+_TOPIC = "ends"
 
 
 class _End(NamedTuple):
@@ -57,14 +59,13 @@ def reserve(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, optio
     if quorum_is_met(seen, preemptor):
         return None
     base = once_room_is_made(seen)
-    running = list(running_pods(base, base.node_names))
-    base = left_to_groups(base, running)
-    known = base.nodes is snapshot.nodes
-    ends = {pod: end for pod in running if (end := _end(snapshot, pod, options.now, known=known)) is not None}
-    units = [Unit((pod,), 0) for pod, _ in sorted(ends.items(), key=itemgetter(1), reverse=True)]
+    ends, unlimited = _Ends.of(snapshot).units(snapshot, base, options.now)
+    if not unlimited:
+        base = left_to_groups(base, running_pods(base, base.node_names))
+    units = sorted(ends, key=ends.__getitem__, reverse=True)
     try:
         found = Search(base, preemptor).least(
-            SparingOrder(tuple(units)), lambda unit: ends[unit.pods[0]], refused=False, enough=needed
+            SparingOrder(tuple(units)), ends.__getitem__, refused=False, enough=needed
         )
         attempt = None if found is None else _placed(base, preemptor, found)
     except UnansweredError:
@@ -76,10 +77,59 @@ def reserve(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, optio
         Nomination(one.pod, one.node or "", preemptor.priority, one.allocations, claimed=one.claimed)
         for one in held[:needed]
     )
-    awaited = [unit.pods[0] for unit in found.units]
-    unknown = any(ends[pod].unknown for pod in awaited)
-    until = None if unknown else max((ends[pod].time for pod in awaited), default=options.now)
-    return Reservation(key, preemptor.priority, kept, frozenset(pod.key for pod in awaited), until)
+    awaited = [ends[unit] for unit in found.units]
+    unknown = any(end.unknown for end in awaited)
+    until = None if unknown else max((end.time for end in awaited), default=options.now)
+    waits_for = frozenset(unit.pods[0].key for unit in found.units)
+    return Reservation(key, preemptor.priority, kept, waits_for, until)
+
+
+class _Ends:
+    """The running pods by node with their ends; kept with the cluster where they themselves say all of it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[NodeInfo, Sequence[tuple[Unit, _End]]]] = {}
+
+    @staticmethod
+    def of(snapshot: Snapshot) -> _Ends:
+        """What is known of a cluster's pods."""
+        return snapshot.notes.entry(_TOPIC, None, _Ends)
+
+    def units(self, snapshot: Snapshot, base: Snapshot, now: float) -> tuple[dict[Unit, _End], bool]:
+        """The pods on nodes of the base that may end, each as a unit, with their ends; whether all are unlimited."""
+        known = base.nodes is snapshot.nodes
+        found: dict[Unit, _End] = {}
+        all_unlimited = True
+        if len(self._known) > 2 * len(base.node_names):
+            self._known.clear()
+        for name in base.node_names:
+            info = base.nodes[name]
+            kept = self._known.get(name)
+            if kept is not None and kept[0] is info:
+                found.update(kept[1])
+                continue
+            pairs: list[tuple[Unit, _End]] = []
+            unlimited = True
+            for pod in info.pods.values():
+                if is_unlimited(pod):
+                    end = _unknown_end(pod) if ends_by_itself(pod) else None
+                else:
+                    unlimited, end = False, _end(snapshot, pod, now, known=known)
+                if end is not None:
+                    pairs.append((Unit((pod,), 0), end))
+            if unlimited:
+                self._known[name] = info, pairs
+            all_unlimited &= unlimited
+            found.update(pairs)
+        return found, all_unlimited
+
+
+def _unknown_end(pod: PodInfo) -> _End:
+    return _End(True, 0.0, _started(pod))
+
+
+def _started(pod: PodInfo) -> str:
+    return str(pod.status.get("startTime") or "~")
 
 
 def _end(snapshot: Snapshot, pod: PodInfo, now: float, *, known: bool) -> _End | None:
@@ -90,8 +140,7 @@ def _end(snapshot: Snapshot, pod: PodInfo, now: float, *, known: bool) -> _End |
     if not (known or snapshot.pods[pod.key.path].node):
         # It was promised its place, and starts once there is room: nobody knows when.
         end = None
-    started = str(pod.status.get("startTime") or "~")
-    return _End(end is None, end or 0.0, started)
+    return _End(end is None, end or 0.0, _started(pod))
 
 
 def _placed(base: Snapshot, preemptor: Preemptor, found: Victims) -> Attempt | None:
