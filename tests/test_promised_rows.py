@@ -19,6 +19,9 @@ TOPICS = [
     "Ordinary pods",
     "Devices on a node",
     "Pods on a node",
+    "Mutating policies",
+    "The signer of account tokens",
+    "Servers of different versions",
 ]
 
 

@@ -59,7 +59,6 @@ _ORDER = (
     "authorizer.requestResource",
     "variables",
 )
-_AUTHORIZER = "authorizer"
 _REQUEST = struct("kubernetes.AdmissionRequest")
 _NAMESPACE = struct("kubernetes.Namespace")
 _VARIABLES = struct("kubernetes.variables")
@@ -107,7 +106,7 @@ _STRUCTS: Mapping[str, Mapping[str, Type]] = {
 class Expression(NamedTuple):
     """A compiled expression, or why it is none. `internal`: the fault is found when it is made ready to run.
 
-    `asks`: it may speak of the authorizer.
+    `asks`: it may speak of the request or the authorizer.
     """
 
     text: str
@@ -168,7 +167,7 @@ def compile_expression(text: str, within: Environment, wanted: Sequence[Type] = 
     problem = instantiation_error(tree, within)
     if problem:
         return Expression(text, problem=problem, internal=True)
-    return Expression(text, _program(tree, within), found, asks=_AUTHORIZER in text)
+    return Expression(text, _program(tree, within), found, asks="request" in text or "authorizer" in text)
 
 
 def _program(tree: Node, within: Environment) -> MeteredProgram:
@@ -241,12 +240,13 @@ class OutOfBudget(Exception):
 class Given(NamedTuple):
     """What the variables of an expression stand for.
 
-    `namespace` is made by `namespace_value`; `decide` answers for the authorizer, `resource` is the request's.
+    `request` is made when an expression speaks of it. `namespace` is made by `namespace_value`; `decide` answers for
+    the authorizer, `resource` is the request's.
     """
 
     object: Any
     old_object: Any
-    request: Obj
+    request: Obj | Callable[[], Obj]
     namespace: Obj | None = None
     params: Any = None
     decide: Decide | None = None
@@ -266,9 +266,9 @@ class Evaluation:
     def __init__(self, given: Given, variables: Mapping[str, Expression] | None = None, budget: int = BUDGET) -> None:
         self._given = given
         self._lazy = _Variables(self, variables or {})
-        self._values = self._ordered(None, None)
+        self._values = self._ordered({}, None, None)
         self._asking: tuple[Any, ...] | None = None
-        """The values with those that ask the authorizer, once an expression speaks of it."""
+        """The values with the request and what asks the authorizer, once an expression speaks of them."""
         self.budget = budget
         self._for_variables = 0
         self._meters: list[Meter] = []
@@ -276,14 +276,14 @@ class Evaluation:
         self._most = 0
         self._stopped = False
 
-    def _ordered(self, authorizer: Any, resource: Any) -> tuple[Any, ...]:
+    def _ordered(self, request: Obj, authorizer: Any, resource: Any) -> tuple[Any, ...]:
         """The values in the order of the variables."""
         given = self._given
         return (
             given.object,
             given.old_object,
             given.namespace,
-            given.request,
+            request,
             given.params,
             authorizer,
             resource,
@@ -291,11 +291,16 @@ class Evaluation:
         )
 
     def _values_for(self, expression: Expression) -> tuple[Any, ...]:
-        if not expression.asks or self._given.decide is None:
+        if not expression.asks:
             return self._values
         if self._asking is None:
-            decide = self._decided(self._given.decide)
-            self._asking = self._ordered(Authorizer(decide), ResourceCheck(decide, self._given.resource))
+            given = self._given
+            request = given.request() if callable(given.request) else given.request
+            asked: tuple[Any, Any] = (None, None)
+            if given.decide is not None:
+                decide = self._decided(given.decide)
+                asked = Authorizer(decide), ResourceCheck(decide, given.resource)
+            self._asking = self._ordered(request, *asked)
         return self._asking
 
     def run(self, expression: Expression) -> Result:

@@ -41,7 +41,7 @@ def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespac
             name=attributes.name,
         )
         attributes.asking = decider(attributes), question
-    return Given(seen.obj, seen.old, attributes.request(seen), namespace, params, *attributes.asking)
+    return Given(seen.obj, seen.old, partial(attributes.request, seen), namespace, params, *attributes.asking)
 
 
 def decider(attributes: Attributes) -> Decide:

@@ -52,6 +52,11 @@ class Rule:
         self._scope = rule.get("scope") or "*"
         self._names = frozenset(rule.get("resourceNames") or ())
 
+    @property
+    def names_objects(self) -> bool:
+        """Whether it is about some objects only."""
+        return bool(self._names)
+
     def matches(self, attributes: Attributes, resource: Named) -> bool:
         """Whether the rule covers a request, seen as one for `resource`."""
         return (
@@ -85,6 +90,11 @@ class Equivalents:
         self._generation = -1
         self._by_bucket: dict[str, list[Resource]] = {}
 
+    @property
+    def generation(self) -> int:
+        """Another one whenever other resources are served."""
+        return self._core.served.generation
+
     def of(self, resource: Resource) -> Sequence[Resource]:
         """Every form of a resource, itself included."""
         served = self._core.served
@@ -105,6 +115,10 @@ class Criteria:
         self._equivalent = raw.get("matchPolicy") == "Equivalent"
         self._namespaces = label_selector_from(raw.get("namespaceSelector") or {})
         self._objects = label_selector_from(raw.get("objectSelector") or {})
+        self._by_name = any(rule.names_objects for rule in (*(self._rules or ()), *self._excluded))
+        self._found: dict[tuple[Any, ...], Resource | None] = {}
+        """What rules say to requests that are alike, while the same resources are served."""
+        self._generation = -1
         self._all = rules is None and not self._excluded and self._namespaces.empty and self._objects.empty
 
     async def match(self, attributes: Attributes, equivalents: Equivalents) -> Seen | None:
@@ -122,17 +136,30 @@ class Criteria:
         """
         if self._all:
             return attributes.resource
-        if self._excluded and self._find(self._excluded, attributes, equivalents) is not None:
-            return None
-        if self._rules is None:
-            found: Resource | None = attributes.resource
-        else:
-            found = self._find(self._rules, attributes, equivalents)
+        found = self._covered(attributes, equivalents)
         if found is None or not _selects(self._objects, attributes):
             return None
         if not await _in_namespace(self._namespaces, attributes):
             return None
         return found
+
+    def _covered(self, attributes: Attributes, equivalents: Equivalents) -> Resource | None:
+        """As which resource the rules cover a request."""
+        if self._by_name:
+            return self._ruled(attributes, equivalents)
+        if self._generation != equivalents.generation:
+            self._generation = equivalents.generation
+            self._found.clear()
+        is_cluster = attributes.is_namespace or not attributes.namespace
+        key = attributes.named, attributes.subresource, attributes.operation, is_cluster
+        if key not in self._found:
+            self._found[key] = self._ruled(attributes, equivalents)
+        return self._found[key]
+
+    def _ruled(self, attributes: Attributes, equivalents: Equivalents) -> Resource | None:
+        if self._excluded and self._find(self._excluded, attributes, equivalents) is not None:
+            return None
+        return attributes.resource if self._rules is None else self._find(self._rules, attributes, equivalents)
 
     def _find(self, rules: Sequence[Rule], attributes: Attributes, equivalents: Equivalents) -> Resource | None:
         own = attributes.resource
