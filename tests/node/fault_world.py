@@ -7,6 +7,7 @@ once, or a start that nobody counts, are seen however short they are.
 from __future__ import annotations
 
 import random
+import select
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 from cards import GPU, Cards
 from machine import NODE, Machine, container, is_ready, status_of
 
-from haru_process import Refusal, until
+from haru_process import Process, Refusal, until
 
 Obj = dict[str, Any]
 PARTS = ("agent", "driver", "runtime")
@@ -81,6 +82,9 @@ class World:
         self.deleted: Counter[str] = Counter()
         self.kills: Counter[str] = Counter()
         self._down: dict[str, float] = {}
+        self._deck: list[str] = []
+        self._first = (machine.agent, self.cards.process)
+        """Whose line was read when they were started."""
         self.guard = machine.home / "guard"
         self.guard.mkdir(exist_ok=True)
         bring_flock(self.guard)
@@ -123,6 +127,15 @@ class World:
                 process.stop()
                 self._start(part)
 
+    def is_up(self) -> bool:
+        """Everybody runs and has said that it is ready."""
+        return not self._down and self._is_ready(self.machine.agent) and self._is_ready(self.cards.process)
+
+    def _is_ready(self, one: Process | None) -> bool:
+        if one is None or one.process.poll() is not None or one.process.stdout is None:
+            return False
+        return one in self._first or bool(select.select([one.process.stdout], [], [], 0)[0])
+
     def _start(self, part: str) -> None:
         if part == "runtime":
             self.machine.runtime.resume()
@@ -137,7 +150,7 @@ class World:
         """Something happens to the pods."""
         choice = self.rng.random()
         if choice < 0.55 and len(self.living) < self.most_pods:
-            kind = self.rng.choice(list(KINDS))
+            kind = self._next_kind()
             name = f"{kind}-{self.made.total()}"
             spec = KINDS[kind](self)
             made = self.machine.create(name, spec.pop("containers"), **spec)
@@ -148,6 +161,12 @@ class World:
             self.delete(name, force=self.rng.random() < 0.25)
         else:
             self.note()
+
+    def _next_kind(self) -> str:
+        """Every kind once in a random order, then again."""
+        if not self._deck:
+            self._deck = self.rng.sample(list(KINDS), len(KINDS))
+        return self._deck.pop()
 
     def delete(self, name: str, force: bool = False) -> None:
         """Deletes a pod: politely, or out of the API at once."""

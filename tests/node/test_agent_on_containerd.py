@@ -329,6 +329,24 @@ def test_the_agent_is_killed_and_nothing_is_restarted_or_lost(machine: Machine) 
     until("nothing runs", lambda: machine.runtime.tasks() == {})
 
 
+def test_a_sandbox_that_dies_is_replaced(machine: Machine) -> None:
+    machine.run("uprooted", "echo started; exec sleep 1000")
+    before = machine.until_ready("uprooted")
+    container_id = status_of(before)["containerID"].removeprefix("containerd://")
+    (sandbox,) = machine.runtime.tasks().keys() - {container_id}
+    machine.runtime.ctr("tasks", "kill", "-s", "SIGKILL", sandbox)
+
+    def has_moved(pod: Obj) -> bool:
+        return is_ready(pod) and pod["status"]["podIP"] != before["status"]["podIP"]
+
+    after = machine.until("uprooted", "another sandbox", has_moved)
+    assert status_of(after)["restartCount"] == 1
+    assert machine.log(after, attempt=1) == "started"
+    assert sandbox not in machine.runtime.tasks() and container_id not in machine.runtime.tasks()
+    machine.delete("uprooted")
+    until("nothing of it is left", lambda: not machine.left_of(after))
+
+
 def test_kubectl_sees_a_scheduled_pod_run(machine: Machine, kubectl: str) -> None:
     command = ["run", "seen", f"--image={IMAGE}", "--image-pull-policy=Never", "--command", "--", "sleep", "1000"]
     done = machine.up.kubectl(kubectl, *command)

@@ -112,7 +112,7 @@ def test_when_a_pod_is_over(what: str, pod: Obj, seen: SeenPod, over: bool) -> N
     ("what", "sandbox", "attempt", "ends"),
     [
         ("there is none", None, 0, False),
-        ("it has ended", replace(SANDBOX, ready=False, attempt=4), 5, True),
+        ("it has ended", replace(SANDBOX, ready=False, attempt=4), 5, False),
         ("it has no address", replace(SANDBOX, ips=()), 1, True),
         ("it is of the host's network", replace(SANDBOX, network=2), 1, True),
     ],
@@ -122,6 +122,16 @@ def test_a_sandbox_is_made_when(what: str, sandbox: SeenSandbox | None, attempt:
     made = plan(pod("a"), seen(sandbox=sandbox))
     assert (made.make_sandbox, made.attempt, made.end_pod) == (True, attempt, ends)
     assert not made.starts
+
+
+def test_what_outlives_its_sandbox_is_ended_first() -> None:
+    dead = replace(SANDBOX, ready=False)
+    made = plan(pod("a", "b"), seen(runs("a"), ended("b"), sandbox=dead))
+    assert made.end_pod and made.make_sandbox
+    made = plan(pod("a", "b"), seen(ended("a", 137), ended("b"), sandbox=dead))
+    assert not made.end_pod and made.make_sandbox
+    over = plan(pod("a", restartPolicy="Never"), seen(ended("a", 137), sandbox=dead))
+    assert not over.end_pod and over.is_over
 
 
 def test_a_new_sandbox_begins_with_the_init_containers() -> None:

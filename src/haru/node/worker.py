@@ -177,7 +177,7 @@ class PodWorker:
         if sources is None:
             return _RETRY_SECONDS
         if plan.make_sandbox:
-            return 0.0 if await self._make_sandbox(pod, plan.attempt) else self._backoff.next()
+            return 0.0 if await self._make_sandbox(pod, plan.attempt, seen) else self._backoff.next()
         return await self._start_all(pod, seen, plan, sources, place)
 
     def _note(self, plan: Plan, seen: SeenPod) -> None:
@@ -199,7 +199,10 @@ class PodWorker:
             return None
         return sources
 
-    async def _make_sandbox(self, pod: Obj, attempt: int) -> bool:
+    async def _make_sandbox(self, pod: Obj, attempt: int, seen: SeenPod) -> bool:
+        for sandbox in seen.sandboxes:
+            # Those that died have a network that nobody has taken down.
+            await self._context.runtime.stop_sandbox(sandbox.id)
         try:
             await self._context.devices.prepare(pod)
         except DevicesError as error:

@@ -45,7 +45,7 @@ class Plan:
     """What to do now, in this order: the pod is ended, or containers are; a sandbox is made; containers start."""
 
     end_pod: bool = False
-    """End all containers and the sandbox, if there are any: the pod is over, or its sandbox is of no use."""
+    """First end all containers and the sandbox that are there: the pod is over, or its sandbox is of no use."""
     is_over: bool = False
     """Nothing of the pod is going to run again."""
     make_sandbox: bool = False
@@ -187,9 +187,11 @@ def _without_sandbox(pod: Obj, seen: SeenPod, planner: _Planner, attempt: int) -
     """A sandbox is to be made, unless the work is done."""
     containers = pod["spec"]["containers"]
     todo = [c for c in containers if _may_run_again(pod, c, seen.newest(c["name"]), attempt)]
+    # What has ended already is not waited for.
+    left = seen.runs or any(sandbox.ready for sandbox in seen.sandboxes)
     if not todo or _init_failed(pod, seen):
-        return Plan(end_pod=bool(seen.sandboxes), is_over=True)
-    return Plan(end_pod=bool(seen.sandboxes), make_sandbox=True, attempt=attempt)
+        return Plan(end_pod=left, is_over=True)
+    return Plan(end_pod=left, make_sandbox=True, attempt=attempt)
 
 
 def _may_run_again(pod: Obj, container: Mapping[str, Any], last: SeenContainer | None, attempt: int) -> bool:

@@ -93,7 +93,7 @@ class Places:
         if not file.exists():
             told = {key: meta[key] for key in ("namespace", "name", "uid")}
             qos = (pod.get("status") or {}).get("qosClass") or qos_class(pod["spec"])
-            write_whole(file, json.dumps({"metadata": told, "spec": {}, "status": {"qosClass": qos}}))
+            write_whole(file, json.dumps({"metadata": told, "spec": {}, "status": {"qosClass": qos}}), parents=True)
 
     def noted(self, uid: str) -> Obj | None:
         """As much of a pod as was written down; None if it was not, or can not be read."""
