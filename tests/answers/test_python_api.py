@@ -187,6 +187,23 @@ def test_nothing_that_is_passed_in_changes() -> None:
     assert json.dumps(given) == before and json.dumps(snapshot.as_dict()) == told
 
 
+def job(pods: int, **metadata: str) -> Obj:
+    main = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "5"}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [main]}}
+    spec = {"completions": pods, "parallelism": pods, "completionMode": "Indexed", "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", **metadata}, "spec": spec}
+
+
+def test_a_job_in_manifests_is_explained_with_all_its_pods() -> None:
+    """One of them has room, the gang has not; of a Job that was stored it is told what is there."""
+    told = haru.Snapshot.of([node("a"), job(2)]).explain("job/train")
+    assert str(told).startswith("Job default/train: NeverFits: 1 of the 2 pods that have to start together find a place")
+    told = haru.Snapshot.of([node("a", "10"), job(2)]).explain("job/train")
+    assert str(told).startswith("Job default/train: Starting")
+    stored = [{**obj, "metadata": {**obj["metadata"], "uid": "u"}} for obj in (node("a"), job(2))]
+    assert "no pod of job default/train exists yet" in str(haru.Snapshot.of(stored).explain("job/train"))
+
+
 def test_what_one_answer_assumes_the_next_does_not_see() -> None:
     snapshot = haru.Snapshot.of([node("n1"), pod("a"), pod("b")])
     first = [snapshot.explain("pod/a").as_dict(), snapshot.schedule().as_dict(), str(snapshot.usage())]

@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.answers.files import cluster_of, gates_of, read_objects, stored_objects, what_fails
+from haru.answers.files import cluster_of, gates_of, has_identity, read_objects, stored_objects, what_fails
 from haru.engine.cluster import Cluster
 from haru.errors import InputError
 
@@ -124,8 +124,12 @@ class Snapshot:
 
     @cached_property
     def _cluster(self) -> Cluster:
-        """The engine's form of it, made once: what one answer has learnt serves the next. Nobody changes it."""
-        return cluster_of(self.objects)
+        """The engine's form of it, made once: what one answer has learnt serves the next. Nobody changes it.
+
+        Manifests that nobody has stored are looked at as a cluster would have them a moment later; of what was stored
+        it is told what is there.
+        """
+        return cluster_of(self.objects if all(map(has_identity, self.objects)) else self.settled())
 
     # -- what it can be asked ------------------------------------------------------------------------------------------
 
