@@ -11,14 +11,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from haru.client.backoff import Backoff
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-from haru.kube.names import format_time, parse_time
+from haru.kube.names import parse_time
 from haru.node.cgroups.tree import CgroupError
 from haru.node.clearing import Clearing
 from haru.node.context import Context
@@ -27,21 +26,21 @@ from haru.node.devices import DevicesError, Prepared
 from haru.node.ending import Ender, grace_of
 from haru.node.images import StartError
 from haru.node.looking import Looker
-from haru.node.pods.container_status import Known, by_name
+from haru.node.pods.container_status import by_name
 from haru.node.pods.environment import Sources
 from haru.node.pods.fields import ConfigError, Place
 from haru.node.pods.observed import EXITED, UNKNOWN, SeenPod
 from haru.node.pods.plan import Plan, container_hash, crash_key, decide
 from haru.node.pods.restarts import CrashLoop
-from haru.node.pods.status import TERMINAL, pod_ips, pod_status, status_patch
+from haru.node.pods.status import TERMINAL, pod_ips
 from haru.node.probing import Prober
 from haru.node.sandboxes import Sandboxes
 from haru.node.starting import Starter
+from haru.node.telling import PODS, Teller
 from haru.node.userns import UserNamespaceError
 
 Obj = dict[str, Any]
 _log = logging.getLogger(__name__)
-PODS = known_kind("v1", "Pod")
 RUNTIME_CLASSES = known_kind("node.k8s.io/v1", "RuntimeClass")
 _RETRY_SECONDS = 10.0
 OVERDUE = "Pod was active on the node longer than the specified deadline"
@@ -59,6 +58,7 @@ class PodWorker:
         self._looker = Looker(context.runtime, uid)
         self._ender = Ender(context, self.poke)
         self._prober = Prober(context.asker, context.recorder, self.poke)
+        self._teller = Teller(context)
         self._sandboxes = Sandboxes(context)
         self._clearing = Clearing(context, self._sandboxes, uid)
         self._loop = CrashLoop(options.crash_first_seconds, options.crash_longest_seconds)
@@ -359,31 +359,15 @@ class PodWorker:
 
     async def _tell(self, pod: Obj, seen: SeenPod) -> Obj:
         """Write the status if it has changed; the pod as it is then."""
-        known = Known(
-            runtime=self._context.runtime_name,
-            reasons=dict(self._reasons),
+        answer = await self._teller.tell(
+            pod,
+            seen,
+            reasons=self._reasons,
             probed=self._prober.results(),
-            host_ips=self._context.addresses,
             is_over=self._over,
             failure=self._failure,
         )
-        status = pod_status(pod, seen, known, format_time(datetime.now(UTC)))
-        health = self._context.devices.status(pod)
-        for one in status["containerStatuses"]:
-            if health.get(one["name"]):
-                one["allocatedResourcesStatus"] = list(health[one["name"]])
-        patch = status_patch(pod.get("status") or {}, status)
-        if patch is None:
-            return pod
-        meta = pod["metadata"]
-        body: Obj = {"metadata": {"uid": self.uid}, "status": patch}
-        try:
-            answer = await self._context.client.patch(
-                PODS, meta["name"], body, meta["namespace"], type="strategic", subresource="status"
-            )
-        except StatusError as error:
-            if error.code not in (404, 409):
-                raise
+        if answer is None:
             return pod
         if self.pod is pod:
             self.pod = answer
