@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from haru.storage import Compacted, CompareFailed, Delete, FutureRevision, Put, SqliteStore, Store, StoreError
+from haru.storage import Compacted, CompareFailed, Delete, FutureRevision, Put, Record, SqliteStore, Store, StoreError
 from haru.storage.etcd import EtcdStore
 from haru.storage.history import SECONDS_PER_WATCHER
 
@@ -239,3 +239,20 @@ async def test_a_store_of_one_server_refuses_keys_that_would_go_by_themselves(st
     with pytest.raises(StoreError, match="only be kept in etcd"):
         await store.transact(Put("marks/a", b"1", lives=600))
     assert await store.get("marks/a") is None
+
+
+async def test_what_is_read_whole_is_what_there_is(store: Store) -> None:
+    """Whatever was read before, and whoever keeps what was read."""
+    kept: list[tuple[list[str], Sequence[Record]]] = []
+    for number in range(30):
+        if number % 5 == 4:
+            await store.transact(Delete(f"k/{number % 3}/{number - 1}"))
+        else:
+            await put(store, f"k/{(number + 1) % 3}/{number}")
+        for prefix in ("k/", "k/0/", "k/1/", *(f"k/{other}/" for other in range(2, 12))):
+            page = await store.range(prefix)
+            every = (await store.range("k/", limit=100)).records
+            assert list(page.records) == [record for record in every if record.key.startswith(prefix)]
+            kept.append(([record.key for record in page.records], page.records))
+    for keys, records in kept:
+        assert [record.key for record in records] == keys, "what was read is not changed afterwards"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +43,7 @@ WAIT_FOR_REVISION = 3.0
 class Found:
     """The records of one page, the revision they are of, and how it goes on."""
 
-    records: list[Record]
+    records: Sequence[Record]
     revision: int
     next: str = ""
     remaining: int | None = None
@@ -130,7 +131,7 @@ async def find(call: Call, selection: Selection, default_limit: int = 0) -> Foun
     request = call.request
     if not request.query:
         page = await call.core.store.range(call.resource.prefix(call.namespace))
-        return Found(list(page.records), page.revision)
+        return Found(page.records, page.revision)
     check_options(request)
     limit = request.number("limit")
     if limit < 0:
@@ -188,8 +189,8 @@ async def _collect(call: Call, selection: Selection, revision: int, after: str, 
 
 def _found(page: Page, remaining: int | None) -> Found:
     if not page.remaining:
-        return Found(list(page.records), page.revision)
-    return Found(list(page.records), page.revision, _encode_token(page.revision, page.records[-1].key), remaining)
+        return Found(page.records, page.revision)
+    return Found(page.records, page.revision, _encode_token(page.revision, page.records[-1].key), remaining)
 
 
 def _expired(call: Call, after: str) -> StatusError:
@@ -217,7 +218,7 @@ class ExpiredPage(StatusError):
         return {**super().to_status(), "metadata": {"continue": self.token}}
 
 
-def _as_they_lie(call: Call, selection: Selection, found: Found, records: list[Record], metadata: Obj) -> Response:
+def _as_they_lie(call: Call, selection: Selection, found: Found, records: Sequence[Record], metadata: Obj) -> Response:
     """Objects, or their metadata, as their bytes lie in the store; of a whole collection joined before."""
     resource, kind = call.resource, call.resource.kind
     name, version = kind.list_kind, kind.api_version
@@ -258,7 +259,7 @@ async def handle_list(call: Call) -> Response:
     kind = resource.kind
     representation = representation_of(call.request)
     if representation is PLAIN or representation == PARTIAL:
-        return _as_they_lie(call, selection, found, list(records), metadata)
+        return _as_they_lie(call, selection, found, records, metadata)
     objs = [versioned(record, resource) for record in records]
     if representation.shape == "table":
         return render_plain(representation, table_of(call.core, call.request, resource, objs, metadata))

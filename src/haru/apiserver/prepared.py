@@ -64,9 +64,10 @@ class Items:
 class _Kept:
     """The pieces of one collection, and whether they were asked for since somebody looked."""
 
-    __slots__ = ("pieces", "used")
+    __slots__ = ("pieces", "records", "used")
 
-    def __init__(self, pieces: list[Items]) -> None:
+    def __init__(self, records: Sequence[Record], pieces: list[Items]) -> None:
+        self.records = records
         self.pieces = pieces
         self.used = True
 
@@ -87,24 +88,22 @@ class PreparedLists:
         """Bytes that are kept."""
         return sum(kept.size for kept in self._kept.values())
 
-    def items(self, which: tuple[str, ...], records: list[Record], encode: Encode) -> list[Items]:
+    def items(self, which: tuple[str, ...], records: Sequence[Record], encode: Encode) -> list[Items]:
         """All records of the collection `which`, in the order of their keys, in pieces.
 
         `which` names the form, too: `encode` gives the same bytes for the same record each time.
         """
-        before = self._kept.get(which)
-        if before is None or not before.pieces:
-            pieces = list(_cut(records, encode))
-        else:
-            pieces = _renewed(before.pieces, records, encode)
-        kept = before if before is not None and pieces is before.pieces else _Kept(pieces)
+        kept = self._kept.get(which)
+        # What is in the same place in memory is not looked through again: nobody changes a list that was read.
+        if kept is None or kept.records is not records:
+            pieces = _renewed(kept.pieces, records, encode) if kept is not None else list(_cut(records, encode))
+            kept = self._kept[which] = _Kept(records, pieces)
         kept.used = True
-        self._kept[which] = kept
         self._kept.move_to_end(which)
         if kept.size > KEPT_BYTES:
             del self._kept[which]  # the others need not make room for it
         self.trim()
-        return pieces
+        return kept.pieces
 
     def trim(self) -> None:
         """Drop what exceeds the bound, first what was asked for longest ago."""
@@ -137,25 +136,19 @@ def _cut(records: Iterable[Record], encode: Encode) -> Iterator[Items]:
         yield Items(taken, b",".join(encoded))
 
 
-def _renewed(before: list[Items], records: list[Record], encode: Encode) -> list[Items]:
-    """Pieces of other records: those of `before` that hold what is there now, the others anew; `before` itself if
-    it still holds."""
+def _renewed(before: Sequence[Items], records: Sequence[Record], encode: Encode) -> list[Items]:
+    """Pieces of other records: those of `before` that hold what is there now, the others anew."""
     found: list[Items] = []
-    is_same = True
-    begin = 0
-    for number, piece in enumerate(before):
-        # What was made since in front of the first piece belongs to it, and behind it whatever comes before the next.
-        is_last = number + 1 == len(before)
-        end = len(records) if is_last else bisect_left(records, _KEY(before[number + 1].records[0]), begin, key=_KEY)
-        here = records[begin:end]
-        begin = end
+    # A piece is for what comes before the next one begins, the first one also for what comes before itself.
+    begins = [bisect_left(records, _KEY(piece.records[0]), key=_KEY) for piece in before[1:]]
+    for piece, begin, end in zip(before, [0, *begins], [*begins, len(records)], strict=False):
+        here = list(records[begin:end])
         if here == piece.records:  # the same records, as records are equal to themselves only
             _append(found, piece)
             continue
-        is_same = False
         for made in _cut(here, encode):
             _append(found, made)
-    return before if is_same and begin == len(records) else found
+    return found if before else list(_cut(records, encode))
 
 
 def _append(pieces: list[Items], more: Items) -> None:

@@ -23,6 +23,8 @@ LONGEST_PAUSE = 0.1
 """More watchers than a few are woken together, and not again before a pause that grows with their number: what happens
 meanwhile goes out in one piece. Between every few of them the loop sees to others."""
 
+WHOLE_AT_MOST = 8
+
 
 def bucket_of(key: str) -> str:
     """The part before the first slash."""
@@ -40,6 +42,7 @@ class Bucket:
     __slots__ = (
         "_rousing",
         "_timer",
+        "_whole",
         "_woken",
         "compacted",
         "cut",
@@ -59,11 +62,13 @@ class Bucket:
         self.waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came to wait
         self.watchers = 0
         self._rousing: deque[asyncio.Future[None]] = deque()
+        self._whole: dict[str, list[Record]] = {}  # by prefix: what was read whole since the last change
         self._woken = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def put(self, record: Record) -> None:
         """Set the newest version of a key."""
+        self._whole.clear()
         if record.key not in self.records:
             if not self.keys or record.key > self.keys[-1]:
                 self.keys.append(record.key)
@@ -73,6 +78,7 @@ class Bucket:
 
     def remove(self, key: str) -> None:
         """Forget a key."""
+        self._whole.clear()
         del self.records[key]
         del self.keys[bisect_left(self.keys, key)]
 
@@ -135,6 +141,7 @@ class Bucket:
 
     def replace(self, records: Sequence[Record], revision: int) -> None:
         """Begin anew with a state, in key order, to which no history leads: every cursor becomes too old."""
+        self._whole.clear()
         self.records = {record.key: record for record in records}
         self.keys = [record.key for record in records]
         self.cut += len(self.log) + 1
@@ -154,12 +161,24 @@ class Bucket:
             self.cut += count
 
     def page(self, prefix: str, after: str, limit: int, current: int) -> Page:
-        """A part of the newest state."""
+        """A part of the newest state. What is read whole again is the same list as before, until something changes."""
+        if not after and not limit:
+            return Page(self._all(prefix), current)
         keys = self.keys
         start = max(bisect_left(keys, prefix), bisect_right(keys, after) if after else 0)
         end = bisect_left(keys, prefix_end(prefix), lo=start)
         stop = min(end, start + limit) if limit else end
         return Page(list(map(self.records.__getitem__, keys[start:stop])), current, end - stop)
+
+    def _all(self, prefix: str) -> list[Record]:
+        found = self._whole.get(prefix)
+        if found is None:
+            if len(self._whole) >= WHOLE_AT_MOST:
+                self._whole.clear()
+            start = bisect_left(self.keys, prefix)
+            keys = self.keys[start : bisect_left(self.keys, prefix_end(prefix), lo=start)]
+            found = self._whole[prefix] = list(map(self.records.__getitem__, keys))
+        return found
 
     def page_at(self, prefix: str, after: str, limit: int, revision: int, current: int) -> Page:
         """A part of the state as it was at `revision`."""
