@@ -261,7 +261,12 @@ class _Count:
             uses = [state.use(view.key) for view in views]
             for number, index in places:
                 view, use = views[number], uses[number]
-                if by_counters:
+                if not (by_counters or use.shares):
+                    # Held as a whole, as most devices are.
+                    holding = use.devices.get(view.devices[index].name, ())
+                    if len(holding) > 1:
+                        holding = users(use, view.devices[index].name)
+                elif by_counters:
                     draws = self._draws.get(view)
                     if draws is None:
                         draws = self._draws[view] = Draws(view, use)

@@ -48,28 +48,28 @@ def since_of(pod: PodInfo) -> str:
 
 
 class _Workload:
-    """What is known of one workload while holders are counted."""
+    """A workload that is told of."""
 
     __slots__ = ("claims", "devices", "pods")
 
-    def __init__(self) -> None:
-        self.devices = 0
+    def __init__(self, devices: int) -> None:
+        self.devices = devices
         self.claims: list[str] = []
         self.pods: dict[str, PodInfo] = {}
 
 
 _Workkey = tuple[str, str]
 """A workload: its namespace, and what it is called (`workload_of`)."""
-_Users = tuple[tuple[_Workkey, str, PodInfo], ...]
-"""The users of a claim: the workload, path and pod of each."""
+_Ownership = tuple[tuple[_Workkey, ...], tuple[tuple[_Workkey, str, PodInfo], ...]]
+"""Whose a claim is: the workloads of its users, or itself; and each user's workload, path and pod."""
 
 
 class _Owners:
     """What was found out about claims, kept with the cluster; it follows it at the cost of what has changed."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Users] = {}
-        self._relying: dict[str, set[str]] = {}
+        self._known: dict[str, _Ownership] = {}
+        self._relying: dict[str, tuple[str, ...]] = {}
         self._seen: Snapshot | None = None
         self._told: list[tuple[_Held, _Told]] = []
 
@@ -82,7 +82,7 @@ class _Owners:
         else:
             stale = differing(snapshot.claims, last.claims)
             for pod in differing(snapshot.pods, last.pods):
-                stale |= self._relying.pop(pod, set())
+                stale.update(self._relying.pop(pod, ()))
         if not stale.isdisjoint(self._known):
             self._told = []
         for path in stale:
@@ -98,8 +98,8 @@ class _Owners:
         if all(path in self._known for paths in held for path in paths):
             self._told = [*self._told[-_MOST_TOLD + 1 :], (dict(held), found)]
 
-    def of(self, snapshot: Snapshot, path: str) -> _Users:
-        """Who uses a claim now."""
+    def of(self, snapshot: Snapshot, path: str) -> _Ownership:
+        """Whose a claim is now."""
         found = self._known.get(path)
         if found is not None:
             return found
@@ -111,26 +111,26 @@ class _Owners:
             (entry,) = entries
             pod_path = f"{namespace}/{entry.get('name')}"
             pod = snapshot.pods.get(pod_path)
-            alive = pod is not None and pod.key.uid == entry.get("uid") and not pod.terminal
-            made: _Users = (((namespace, workload_of(pod)), pod_path, pod),) if alive and pod is not None else ()
-            self._known[path] = made
-            self._rely(pod_path, path)
-            return made
+            if pod is not None and pod.key.uid == entry.get("uid") and not pod.terminal:
+                key = (namespace, workload_of(pod))
+                made: _Ownership = (key,), ((key, pod_path, pod),)
+                self._keep(path, made, (pod_path,))
+                return made
         users = consumers(snapshot, claim) if claim is not None else []
-        made = tuple([((namespace, workload_of(user)), user.key.path, user) for user in users])
+        owned = tuple([((namespace, workload_of(user)), user.key.path, user) for user in users])
+        itself = (namespace, f"resourceclaim/{path.partition('/')[2]}")
+        made = tuple(dict.fromkeys(key for key, _, _ in owned)) or (itself,), owned
         if all(entry.get("resource") == "pods" for entry in entries):
-            self._known[path] = made
-            for entry in entries:
-                self._rely(f"{namespace}/{entry.get('name')}", path)
+            self._keep(path, made, [f"{namespace}/{entry.get('name')}" for entry in entries])
         return made
 
-    def _rely(self, pod: str, claim: str) -> None:
-        """Whose a claim is depends on a pod."""
-        known = self._relying.get(pod)
-        if known is None:
-            self._relying[pod] = {claim}
-        else:
-            known.add(claim)
+    def _keep(self, claim: str, owned: _Ownership, pods: Sequence[str]) -> None:
+        """Whose a claim is depends on these pods, whether they are there or not."""
+        self._known[claim] = owned
+        for pod in pods:
+            known = self._relying.get(pod, ())
+            if claim not in known:
+                self._relying[pod] = (*known, claim)
 
 
 def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
@@ -143,40 +143,29 @@ def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
     known_answer = memory.told(held)
     if known_answer is not None:
         return known_answer
-    found: dict[_Workkey, _Workload] = {}
-    owners: dict[str, list[_Workload]] = {}
+    devices: dict[_Workkey, int] = {}
+    owners: dict[str, tuple[_Workkey, ...]] = {}
     for paths, count in held.items():
-        mine: list[_Workload] = []
+        mine: tuple[_Workkey, ...] = ()
         for path in paths:
             known = owners.get(path)
             if known is None:
-                known = owners[path] = _workloads(path, memory.of(snapshot, path), found)
+                known = owners[path] = memory.of(snapshot, path)[0]
             mine = mine + known if mine else known
-        for workload in mine if len(mine) < 2 else dict.fromkeys(mine):
-            workload.devices += count
-    told = dict.fromkeys(nsmallest(MOST_HOLDERS, found, key=lambda key: (-found[key].devices, key)))
-    rest = [workload.devices for key, workload in found.items() if key not in told] if len(found) > len(told) else []
-    answer = tuple(_holder(snapshot, key, found[key]) for key in told), (len(rest), sum(rest))
+        for key in mine if len(mine) < 2 else dict.fromkeys(mine):
+            devices[key] = devices.get(key, 0) + count
+    told = nsmallest(MOST_HOLDERS, devices, key=lambda key: (-devices[key], key))
+    workloads = {key: _Workload(devices[key]) for key in told}
+    for path, keys in owners.items():
+        for key in keys:
+            if key in workloads:
+                workloads[key].claims.append(path)
+                users = memory.of(snapshot, path)[1]
+                workloads[key].pods.update((name, pod) for owner, name, pod in users if owner == key)
+    unnamed = len(devices) - len(told), sum(devices.values()) - sum(devices[key] for key in told)
+    answer = tuple(_holder(snapshot, key, workloads[key]) for key in told), unnamed
     memory.tell(held, answer)
     return answer
-
-
-def _workloads(path: str, users: _Users, found: dict[_Workkey, _Workload]) -> list[_Workload]:
-    """Whose claim it is: the workloads of its users, or itself."""
-    mine: list[_Workload] = []
-    for key, name, user in users:
-        workload = found.get(key)
-        if workload is None:
-            workload = found[key] = _Workload()
-        workload.pods[name] = user
-        if workload not in mine:
-            mine.append(workload)
-    if not mine:
-        namespace, _, own = path.partition("/")
-        mine.append(found.setdefault((namespace, f"resourceclaim/{own}"), _Workload()))
-    for workload in mine:
-        workload.claims.append(path)
-    return mine
 
 
 def _holder(snapshot: Snapshot, key: _Workkey, known: _Workload) -> Holder:

@@ -58,6 +58,7 @@ class Fleet:
         self._stamps: dict[str, int] = {}
         self._clock = 0
         self._next = 0
+        self._looked_at: tuple[int, DeviceSnapshot, list[PoolView]] | None = None
         self._reset()
 
     def numbers(self, name: str) -> Sequence[int]:
@@ -107,6 +108,14 @@ class Fleet:
             self._join(number)
         return moved
 
+    def views(self, number: int) -> list[PoolView]:
+        """The pools that a node sees now. Raises AllocationError."""
+        last = self._looked_at
+        if last is None or last[0] != number or last[1] is not self.snapshot:
+            last = number, self.snapshot, self.snapshot.views(self.nodes[number], self.partitionable)
+            self._looked_at = last
+        return last[2]
+
     def peers_of(self, number: int) -> Peers:
         """The nodes that are like this one, itself included."""
         return self._place[number]
@@ -136,9 +145,9 @@ class Fleet:
 
     def _join(self, number: int) -> None:
         node = self.nodes[number]
+        self._looked_at = None
         try:
-            views = self.snapshot.views(node, self.partitionable)
-            key: Hashable = tuple([self._part(view, node) for view in views])
+            key: Hashable = tuple([self._part(view, node) for view in self.views(number)])
         except AllocationError:
             key = number
         peers = self.peers.get(key)

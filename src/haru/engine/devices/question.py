@@ -98,7 +98,10 @@ class Question:
         if len(fleet.peers) < _FEW_PEERS or fleet.inventories * _USES < len(fleet.peers):
             return self._ask(fleet, number)
         try:
-            views = fleet.snapshot.views(fleet.nodes[number], self._features.PartitionableDevices)
+            if fleet.partitionable is self._features.PartitionableDevices:
+                views = fleet.views(number)
+            else:
+                views = fleet.snapshot.views(fleet.nodes[number], self._features.PartitionableDevices)
         except AllocationError:
             return self._ask(fleet, number)
         if self._sight is None:
