@@ -27,7 +27,7 @@ class Stand:
     where somebody thinks pods away (`Stands.settled`): most nodes are counted as they are.
     """
 
-    __slots__ = ("devices", "frees", "held", "info", "plain", "shared", "simple", "taken", "views")
+    __slots__ = ("devices", "frees", "info", "plain", "settled", "shared", "simple", "taken", "views")
 
     def __init__(self, info: NodeInfo) -> None:
         self.info = info
@@ -36,8 +36,8 @@ class Stand:
         self.devices = 0
         self.taken = 0
         self.shared = False
-        self.held: dict[str, int] | None = {}
-        """The devices that each claim has; None once it is known whose going frees them."""
+        self.settled = False
+        """Whether it was found out whose going frees which devices."""
         self.frees: dict[str, int] = {}
         """The devices that are free once a pod is gone."""
         self.simple = True
@@ -94,16 +94,31 @@ class Stands:
     def settled(self, name: str) -> Stand:
         """How a node stands, and whose going changes that."""
         stand = self.stand(name)
-        if stand.held is not None:
-            held, stand.held = stand.held, None
+        if not stand.settled:
+            stand.settled = True
             stand.plain = stand.simple
             lasting = True
-            for claim, bits in held.items():
+            for claim, bits in self._held(stand).items():
                 self._on.setdefault(claim, set()).add(name)
                 lasting &= self._hold(stand, claim, bits)
             if not lasting:
                 self._passing[name] = self.known.pop(name)
         return stand
+
+    def _held(self, stand: Stand) -> dict[str, int]:
+        """The devices that each claim has on a node, which is not that plain if a device has several holders."""
+        assert self._base is not None
+        held: dict[str, int] = {}
+        offset = 0
+        for view in stand.views:
+            places = view.table.places
+            for device, holders in self._base.allocated.use(view.key).devices.items():
+                stand.plain &= len(holders) == 1
+                bit = 1 << (offset + places[device]) if device in places else 0
+                for holder in holders:
+                    held[holder] = held.get(holder, 0) | bit
+            offset += len(view.devices)
+        return held
 
     def _made(self, name: str) -> Stand:
         assert self._base is not None
@@ -111,22 +126,15 @@ class Stands:
         stand = Stand(base.nodes[name])
         seen = base.devices.views(NodeView(name, stand.info.labels), self._partitionable)
         stand.views = tuple([view for view in seen if view.confined])
-        simple = all(view.status == "ok" for view in seen)
-        held: dict[str, int] = {}
+        stand.simple = all(view.status == "ok" for view in seen)
         offset = 0
         for view in stand.views:
-            use, places = base.allocated.use(view.key), view.table.places
-            simple &= not (use.shares or use.states)
-            for device, holders in use.devices.items():
-                simple &= len(holders) == 1
-                bit = 1 << (offset + places[device]) if device in places else 0
-                stand.taken |= bit
-                for holder in holders:
-                    held[holder] = held.get(holder, 0) | bit
+            use = base.allocated.use(view.key)
+            stand.simple &= not (use.shares or use.states)
+            stand.taken |= view.occupation(use)[0] << offset
             offset += len(view.devices)
             stand.shared |= view.table.shareable
         stand.devices = (1 << offset) - 1
-        stand.simple, stand.held = simple, held
         return stand
 
     def _hold(self, stand: Stand, claim: str, bits: int) -> bool:
