@@ -1,0 +1,119 @@
+"""Tables that are read alike are judged once: the verdicts are those of every device by itself."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from haru.engine.devices import NodeView
+from haru.engine.devices.decode import decode_slice
+from haru.engine.devices.interning import Interner
+from haru.engine.devices.model import Features, PlainDevices, Slice
+from haru.engine.devices.placement import relevant
+from haru.engine.devices.pools import Pool, PoolView
+from haru.engine.devices.selection import Selection, evaluate, forget
+from haru.engine.devices.table import Table
+
+Obj = dict[str, Any]
+GPU = "gpu.example.com"
+OWN = f'device.attributes["{GPU}"]'
+EXPRESSIONS = (
+    f'{OWN}.model == "H"',
+    f"{OWN}.index < 2",
+    f'{OWN}.uuid.endsWith("-3")',
+    f'"{GPU}" in device.attributes && "spare" in {OWN}',
+    f'device.capacity["{GPU}"].memory.compareTo(quantity("50Gi")) > 0',
+    f'{OWN}.firmware.isGreaterThan(semver("1.0.0"))',
+    f"{OWN}.missing == 1",
+    "device.allowMultipleAllocations == true",
+    "true",
+)
+_FACTS = ("consuming", "conditional", "placed", "shareable", "uniform", "plain")
+
+
+def device(draw: random.Random, node: int, index: int) -> Obj:
+    """A device as a driver may publish it; mostly it has attributes and a capacity and nothing else."""
+    attributes: Obj = {
+        "model": {"string": draw.choice("HHHA")},
+        "index": {"int": index},
+        "uuid": {"string": f"{node}-{index}"},
+    }
+    if draw.random() < 0.1:
+        attributes[f"{GPU}/spare"] = {"bool": True}
+    if draw.random() < 0.05:
+        attributes["firmware"] = {"version": draw.choice(["1.2.3", "junk"])}
+    made: Obj = {"name": f"d{index}", "attributes": attributes, "capacity": {"memory": {"value": "80Gi"}}}
+    odd = draw.random()
+    if odd < 0.03:
+        made["capacity"]["memory"] = {"value": "40Gi", "requestPolicy": {"default": "1Gi"}}
+    elif odd < 0.06:
+        made["allowMultipleAllocations"] = True
+    elif odd < 0.09:
+        made["taints"] = [{"key": "k", "effect": "NoSchedule"}]
+    elif odd < 0.12:
+        made["bindsToNode"] = True
+        made["bindingConditions"] = ["Ready"]
+        made["bindingFailureConditions"] = ["Failed"]
+    elif odd < 0.15:
+        made["consumesCounters"] = [{"counterSet": "c", "counters": {"x": {"value": "1"}}}]
+    return made
+
+
+def slices(seed: int, count: int) -> list[Slice]:
+    """Slices of one device each to four, that share what is equal in them."""
+    draw, interner = random.Random(seed), Interner()
+    found = []
+    for node in range(count):
+        devices = [device(draw, node, index) for index in range(draw.randint(1, 4))]
+        pool = {"name": f"n{node}", "generation": 1, "resourceSliceCount": 1}
+        spec: Obj = {"driver": GPU, "nodeName": f"n{node}", "pool": pool, "devices": devices}
+        if draw.random() < 0.1:
+            del spec["nodeName"]
+            spec["perDeviceNodeSelection"] = True
+            for each in devices:
+                each["nodeName"] = f"n{node}"
+        found.append(decode_slice({"metadata": {"name": f"s{node}"}, "spec": spec}, interner))
+    return found
+
+
+def test_plain_devices_are_what_a_look_at_them_says() -> None:
+    plain = 0
+    for item in slices(1, 400):
+        known, looked_at = Table(item.devices), Table(tuple(item.devices))
+        assert {name: getattr(known, name) for name in _FACTS} == {name: getattr(looked_at, name) for name in _FACTS}
+        assert isinstance(item.devices, PlainDevices) == (
+            looked_at.plain and looked_at.uniform and not looked_at.placed
+        )
+        plain += isinstance(item.devices, PlainDevices)
+    assert 50 < plain < 350, "the slices are of both sorts"
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_a_column_has_the_verdicts_of_its_devices(expression: str) -> None:
+    forget()
+    features = Features()
+    flags = features.ListTypeAttributes, features.ConsumableCapacity
+    selection = Selection((f'device.driver == "{GPU}"',), (expression,), *flags)
+    met = set()
+    for item in slices(2, 150):
+        column = selection.column(PoolView(item.pool, [item], [], True, True))
+        assert len(column) == len(item.devices)
+        for verdict, one in zip(column, item.devices, strict=True):
+            expected = evaluate(expression, one.shape, *flags)
+            said = verdict if isinstance(verdict, bool) else verdict.message
+            assert said == expected, (expression, one)
+            met.add(expected)
+    assert met, "some device was judged"
+
+
+def test_the_owner_of_a_pool_sees_what_matches_it() -> None:
+    for item in slices(3, 200):
+        pool = Pool(item.pool, [item])
+        for name in (item.pool.pool, "elsewhere"):
+            for partitionable in (True, False):
+                node = NodeView(name, {})
+                view = pool.view(node, partitionable)
+                assert (view is not None) == relevant(item, node, partitionable)
+                assert view is None or view.devices is item.devices
