@@ -243,11 +243,10 @@ def watch(server: Server) -> Iterator[Figure]:
         )
         met = lag * scale < 1 and made > 0.95 * rate
         yield Figure(f"{watchers:,} watchers, {per_second:,} events/s", told, "nobody falls behind", met)
-        share = used / events * per_second
+        delivery = (used - apart) / events / watchers * 1e6
         told = (
             f"{used / events * 1e6:,.0f} µs an event, {apart / events * 1e6:,.0f} µs without watchers: "
-            f"{(used - apart) / events / watchers * 1e6:.1f} µs a delivery; "
-            f"at {per_second:,} a second {share:.2f} of a core ({share * pace:.2f} scaled)"
+            f"{delivery:.1f} µs a delivery ({delivery * pace:.1f} scaled)"
         )
         yield Figure("the same, processor time of the server", told, "", None)
 
