@@ -73,8 +73,8 @@ class Living:
 class World:
     """The workload, the deaths, and what is known of both."""
 
-    def __init__(self, machine: Machine, rng: random.Random, most_pods: int) -> None:
-        self.machine, self.rng, self.most_pods = machine, rng, most_pods
+    def __init__(self, machine: Machine, rng: random.Random, most_pods: int, most_made: int) -> None:
+        self.machine, self.rng, self.most_pods, self.most_made = machine, rng, most_pods, most_made
         self.cards = Cards(machine)
         self.cards.start()
         self.living: dict[str, Living] = {}
@@ -149,14 +149,15 @@ class World:
     def step(self) -> None:
         """Something happens to the pods."""
         choice = self.rng.random()
-        if choice < 0.55 and len(self.living) < self.most_pods:
+        room = len(self.living) < self.most_pods and self.made.total() < self.most_made
+        if choice < 0.55 and room:
             kind = self._next_kind()
             name = f"{kind}-{self.made.total()}"
             spec = KINDS[kind](self)
             made = self.machine.create(name, spec.pop("containers"), **spec)
             self.living[name] = Living(name, kind, made["metadata"]["uid"])
             self.made[kind] += 1
-        elif choice < 0.85 and len(self.living) > self.most_pods // 2:
+        elif choice < 0.85 and len(self.living) > self.most_pods // 2 and self.made.total() < self.most_made:
             name = self.rng.choice(sorted(self.living))
             self.delete(name, force=self.rng.random() < 0.25)
         else:

@@ -93,7 +93,7 @@ def report(world: World) -> None:
 
 
 def test_whoever_dies_nothing_is_lost_track_of(faulty: FaultyMachine) -> None:
-    world = World(faulty, random.Random(SEED), most_pods=5)
+    world = World(faulty, random.Random(SEED), most_pods=5, most_made=11)
     try:
         play(world, kills=6, seconds=0)
         check(world)
@@ -104,7 +104,7 @@ def test_whoever_dies_nothing_is_lost_track_of(faulty: FaultyMachine) -> None:
 
 @pytest.mark.nightly
 def test_ten_minutes_of_deaths(faulty: FaultyMachine) -> None:
-    world = World(faulty, random.Random(SEED), most_pods=12)
+    world = World(faulty, random.Random(SEED), most_pods=12, most_made=100_000)
     try:
         play(world, kills=100, seconds=60 * MINUTES)
         check(world)
