@@ -197,7 +197,7 @@ def job(pods: int, **metadata: str) -> Obj:
 def test_a_job_in_manifests_is_explained_with_all_its_pods() -> None:
     """One of them has room, the gang has not; of a Job that was stored it is told what is there."""
     told = haru.Snapshot.of([node("a"), job(2)]).explain("job/train")
-    assert str(told).startswith("Job default/train: NeverFits: 1 of the 2 pods that have to start together find a place")
+    assert "NeverFits: 1 of the 2 pods that have to start together find a place" in str(told)
     told = haru.Snapshot.of([node("a", "10"), job(2)]).explain("job/train")
     assert str(told).startswith("Job default/train: Starting")
     stored = [{**obj, "metadata": {**obj["metadata"], "uid": "u"}} for obj in (node("a"), job(2))]
