@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 from engine_objects import Obj, options
 from safety_books import Placed
-from safety_view import View, allocation_of, claims_of, cpu_of, deleting, ended, group_of
+from safety_view import View, allocation_of, claims_of, cpu_of, deleting, ended, group_of, reserved_for
 from safety_world import World
 
 from haru.engine.cluster import Cluster
@@ -87,8 +87,12 @@ def _text(decision: Decision) -> str:
 
 def check_state(world: World) -> None:
     """Nothing is given twice or beyond what there is, in what is stored and in what the scheduler goes by."""
-    for text, view, users in (("stored", world.truth(), True), ("seen", world.view(), False)):
-        problems = world.books.problems(view.placed(), given(view.claims.values()), users=users)
+    truth, view = world.truth(), world.view()
+    for text, placed, claims, users in (
+        ("stored", truth.placed(), truth.claims, True),
+        ("seen", _holding(view.placed(), view.claims, view), view.claims, False),
+    ):
+        problems = world.books.problems(placed, given(claims.values()), users=users)
         assert not problems, f"{text}: {problems}"
 
 
@@ -147,7 +151,8 @@ def _check_places(
     world: World, members: Sequence[MemberDecision], view: View, claims: dict[str, Obj], without: Collection[str]
 ) -> None:
     """The members fit beside all that stays; their claims are not on the way to something else."""
-    placed, allocations = view.placed(without), given(claims.values())
+    allocations = given(claims.values())
+    placed = _holding(view.placed(without), claims, view)
     for member in members:
         taints = world.seen["Node", member.node or ""]["spec"]["taints"]
         assert not taints, f"{member.pod.name} is sent to {member.node}, which has a taint"
@@ -175,7 +180,8 @@ def _check_promises(world: World, unit: Unit, members: Sequence[MemberDecision],
         if not (unit.group and group_of(view.pods[path]) == unit.group)
     }
     gone = {path for path in going(world, view) if path not in kept}
-    placed, allocations = view.placed(gone), given(view.freed(gone).values())
+    claims = view.freed(gone)
+    placed, allocations = _holding(view.placed(gone), claims, view), given(claims.values())
     before = world.books.problems({**placed, **_promised(kept, view)}, _with(allocations, kept), users=False)
     for member in members:
         pod = view.pods[member.pod.path]
@@ -183,6 +189,19 @@ def _check_promises(world: World, unit: Unit, members: Sequence[MemberDecision],
         allocations |= {made.path: made.allocation for made in member.allocations}
     after = world.books.problems({**placed, **_promised(kept, view)}, _with(allocations, kept), users=False)
     assert before or not after, f"promises are broken: {after}"
+
+
+def _holding(placed: Mapping[str, Placed], claims: Mapping[str, Obj], view: View) -> dict[str, Placed]:
+    """With what each still holds: a pod that has lost its claim has ended, though nobody has heard of it yet."""
+
+    def holds(path: str, claim: str) -> bool:
+        users = {f"default/{entry['name']}" for entry in reserved_for(claims[claim])} if claim in claims else set()
+        return not users.isdisjoint({path, group_of(view.pods[path])})
+
+    return {
+        path: there._replace(claims=tuple(claim for claim in there.claims if holds(path, claim)))
+        for path, there in placed.items()
+    }
 
 
 def _promised(kept: Mapping[str, Nomination], view: View) -> dict[str, Placed]:

@@ -170,6 +170,28 @@ def test_a_claim_that_somebody_is_about_to_join_is_not_free_when_the_others_end(
     assert (waits_for(found), found.until) == ({"first"}, NOW + 20)
 
 
+def test_nobody_is_evicted_for_who_would_keep_a_claim_from_the_head() -> None:
+    """`joins` would hold the card beyond the end of `first`, when the head is to have it."""
+    first = running("first", "a", "1", ends=20, claims=["taken"], priority=5)
+    objects = [
+        node("a", cpu="5"),
+        device_class(),
+        resource_slice("a", 1),
+        first,
+        allocated(claim("taken"), allocation("a", "gpu-0"), first),
+        running("low", "a", "3", priority=-1),
+        claim("wanted"),
+        pod("big", cpu="1", claims=["wanted"], priority=10),
+        pod("joins", cpu="3", claims=["taken"], priority=5),
+    ]
+    cluster = Cluster.of(objects)
+    assert waits_for(head(cluster, "big")) == {"first"}
+    refused = ask(cluster, "joins", preempt_for_pods=True)
+    assert (refused.status, refused.evictions) == ("unschedulable", ())
+    cluster.reserve(None)
+    assert ask(cluster, "joins", preempt_for_pods=True).status == "nominated"
+
+
 def test_nobody_knows_when_work_ends_that_waits_for_its_own_room() -> None:
     """`first` starts when `low` has gone, and runs for a minute from then on."""
     low = running("low", "a", "8", priority=-1)

@@ -141,11 +141,32 @@ def kept_from(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool = T
 def reserved_now(snapshot: Snapshot, reservation: Reservation) -> Snapshot:
     """The snapshot as if the head had its places already, beside those that it waits for: nobody else may rely on them.
 
-    Others may evict less important work for what is not reserved, but not count on what has yet to end. Nor is a
-    device shared yet because the head is to have a share of it.
+    Others may evict less important work for what is not reserved, but not count on what has yet to end, nor join a
+    claim that is to be free by then. Nor is a device shared yet because the head is to have a share of it.
     """
     kept = _kept_places(snapshot, _reserved(snapshot, reservation))
-    return replace(kept, allocated=snapshot.allocated.and_also(kept.allocated), reservation=None)
+    return replace(
+        kept,
+        in_flight=Patched(kept.in_flight, _freed_by(snapshot, reservation)),
+        allocated=snapshot.allocated.and_also(kept.allocated),
+        reservation=None,
+    )
+
+
+def _freed_by(snapshot: Snapshot, reservation: Reservation) -> dict[str, Obj | None]:
+    """The claims that are free when those have ended for whom the head of the queue waits."""
+    ending = list(_on_nodes(snapshot, sorted(reservation.waits_for)))
+    later = _cleared(snapshot, (), ending, ()).claims
+    used = {path for pod in ending for path in pod.claim_paths}
+    return {
+        path: snapshot.claims[path]
+        for path in sorted(used)
+        if _is_allocated(snapshot.claims.get(path)) and not _is_allocated(later.get(path))
+    }
+
+
+def _is_allocated(claim: Obj | None) -> bool:
+    return bool(((claim or {}).get("status") or {}).get("allocation"))
 
 
 def _reserved(snapshot: Snapshot, reservation: Reservation) -> Iterator[Promise]:
@@ -247,7 +268,7 @@ def _kept_places(snapshot: Snapshot, kept: Iterable[Promise]) -> Snapshot:
             anti_affine[pod.key.path] = pod
         for given in promise.allocations:
             claim = snapshot.claims.get(given.path, given.new_claim)
-            if claim is None or (claim.get("status") or {}).get("allocation"):
+            if claim is None or _is_allocated(claim):
                 continue
             status = {**(claim.get("status") or {}), "allocation": given.allocation, "reservedFor": [given.reserve_for]}
             claims[given.path] = {**claim, "status": status}
