@@ -57,8 +57,8 @@ async def main() -> None:
     url, token, kubelet, cdi = sys.argv[1:]
     plain = writing.write_whole
 
-    def write(path: Path, data: bytes, mode: int) -> None:
-        plain(path, data, mode)
+    def write(path: Path, data: bytes, mode: int, *, parents: bool = False) -> None:
+        plain(path, data, mode, parents=parents)
         die_at("before ready")
 
     writing.write_whole = write  # type: ignore[attr-defined]

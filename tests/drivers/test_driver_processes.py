@@ -199,19 +199,19 @@ async def test_a_driver_that_dies_at_any_step_loses_nothing(here: Served, place:
         async def survive(work: str) -> None:
             """Do it as an agent does: again until it works, with a new process once this one is dead."""
             nonlocal process
-            again = True
-            while again:
+            for _ in range(50):
                 try:
                     if work == "prepare":
                         await devices.prepare(mine)
                     else:
                         await devices.unprepare(mine["metadata"]["uid"])
-                    again = False
+                    return
                 except Exception as error:
                     assert not mark.exists(), f"an error without a death: {error}"
                     if process.returncode is None and not await died(process):
                         continue
                     process = await start()
+            raise AssertionError(f"{work} fails again and again: {log.read_text()}")
 
         await survive("prepare")
         uid = claim["metadata"]["uid"]
