@@ -170,7 +170,7 @@ def test_a_directory_that_cannot_be_written_is_told(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr("haru.files.os.open", refuse)
     assert main(["lint", "--fix", typo]) == 2
     assert "Permission denied" in capsys.readouterr().err
     assert Path(typo).read_text() == TYPO

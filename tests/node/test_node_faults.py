@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,12 +25,14 @@ FIRST_IDS = 65_536
 
 
 @pytest.fixture
-def faulty(tmp_path: Path) -> Iterator[FaultyMachine]:
+def faulty() -> Iterator[FaultyMachine]:
     if lacking := containerd_process.missing():
         pytest.skip(lacking)
-    running = FaultyMachine(tmp_path)
-    yield running
-    running.stop()
+    # A socket's path has at most 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="haru-faults-") as home:
+        running = FaultyMachine(Path(home))
+        yield running
+        running.stop()
 
 
 def play(world: World, kills: int, seconds: float) -> None:

@@ -5,7 +5,7 @@ The body is read only where a handler wants one; a response is bytes, or a strea
 
 from __future__ import annotations
 
-import random
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -165,7 +165,7 @@ def _audit_id(given: bytes | None) -> str:
     """The id that the client gives the request, or a random one: a UUIDv4, written out for every request."""
     if given and len(given) <= _AUDIT_ID_BYTES and _PRINTABLE(given):
         return given.decode("ascii")
-    text = f"{random.getrandbits(128):032x}"
+    text = os.urandom(16).hex()
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:]}"
 
 

@@ -9,8 +9,8 @@ Source: the watch protocol of Kubernetes, with bookmarks (KEP 956) and watch-lis
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Iterable, Sequence
+from random import Random
 from typing import Any
 
 import orjson
@@ -148,7 +148,7 @@ class WatchStream:
         TimeoutError for a client that does not read.
         """
         loop = asyncio.get_running_loop()
-        seconds = self._seconds or random.randrange(1800, 3600)
+        seconds = self._seconds or Random().randrange(1800, 3600)
         deadline = loop.time() + seconds
         gone = asyncio.create_task(_close_when_gone(request, self._watch))
         outlet = Outlet(request)

@@ -11,9 +11,9 @@ import base64
 import binascii
 import errno
 import ipaddress
-import random
 import ssl
 from functools import lru_cache
+from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -127,7 +127,7 @@ class Caller:
             raise StatusError(503, "ServiceUnavailable", f'no endpoints available for service "{name}"')
         family = (spec.get("ipFamilies") or ["IPv4"])[0]
         preferred = [each for each in found if _family(each[0]) == family]
-        return random.choice(preferred or found)
+        return Random().choice(preferred or found)
 
     async def _endpoints(self, namespace: str, name: str, port: str) -> list[tuple[str, int]]:
         """The ready addresses for a service's port, from its EndpointSlices, or else from its Endpoints."""

@@ -7,9 +7,9 @@ decided anew: a restart of the agent makes nothing unready.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
 from haru.client.events import EventRecorder
@@ -70,7 +70,7 @@ class Prober:
     ) -> None:
         wait = streak.delay(seen.started_at / 1e9, time.time())
         if time.time() - seen.started_at / 1e9 > streak.period:
-            wait = max(wait, random.uniform(0, min(streak.period, 1.0)))
+            wait = max(wait, Random().uniform(0, min(streak.period, 1.0)))
         await asyncio.sleep(wait)
         counts, counted = self._asker.counts, probed(pod, container["name"], streak.name)
         try:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import ssl
 from collections.abc import Iterable, Sequence
+from random import Random
 from typing import Any
 from urllib.parse import quote
 
@@ -142,7 +142,7 @@ class Passing:
         if not found:
             details = {"retryAfterSeconds": RETRY_SECONDS}
             raise StatusError(503, "ServiceUnavailable", UNRESOLVED, details)
-        return random.choice(found)
+        return Random().choice(found)
 
     def _failed(self, request: Request, asked: Asked, error: Exception) -> Response:
         _LOG.warning("%s %s could not be taken to a peer: %s", request.method, request.path, error or type(error))

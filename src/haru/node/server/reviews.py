@@ -7,8 +7,8 @@ between them from 0.5 s on, as delegated authentication and authorization have t
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any, Protocol
 
 from haru.client.api import ApiClient
@@ -56,7 +56,7 @@ class ApiReviewer:
         told = "authn" if kind is TOKENS else "authz"
         for attempt in range(ATTEMPTS):
             if attempt:
-                await self._sleep(wait * random.uniform(1.0, 1.2))
+                await self._sleep(wait * Random().uniform(1.0, 1.2))
                 wait *= 1.5
             try:
                 async with asyncio.timeout(self._attempt_seconds):

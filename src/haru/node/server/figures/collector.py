@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from haru.kube.names import parse_time
@@ -86,7 +86,7 @@ class Collector:
                 await self.measure()
             except Exception:
                 _log.exception("the node was not measured")
-            await asyncio.sleep(self.seconds * random.uniform(0.9, 1.1))
+            await asyncio.sleep(self.seconds * Random().uniform(0.9, 1.1))
 
     async def measure(self) -> None:
         """Measure once."""
