@@ -144,7 +144,8 @@ class Machine:
         uid = pod["metadata"]["uid"]
         places = [self.home / "n" / "pods" / uid, *(self.home / "logs").glob(f"*_{uid}")]
         for group in Path("/sys/fs/cgroup").glob(f"*/{self.groups}"):
-            places += group.rglob(f"pod{uid}")
+            # Not `rglob`: it stumbles over groups that go meanwhile.
+            places += [Path(place) for place, _, _ in os.walk(group) if place.endswith(f"/pod{uid}")]
         return [place for place in places if place.exists()]
 
     def clear(self) -> None:

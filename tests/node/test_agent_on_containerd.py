@@ -330,10 +330,11 @@ def test_the_agent_is_killed_and_nothing_is_restarted_or_lost(machine: Machine) 
 
 
 def test_a_sandbox_that_dies_is_replaced(machine: Machine) -> None:
+    earlier = machine.runtime.tasks().keys()
     machine.run("uprooted", "echo started; exec sleep 1000")
     before = machine.until_ready("uprooted")
     container_id = status_of(before)["containerID"].removeprefix("containerd://")
-    (sandbox,) = machine.runtime.tasks().keys() - {container_id}
+    (sandbox,) = machine.runtime.tasks().keys() - {container_id} - earlier
     machine.runtime.ctr("tasks", "kill", "-s", "SIGKILL", sandbox)
 
     def has_moved(pod: Obj) -> bool:

@@ -1,6 +1,6 @@
 """kill -9 of agent, driver and runtime: no container is lost track of, no claim stays prepared, no ids stay taken.
 
-By day a few deaths with a fixed seed; at night ten minutes of them. HARU_SEED chooses another course.
+At night: a few deaths with a fixed seed, and ten minutes of them. HARU_SEED chooses another course.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ def report(world: World) -> None:
     print(f"forgotten by containerd itself: {left_by_runtime(world.machine)}")
 
 
+@pytest.mark.nightly
 def test_whoever_dies_nothing_is_lost_track_of(faulty: FaultyMachine) -> None:
     world = World(faulty, random.Random(SEED), most_pods=5, most_made=11)
     try:
