@@ -102,6 +102,11 @@ def rate(
         **target, "job": "rate", "method": method, "path": path, "requests": requests, "connections": connections,
         "body": body, "first": first,
     }  # fmt: skip
+    return _loaded(job, process)
+
+
+def _loaded(job: Obj, process: int) -> Obj:
+    """What a client in a process of its own tells of a job, and the processor time of the server meanwhile."""
     before = _cpu_seconds(process)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.http_load"], input=json.dumps(job) + "\n", capture_output=True, text=True,
@@ -202,13 +207,7 @@ def lists(server: Server) -> Iterator[Figure]:
 def large(target: Obj, process: int, requests: int, encoding: str = "identity") -> Obj:
     """LISTs of pods one after the other by a client that only reads; the processor time of the server, too."""
     job = {**target, "job": "large", "path": PODS, "requests": requests, "encoding": encoding}
-    before = _cpu_seconds(process)
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.http_load"], input=json.dumps(job) + "\n", capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    answer: Obj = json.loads(done.stdout)
-    return answer | {"server": _cpu_seconds(process) - before}
+    return _loaded(job, process)
 
 
 def watch(server: Server) -> Iterator[Figure]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from haru.answers.files import as_stored, has_identity
-from haru.kube.meta import controller_of
+from haru.kube.meta import controller_of, name_of
 
 Obj = dict[str, Any]
 
@@ -24,12 +24,8 @@ def made_for_new(objects: Sequence[Obj], gates: Mapping[str, bool]) -> Iterator[
         if owner is not None:
             owners.add((owner.get("kind"), obj["metadata"].get("namespace"), owner.get("name")))
     for obj in objects:
-        if not has_identity(obj) and (obj["kind"], obj["metadata"].get("namespace"), _name(obj)) not in owners:
+        if not has_identity(obj) and (obj["kind"], obj["metadata"].get("namespace"), name_of(obj)) not in owners:
             yield from made_by(obj, gates)
-
-
-def _name(obj: Obj) -> str:
-    return str(obj["metadata"]["name"])
 
 
 def made_by(workload: Obj, gates: Mapping[str, bool]) -> Iterator[Obj]:

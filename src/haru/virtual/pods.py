@@ -198,12 +198,12 @@ def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
 
 def joined_status(pod: Obj, now: str) -> Obj | None:
     """The status of a running pod whose ephemeral containers (`kubectl debug`) have started; None if all had."""
-    before = _statuses(pod)
-    new = [c for c in (pod.get("spec") or {}).get("ephemeralContainers") or () if c["name"] not in before]
+    there = (pod.get("status") or {}).get("ephemeralContainerStatuses") or ()
+    known = {entry["name"] for entry in there}
+    new = [c for c in (pod.get("spec") or {}).get("ephemeralContainers") or () if c["name"] not in known]
     if not new:
         return None
     started = [_container_status(pod, c, {"running": {"startedAt": now}}, ready=False, started=False) for c in new]
-    there = (pod.get("status") or {}).get("ephemeralContainerStatuses") or ()
     return _observed(pod, {"ephemeralContainerStatuses": [*there, *started]})
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from haru.engine.assumed_claims import allocation_of
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
 from haru.engine.devices.mapped import counts_against_node
@@ -200,8 +201,8 @@ def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason 
 
 def _changes_hands(overlay: Overlay, use: ClaimUse) -> bool:
     """Whether the claim is to be freed or allocated for others as soon as room is made for them."""
-    later = (moment.claims.get(use.path) or {} for moment in overlay.snapshot.moments[1:])
-    return any(bool((claim.get("status") or {}).get("allocation")) != bool(use.allocation) for claim in later)
+    later = (moment.claims.get(use.path) for moment in overlay.snapshot.moments[1:])
+    return any(bool(allocation_of(claim)) != bool(use.allocation) for claim in later)
 
 
 def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:

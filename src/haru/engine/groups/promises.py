@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from haru.engine.assumed_claims import allocation_of
 from haru.engine.clearing import Clearing, left_to_groups
 from haru.engine.cluster import Snapshot
 from haru.engine.consumers import POD_GROUPS
@@ -161,12 +162,8 @@ def _freed_by(snapshot: Snapshot, reservation: Reservation) -> dict[str, Obj | N
     return {
         path: snapshot.claims[path]
         for path in sorted(used)
-        if _is_allocated(snapshot.claims.get(path)) and not _is_allocated(later.get(path))
+        if allocation_of(snapshot.claims.get(path)) and not allocation_of(later.get(path))
     }
-
-
-def _is_allocated(claim: Obj | None) -> bool:
-    return bool(((claim or {}).get("status") or {}).get("allocation"))
 
 
 def _reserved(snapshot: Snapshot, reservation: Reservation) -> Iterator[Promise]:
@@ -268,7 +265,7 @@ def _kept_places(snapshot: Snapshot, kept: Iterable[Promise]) -> Snapshot:
             anti_affine[pod.key.path] = pod
         for given in promise.allocations:
             claim = snapshot.claims.get(given.path, given.new_claim)
-            if claim is None or _is_allocated(claim):
+            if claim is None or allocation_of(claim):
                 continue
             status = {**(claim.get("status") or {}), "allocation": given.allocation, "reservedFor": [given.reserve_for]}
             claims[given.path] = {**claim, "status": status}
