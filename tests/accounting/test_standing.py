@@ -22,7 +22,7 @@ from engine_objects import (
 from preemption_situations import situation
 
 from haru.accounting.report import Filter, usage_now
-from haru.accounting.standing import WHOLE, Part, Standing, amounts, fitted, standings
+from haru.accounting.standing import WHOLE, HoldingPod, Part, Standing, amounts, fitted, standings
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
@@ -127,7 +127,8 @@ def test_a_simulated_card_is_as_busy_as_its_pod_says(said: str, expected: str) -
 def test_what_is_reported_goes_before_what_is_annotated() -> None:
     holder = reported(user("p", "a", "gpu-0", utilization="3"), 70)
     [card] = cards(node("a", **SIMULATED), device_class(), resource_slice("a", 1), *holder)
-    assert card.parts == (Part("Busy", WHOLE, "default", "pod/p", "gpu-0", 70.0),)
+    who = HoldingPod("default", "p", "uid-p", "a")
+    assert card.parts == (Part("Busy", WHOLE, "default", "pod/p", "gpu-0", 70.0, (who,)),)
 
 
 def test_a_tainted_card() -> None:
@@ -243,10 +244,10 @@ def test_the_table_and_the_json() -> None:
     usage = usage_now(cards(*objects))
     assert str(usage).splitlines() == [
         "4 devices: 1 Idle, 1 Held, 2 Fragmented",
-        "NAMESPACE  OWNER  HELD  BUSY  IDLE  UNKNOWN  FREE WHILE IT WAITED  WHY",
-        "default    pod/p  1     0     1     0        0",
-        "default    pod/q  1     0     0     1        0",
-        "default    pod/w  0     0     0     0        2                     Fragmented 2",
+        "NAMESPACE  OWNER  HELD  BUSY  IDLE  UNKNOWN  MEMORY PRESSURE  I/O PRESSURE  FREE WHILE IT WAITED  WHY",
+        "default    pod/p  1     0     1     0        -                -             0",
+        "default    pod/q  1     0     0     1        -                -             0",
+        "default    pod/w  0     0     0     0        -                -             2                     Fragmented 2",  # noqa: E501
     ]
     told = usage.as_dict()
     assert (told["kind"], told["unit"], told["total"]) == ("DeviceUsage", "devices", 4)
@@ -255,7 +256,8 @@ def test_the_table_and_the_json() -> None:
     assert [card["parts"][0].get("utilizationPercent", "-") for card in told["devices"]] == [2.0, None, "-", "-"]
     assert "<table" in usage._repr_html_()
     assert [(row["namespace"], row["held"], row["missed"]) for row in told["namespaces"]] == [("default", 2, 2)]
-    assert str(usage.by_namespace()).splitlines()[2].split() == ["default", "2", "0", "1", "1", "2", "Fragmented", "2"]
+    assert str(usage.by_namespace()).splitlines()[2].split()[:5] == ["default", "2", "0", "1", "1"]
+    assert str(usage.by_namespace()).splitlines()[2].split()[5:] == ["-", "-", "2", "Fragmented", "2"]
     chosen = usage_now(cards(*objects), Filter(owner="q"))
     assert [row.owner for row in chosen.rows] == ["pod/q"] and chosen.devices == 4
     assert [card["card"] for card in chosen.as_dict()["devices"]] == ["gpu-1"]

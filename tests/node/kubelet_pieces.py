@@ -145,9 +145,9 @@ def client_context(authority: Path, certificate: tuple[Path, Path] | None = None
 class Kubelet:
     """A started kubelet API."""
 
-    def __init__(self, directory: Path, **options: Any) -> None:
+    def __init__(self, directory: Path, source: Source | None = None, **options: Any) -> None:
         self.reviews = Reviews()
-        self.source = Source(directory)
+        self.source = source or Source(directory)
         self.servers, self.clients = Authority(directory / "servers"), Authority(directory / "clients")
         self.certificate = self.servers.server()
         (directory / "log").mkdir()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import ssl
 import urllib.request
@@ -12,6 +14,8 @@ import pytest
 from cards import GPU, Cards
 from machine import NODE, Machine, container
 
+from haru.node import psi
+from haru.node.cgroups import host
 from haru_process import until
 
 Obj = dict[str, Any]
@@ -81,6 +85,34 @@ def test_a_pod_sees_its_cards_until_it_ends(machine: Machine, cards: Cards) -> N
     until("the claim has gone", lambda: not machine.api.list("resourceclaims", "default"))
     cards.stop()
     assert [one for one in machine.api.list("resourceslices") if one["spec"]["driver"] == GPU] == []
+
+
+def test_top_tells_the_pressure_on_a_pod_that_holds_cards(machine: Machine, cards: Cards) -> None:
+    """Where the kernel of this machine accounts it; it is what the kubelet says, field by field."""
+    template(machine, "pressed")
+    used = container("main", "exec sleep 1000", resources={"claims": [{"name": "cards"}]})
+    claims = [{"name": "cards", "resourceClaimTemplateName": "pressed"}]
+    machine.create("starves", [used], nodeName=None, resourceClaims=claims)
+    machine.until_ready("starves")
+    accounted = psi.is_available(host.hierarchies().unified)
+
+    def told() -> Obj | None:
+        answer = machine.up.haru("top", "-o", "json")
+        assert (answer.returncode, answer.stderr) == (0, "")
+        found = json.loads(answer.stdout)
+        assert found["pressureErrors"] == []
+        (pod,) = found["pods"]
+        assert (pod["name"], pod["node"], pod["owner"]) == ("starves", NODE, "pod/starves")
+        return pod if ("memory" in pod) == accounted else None
+
+    pod = until("the kubelet has looked at the pod", told, 60)
+    assert pod is not None
+    for resource in ("memory", "io") if accounted else ():
+        for kind in ("some", "full"):
+            assert pod[resource]["psi"][kind].keys() == {"total", "avg10", "avg60", "avg300"}
+    text = machine.up.haru("top").stdout
+    (line,) = [line.split() for line in text.splitlines() if "pod/starves" in line]
+    assert [bool(re.fullmatch(r"[0-9.]+%/[0-9.]+%", cell)) for cell in line[6:8]] == [accounted] * 2
 
 
 @pytest.mark.nightly

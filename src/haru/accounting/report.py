@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
 from haru.accounting.ledger import PER_DEVICE_SECOND, Total
-from haru.accounting.standing import HELD, MISSED, WHOLE, Key, Standing, State, amounts
+from haru.accounting.pressure import NOTHING_KNOWN, PodPressure, Pressures, highest
+from haru.accounting.standing import HELD, MISSED, WHOLE, HoldingPod, Key, Standing, State, amounts
 
 Obj = dict[str, Any]
 
 NOBODY = ""
 _MOST_LINES = 40
+_MOST_NODES = 3
+_UNKNOWN = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Row:
 class Usage:
     """Now: numbers of cards. Over a time (`since` is set): device-hours, and how much of the time was observed.
 
-    `by_state` is of everything, whoever is filtered for; `rows` are of those. `cards` is every card, now only.
+    `by_state` is of everything, whoever is filtered for; `rows` are of those. Now only: `cards` is every card, `pods`
+    who holds them by the namespace and owner of their rows, `pressures` what kubelets said of these pods if asked.
     """
 
     by_state: Mapping[str, float]
@@ -65,6 +69,8 @@ class Usage:
     observed_seconds: float | None = None
     window_seconds: float | None = None
     cards: tuple[Standing, ...] = field(default=(), repr=False)
+    pods: Mapping[tuple[str, str], tuple[HoldingPod, ...]] = field(default_factory=dict, repr=False)
+    pressures: Pressures = field(default=Pressures({}, {}), repr=False)
 
     @property
     def devices(self) -> float:
@@ -80,6 +86,17 @@ class Usage:
         """The same with a row for each namespace."""
         return replace(self, rows=self.namespaces)
 
+    @property
+    def pod_nodes(self) -> tuple[str, ...]:
+        """The nodes on which pods of the rows hold devices, by name."""
+        return tuple(sorted({pod.node for pods in self.pods.values() for pod in pods if pod.node}))
+
+    def pods_of(self, row: Row) -> list[HoldingPod]:
+        """The pods of a row, those of all owners for a row of a namespace."""
+        if row.owner:
+            return list(self.pods.get((row.namespace, row.owner), ()))
+        return [pod for (namespace, _), pods in self.pods.items() if namespace == row.namespace for pod in pods]
+
     def as_dict(self) -> Obj:
         """The DeviceUsage object of haru.dev/v1alpha1, as `haru top -o json` prints it."""
         told: Obj = {"apiVersion": "haru.dev/v1alpha1", "kind": "DeviceUsage"}
@@ -94,6 +111,8 @@ class Usage:
         told["owners"] = [_row(row) for row in self.rows if row.owner]
         if not self.since:
             told["devices"] = [_card(card) for card in self.cards]
+            told["pods"] = [_pod(pod, who[1], self.pressures) for who, pods in self.pods.items() for pod in pods]
+            told["pressureErrors"] = [{"node": n, "message": why} for n, why in self.pressures.failed.items()]
         return told
 
     def __str__(self) -> str:
@@ -104,11 +123,11 @@ class Usage:
 
         title = f"Device-hours from {self.since} to {self.until}" if self.since else "Devices now"
         states = ((state, _number(value)) for state, value in self.by_state.items())
-        rows = ([row.namespace, *cells] for row, cells in zip(self.rows, map(_cells, self.rows), strict=True))
+        rows = ([row.namespace, *_cells(self, row)] for row in self.rows)
         return section(
             f"{title}: {_number(self.devices)}",
             table("By state", ("state", "device-hours" if self.since else "devices"), states),
-            table("By owner", ("namespace", *_COLUMNS), rows),
+            table("By owner", ("namespace", *_columns(self)), rows),
         )
 
 
@@ -116,7 +135,8 @@ def usage_now(cards: Sequence[Standing], chosen: Filter | None = None) -> Usage:
     """Who has what at this moment."""
     found = {key: units / WHOLE for key, units in amounts(cards).items()}
     listed = tuple(cards) if chosen is None or chosen == Filter() else _matching(cards, chosen)
-    return Usage(_by_state(found), _rows(found, chosen or Filter()), cards=listed)
+    rows = _rows(found, chosen or Filter())
+    return Usage(_by_state(found), rows, cards=listed, pods=_pods(listed, {(row.namespace, row.owner) for row in rows}))
 
 
 def usage_over(total: Total, chosen: Filter | None = None) -> Usage:
@@ -135,6 +155,16 @@ def usage_over(total: Total, chosen: Filter | None = None) -> Usage:
 
 def _matching(cards: Sequence[Standing], chosen: Filter) -> tuple[Standing, ...]:
     return tuple(card for card in cards if any(p.owner and chosen.takes(p.namespace, p.owner) for p in card.parts))
+
+
+def _pods(cards: Iterable[Standing], told: Container[tuple[str, str]]) -> dict[tuple[str, str], tuple[HoldingPod, ...]]:
+    """Who holds devices, by namespace and owner, each pod once."""
+    found: dict[tuple[str, str], dict[HoldingPod, None]] = {}
+    for card in cards:
+        for part in card.parts:
+            if part.pods and (part.namespace, part.owner) in told:
+                found.setdefault((part.namespace, part.owner), {}).update(dict.fromkeys(part.pods))
+    return {who: tuple(sorted(pods)) for who, pods in sorted(found.items())}
 
 
 def _by_state(found: Mapping[Key, float]) -> dict[str, float]:
@@ -168,14 +198,32 @@ def _row(row: Row) -> Obj:
     return {**named, "held": _plain(row.held), "missed": _plain(row.missed), "states": states}
 
 
-_COLUMNS = ("owner", "held", "busy", "idle", "unknown", "free while it waited", "why")
+_PRESSED = {"memory pressure": "memory", "I/O pressure": "io"}
 
 
-def _cells(row: Row) -> list[str]:
+def _columns(usage: Usage) -> tuple[str, ...]:
+    pressed = () if usage.since else tuple(_PRESSED)
+    return ("owner", "held", "busy", "idle", "unknown", *pressed, "free while it waited", "why")
+
+
+def _cells(usage: Usage, row: Row) -> list[str]:
     idle = row.by_state.get("Idle", 0.0) + row.by_state.get("Unused", 0.0)
     why = [(row.by_state[state], state) for state in MISSED if row.by_state.get(state)]
-    numbers = (row.held, row.by_state.get("Busy", 0.0), idle, row.by_state.get("Held", 0.0), row.missed)
-    return [row.owner, *map(_number, numbers), ", ".join(f"{state} {_number(v)}" for v, state in sorted(why)[::-1])]
+    held = (row.held, row.by_state.get("Busy", 0.0), idle, row.by_state.get("Held", 0.0))
+    pods = usage.pods_of(row)
+    pressed = [] if usage.since else [_pressed(pods, usage.pressures, resource) for resource in _PRESSED.values()]
+    reasons = ", ".join(f"{state} {_number(v)}" for v, state in sorted(why)[::-1])
+    return [row.owner, *map(_number, held), *pressed, _number(row.missed), reasons]
+
+
+def _pressed(pods: Sequence[HoldingPod], known: Pressures, resource: str) -> str:
+    """The last minute of the pod that stood still most: the share of some of its work, and of all; `-` is unknown."""
+    found = highest(pods, known.pods, resource)
+    if found is None:
+        return _UNKNOWN
+    pod, pressure = found
+    told = f"{_number(pressure.some.avg60)}%/{_number(pressure.full.avg60)}%"
+    return told if len(pods) == 1 else f"{told} {pod.name}"
 
 
 def _lines(usage: Usage) -> Iterable[str]:
@@ -191,13 +239,24 @@ def _lines(usage: Usage) -> Iterable[str]:
     )
     if not usage.rows:
         return
-    table = [["NAMESPACE", *(column.upper() for column in _COLUMNS)]]
-    table += [[row.namespace, *_cells(row)] for row in usage.rows[:_MOST_LINES]]
+    table = [["NAMESPACE", *(column.upper() for column in _columns(usage))]]
+    table += [[row.namespace, *_cells(usage, row)] for row in usage.rows[:_MOST_LINES]]
     widths = [max(len(line[n]) for line in table) for n in range(len(table[0]))]
     for line in table:
         yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
     if len(usage.rows) > _MOST_LINES:
         yield f"and {len(usage.rows) - _MOST_LINES} more owners (-o json has all)"
+    yield from _unheard(usage.pressures)
+
+
+def _unheard(pressures: Pressures) -> Iterable[str]:
+    """Which kubelets did not tell, and why: a line for each reason."""
+    nodes: dict[str, list[str]] = {}
+    for node, why in pressures.failed.items():
+        nodes.setdefault(why, []).append(node)
+    for why, names in nodes.items():
+        more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
+        yield f"(no pressure from the kubelet of {', '.join(names[:_MOST_NODES])}{more}: {why})"
 
 
 def _share(seen: float, window: float) -> str:
@@ -211,9 +270,15 @@ def _card(card: Standing) -> Obj:
         told |= {"namespace": part.namespace, "owner": part.owner} if part.owner else {}
         told |= {"device": part.device} if part.device else {}
         told |= {"utilizationPercent": part.utilization} if part.device else {}
+        told |= {"pods": [pod.name for pod in part.pods]} if part.pods else {}
         parts.append(told)
     named = {"driver": card.driver, "pool": card.pool, "card": card.card, "product": card.product}
     return {"node": card.node, **named, "parts": parts}
+
+
+def _pod(pod: HoldingPod, owner: str, known: Pressures) -> Obj:
+    told: PodPressure = known.pods.get(pod.uid, NOTHING_KNOWN)
+    return {"namespace": pod.namespace, "name": pod.name, "owner": owner, "node": pod.node, **told.as_dict()}
 
 
 def _number(value: float) -> str:

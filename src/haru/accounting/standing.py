@@ -55,9 +55,21 @@ class Key(NamedTuple):
     driver: str
 
 
+class HoldingPod(NamedTuple):
+    """A living pod that uses a claim. `node` is where it runs."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a card: `share` in thousandths, `device` if it is held, `utilization` in percent if it is known."""
+    """A part of a card: `share` in thousandths, `device` if it is held, `utilization` in percent if it is known.
+
+    `pods` are those that use what holds it.
+    """
 
     state: State
     share: int
@@ -65,6 +77,7 @@ class Part:
     owner: str = ""
     device: str = ""
     utilization: float | None = None
+    pods: tuple[HoldingPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +161,11 @@ class _Holders:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._users: dict[str, tuple[list[PodInfo], str]] = {}
+        self._users: dict[str, tuple[list[PodInfo], str, tuple[HoldingPod, ...]]] = {}
 
     def part(self, claim: str, driver: str, pool: str, device: str, share: int) -> Part:
         """A part that a claim holds."""
-        users, owner = self._of(claim)
+        users, owner, pods = self._of(claim)
         namespace = claim.partition("/")[0]
         percent = utilization(self._snapshot, claim, users, driver, pool, device)
         state: HeldState = "Held"
@@ -160,13 +173,14 @@ class _Holders:
             state = "Busy" if percent >= IDLE_BELOW_PERCENT else "Idle"
         elif not users:
             state = "Unused"
-        return Part(state, share, namespace, owner, device, percent)
+        return Part(state, share, namespace, owner, device, percent, pods)
 
-    def _of(self, path: str) -> tuple[list[PodInfo], str]:
+    def _of(self, path: str) -> tuple[list[PodInfo], str, tuple[HoldingPod, ...]]:
         found = self._users.get(path)
         if found is None:
             claim = self._snapshot.claims.get(path)
             users = consumers(self._snapshot, claim) if claim is not None else []
             names = sorted({workload_of(pod) for pod in users})
-            found = self._users[path] = users, ", ".join(names) or f"resourceclaim/{path.partition('/')[2]}"
+            pods = tuple(HoldingPod(*pod.key, pod.node) for pod in users)
+            found = self._users[path] = users, ", ".join(names) or f"resourceclaim/{path.partition('/')[2]}", pods
         return found

@@ -2,7 +2,9 @@
 
 Without --since: this moment, of any cluster or of the manifests of -f. With --since: device-hours from the history
 that `haru up` and `haru scheduler --usage-history` keep. A card counts as one device, a partition as its part of it.
-Whether a device is busy is known only where its driver or a node agent says so; elsewhere it is unknown.
+Whether a device is busy is known only where its driver or a node agent says so; elsewhere it is unknown. Pressure on
+memory and I/O is what the kubelets of real nodes tell of the pods: for which share of the last minute some of the work
+stood still, and all of it. To ask them takes the right to get nodes/proxy.
 """
 
 from __future__ import annotations
@@ -11,16 +13,20 @@ import argparse
 import re
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.connection import add_connection_arguments, add_manifest_argument
+from haru.cli.connection import add_connection_arguments, add_manifest_argument, connect
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
+    from haru.accounting.pressure import Pressures
     from haru.accounting.report import Filter, Usage
+    from haru.answers.snapshot import Snapshot
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_AGENT = "haru-top"
 _PAUSE_SECONDS = 2.0
 _CLEAR = "\033[H\033[2J"
 
@@ -79,8 +85,29 @@ def _asked(options: argparse.Namespace, chosen: Filter) -> tuple[Usage, tuple[st
     from haru.cli.asking import snapshot_of
     from haru.engine.inputs import HELD_BACK_BY, KINDS
 
-    snapshot = snapshot_of(options, "haru-top", (*KINDS, *HELD_BACK_BY))
-    return snapshot.usage(owner_namespace=chosen.namespace, owner=chosen.owner), snapshot.refused
+    snapshot = snapshot_of(options, _AGENT, (*KINDS, *HELD_BACK_BY))
+    usage = snapshot.usage(owner_namespace=chosen.namespace, owner=chosen.owner)
+    if not options.filename:
+        usage = _with_pressures(options, usage, snapshot)
+    return usage, snapshot.refused
+
+
+def _with_pressures(options: argparse.Namespace, usage: Usage, snapshot: Snapshot) -> Usage:
+    """With what the kubelets say of the pods that hold devices; simulated nodes have none, and are not asked."""
+    import asyncio
+
+    from haru.answers.pressure import ask, with_kubelets
+
+    real = with_kubelets(snapshot.objects)
+    nodes = [node for node in usage.pod_nodes if node in real]
+    if not nodes:
+        return usage
+
+    async def asked() -> Pressures:
+        async with connect(options, _AGENT) as client:
+            return await ask(client, nodes)
+
+    return replace(usage, pressures=asyncio.run(asked()))
 
 
 def _over(options: argparse.Namespace, chosen: Filter) -> Usage:
