@@ -186,6 +186,49 @@ async def test_nothing_is_visible_before_it_is_durable(tmp_path: Path, monkeypat
     await store.stop()
 
 
+class Counted:
+    """The writer's queue, which notes how many changes are decided when one is put."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        assert store._writer is not None
+        self._jobs, self._staged = store._writer.jobs, store._staged
+        self.get, self.empty = self._jobs.get, self._jobs.empty
+        self.decided: list[int] = []
+
+    def put(self, job: object) -> None:
+        self.decided.append(len(self._staged))
+        self._jobs.put(job)  # type: ignore[arg-type]
+
+
+async def test_changes_of_one_turn_of_the_loop_are_handed_over_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.start()
+    counted = Counted(store)
+    monkeypatch.setattr(store._writer, "jobs", counted)
+    await asyncio.gather(*(store.transact(Put(f"k/{number}", b"1")) for number in range(20)))
+    assert counted.decided == [20] * 20
+    await store.stop()
+
+
+@pytest.mark.parametrize("ends", ["stop", "snapshot"])
+async def test_what_has_gathered_comes_before_the_end_and_before_a_copy(tmp_path: Path, ends: str) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.start()
+    writing = asyncio.create_task(store.transact(Put("k/a", b"1")))
+    await asyncio.sleep(0)
+    assert len(store._gathered) == 1
+    if ends == "snapshot":
+        await store.snapshot()
+    await store.stop()
+    assert (await writing)[0].key == "k/a"
+    again = SqliteStore(tmp_path / "store.db")
+    await again.start()
+    assert await again.get("k/a") is not None
+    await again.stop()
+
+
 async def test_a_cancelled_writer_does_not_undo_its_write(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()

@@ -1,8 +1,9 @@
 """The embedded store: SQLite in WAL mode with full synchronisation, and a writer thread that commits in groups.
 
 State and recent changes are loaded into memory at start and served from there; SQLite is the durable copy.
-Transactions are decided on the event loop and handed to the writer, which commits all that have gathered while the disk
-was busy with the commit before: one fsync for many writers. Only then are they published and acknowledged.
+Transactions are decided on the event loop and handed to the writer together, once all requests that lie ready have been
+looked at; the writer commits all that have gathered while the disk was busy with the commit before: one fsync for many
+writers. Only then are they published and acknowledged.
 
 Values of resources that are to be encrypted are sealed when they are written and opened when the state is loaded; then
 what is overwritten or deleted is wiped, too.
@@ -79,6 +80,7 @@ class SqliteStore(MemoryStore):
         self._writer: _Writer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last: asyncio.Future[None] | None = None
+        self._gathered: list[_Batch] = []  # decided, and yet to be handed to the writer
         self._failures = 0  # failed commits that are known here: staged changes of theirs have been taken back
         self._loaded = 0
 
@@ -105,6 +107,7 @@ class SqliteStore(MemoryStore):
     async def stop(self) -> None:
         """Commit what is queued, end all watches and close the file."""
         if self._writer is not None:
+            self._hand_over()
             writer, self._writer = self._writer, None
             writer.jobs.put(None)
             await asyncio.to_thread(writer.join)
@@ -157,9 +160,18 @@ class SqliteStore(MemoryStore):
             raise StoreError(f"store {self._path} is not open")
         batch = _Batch(events, self._loop.create_future(), self._failures)
         self._last = batch.done
-        self._writer.jobs.put(batch)
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(batch)
         # Shielded: a caller that goes away must not make others believe that its change was not made.
         await asyncio.shield(batch.done)
+
+    def _hand_over(self) -> None:
+        """Give the writer what has gathered. A thread that is woken for each change takes the loop's time."""
+        if self._writer is not None:
+            for batch in self._gathered:
+                self._writer.jobs.put(batch)
+            self._gathered = []
 
     async def snapshot(self) -> Path:
         """A new file with a snapshot (`haru.storage.snapshots`), made while changes go on, which the caller removes."""
@@ -169,6 +181,7 @@ class SqliteStore(MemoryStore):
         copy = _Copy(path, self._loop.create_future())
         try:
             new_private_file(path)
+            self._hand_over()
             self._writer.jobs.put(copy)
             await copy.done
             await asyncio.to_thread(complete, path)
