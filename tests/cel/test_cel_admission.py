@@ -108,7 +108,7 @@ def test_the_authorizer_speaks_of_the_request() -> None:
         return Decision(True)
 
     own = Question(group="apps", resource="deployments", namespace="n", name="d")
-    values = given(decide=decide, resource=own)
+    values = given(asking=lambda: (decide, own))
     assert value("authorizer.requestResource.check('get').allowed()", values)
     selected = "authorizer.group('').resource('pods').fieldSelector('spec.nodeName=n').labelSelector('a=b')"
     assert value(f"{selected}.check('list').allowed()", values)

@@ -94,7 +94,7 @@ def test_rights_are_asked_for_in_an_attempt() -> None:
 
     text = "authorizer.requestResource.check('get').allowed() && authorizer.requestResource.check('list').allowed()"
     composition = Composition((), params=False)
-    evaluation = Evaluation(GIVEN._replace(decide=decide))
+    evaluation = Evaluation(GIVEN._replace(asking=lambda: (decide, Question())))
     found = evaluation.attempt(compile_expression(text, composition.trusted), 1_000)
     assert found is not None and found.value is True and len(asked) == 2
     three = f"{text} && authorizer.requestResource.check('watch').allowed()"
@@ -116,7 +116,11 @@ async def test_what_is_long_runs_in_another_thread_and_can_be_stopped(monkeypatc
         return Decision(True)
 
     loop = asyncio.get_running_loop()
-    given = GIVEN._replace(decide=lambda question: running.on_loop(loop, lambda: decide(question)))
+
+    def answer(question: Question) -> Decision:
+        return running.on_loop(loop, lambda: decide(question))
+
+    given = GIVEN._replace(asking=lambda: (answer, Question()))
     composition = Composition((), params=False)
     monkeypatch.setattr(running, "SECONDS", 600.0)
     asking = f"{nested(4)} && authorizer.path('/x').check('get').allowed()"

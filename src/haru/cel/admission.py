@@ -13,9 +13,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from haru.cel.actual_costs import CHECK_COST
-from haru.cel.ast import Node
+from haru.cel.ast import Comprehension, Node, walk
 from haru.cel.environment import Environment
 from haru.cel.errors import CompileError, CostLimitError, EvaluationError
+from haru.cel.estimate import estimate
+from haru.cel.function_estimates import ESTIMATES, OVERLOAD_ESTIMATES
 from haru.cel.libraries.authorization import (
     AUTHORIZER,
     RESOURCE_CHECK,
@@ -29,7 +31,7 @@ from haru.cel.libraries.kubernetes import BASE
 from haru.cel.libraries.patches import JSON_PATCH, OBJECT, PATCH_STRUCTS, PATCHES
 from haru.cel.libraries.timestamps import parse_timestamp
 from haru.cel.metering import CostExceeded, Meter
-from haru.cel.program import Measurement, MeteredProgram, instantiation_error, parse_and_check
+from haru.cel.program import Measurement, MeteredProgram, Program, instantiation_error, parse_and_check
 from haru.cel.types import BOOL, DYN, ERROR, INT, NULL, STRING, TIMESTAMP, Type, list_of, map_of, struct
 
 Obj = dict[str, Any]
@@ -40,6 +42,11 @@ BUDGET = 10_000_000
 """What all expressions of a policy may cost together, for one binding and parameter."""
 CONDITIONS_BUDGET = 2_500_000
 """What all match conditions of a policy or webhook may cost together."""
+CHEAP = 1_000
+"""An expression that can not cost more than this is evaluated without counting; the most that it can cost is charged.
+
+All expressions of a policy that are of this kind stay far below what a policy may cost.
+"""
 INTERRUPTED = "operation interrupted"
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
@@ -106,7 +113,8 @@ _STRUCTS: Mapping[str, Mapping[str, Type]] = {
 class Expression(NamedTuple):
     """A compiled expression, or why it is none. `internal`: the fault is found when it is made ready to run.
 
-    `asks`: it may speak of the request or the authorizer.
+    `asks`: it may speak of the request or the authorizer. `cheap`: what it can cost at worst, and a program that does
+    not count, for an expression that can never cost much.
     """
 
     text: str
@@ -115,6 +123,7 @@ class Expression(NamedTuple):
     problem: str = ""
     internal: bool = False
     asks: bool = False
+    cheap: tuple[int, Program] | None = None
 
 
 def environment(
@@ -167,11 +176,23 @@ def compile_expression(text: str, within: Environment, wanted: Sequence[Type] = 
     problem = instantiation_error(tree, within)
     if problem:
         return Expression(text, problem=problem, internal=True)
-    return Expression(text, _program(tree, within), found, asks="request" in text or "authorizer" in text)
+    asks = "request" in text or "authorizer" in text
+    return Expression(text, MeteredProgram(tree, within, _ORDER), found, asks=asks, cheap=_cheap(text, tree, within))
 
 
-def _program(tree: Node, within: Environment) -> MeteredProgram:
-    return MeteredProgram(tree, within, _ORDER)
+def _cheap(text: str, tree: Node, within: Environment) -> tuple[int, Program] | None:
+    """What an expression can cost at worst, and the program, if that is next to nothing.
+
+    Objects are of no known size, so what depends on one's size is never among them. The estimate leaves out what it
+    costs to select from values of no known type, which is one a node at most.
+    """
+    if "authorizer" in text:
+        return None  # asking it has a nominal price, which is not counted where an expression is only tried
+    nodes = list(walk(tree))
+    if any(isinstance(node, Comprehension) and node.macro != "bind" for node in nodes):
+        return None
+    most = len(nodes) + estimate(tree, lambda _path: None, ESTIMATES, OVERLOAD_ESTIMATES).high
+    return (most, Program(tree, within, _ORDER)) if most <= CHEAP else None
 
 
 Compile = Callable[[str, Environment], Expression]
@@ -240,8 +261,8 @@ class OutOfBudget(Exception):
 class Given(NamedTuple):
     """What the variables of an expression stand for.
 
-    `request` is made when an expression speaks of it. `namespace` is made by `namespace_value`; `decide` answers for
-    the authorizer, `resource` is the request's.
+    `request`, and `asking`, which is what answers for the authorizer and the request's resource, are made when an
+    expression speaks of them. `namespace` is made by `namespace_value`.
     """
 
     object: Any
@@ -249,8 +270,7 @@ class Given(NamedTuple):
     request: Obj | Callable[[], Obj]
     namespace: Obj | None = None
     params: Any = None
-    decide: Decide | None = None
-    resource: Question = Question()
+    asking: Callable[[], tuple[Decide, Question]] | None = None
 
 
 class Result(NamedTuple):
@@ -265,7 +285,7 @@ class Evaluation:
 
     def __init__(self, given: Given, variables: Mapping[str, Expression] | None = None, budget: int = BUDGET) -> None:
         self._given = given
-        self._lazy = _Variables(self, variables or {})
+        self._lazy: dict[str, Any] = _Variables(self, variables) if variables else {}
         self._values = self._ordered({}, None, None)
         self._asking: tuple[Any, ...] | None = None
         """The values with the request and what asks the authorizer, once an expression speaks of them."""
@@ -297,9 +317,10 @@ class Evaluation:
             given = self._given
             request = given.request() if callable(given.request) else given.request
             asked: tuple[Any, Any] = (None, None)
-            if given.decide is not None:
-                decide = self._decided(given.decide)
-                asked = Authorizer(decide), ResourceCheck(decide, given.resource)
+            if given.asking is not None:
+                answer, resource = given.asking()
+                decide = self._decided(answer)
+                asked = Authorizer(decide), ResourceCheck(decide, resource)
             self._asking = self._ordered(request, *asked)
         return self._asking
 
@@ -329,11 +350,9 @@ class Evaluation:
     def _measured(self, expression: Expression, limit: int) -> Result | None:
         if expression.program is None:
             return Result(error=f"compilation error: {expression.problem}")
-        spent = self._for_variables
         found = self._metered(expression, limit)
         if self._most and isinstance(found.error, CostLimitError):
-            self._for_variables = spent
-            return None
+            return None  # variables that have their values are not computed again: what they cost stays
         self.budget -= self._for_variables + found.cost
         self._for_variables = 0
         if self.budget < 0:
@@ -344,6 +363,8 @@ class Evaluation:
         return Result(found.value)
 
     def _metered(self, expression: Expression, limit: int) -> Measurement:
+        if expression.cheap is not None and not self._stopped:
+            return self._uncounted(*expression.cheap, self._values_for(expression))
         assert expression.program is not None
         meter = Meter(-1 if self._stopped else limit)
         self._meters.append(meter)
@@ -351,6 +372,14 @@ class Evaluation:
             return expression.program.metered(meter, *self._values_for(expression))
         finally:
             self._meters.pop()
+
+    def _uncounted(self, cost: int, program: Program, values: tuple[Any, ...]) -> Measurement:
+        try:
+            return Measurement(program.evaluate(*values), None, cost)
+        except CostExceeded:  # a variable, which counts
+            return Measurement(None, CostLimitError(), cost)
+        except EvaluationError as error:
+            return Measurement(None, error, cost)
 
     def _decided(self, decide: Decide) -> Decide:
         def ask(question: Question) -> Decision:
@@ -380,7 +409,6 @@ class _Variables(dict[str, Any]):
     __slots__ = ("_errors", "_evaluation", "_expressions")
 
     def __init__(self, evaluation: Evaluation, expressions: Mapping[str, Expression]) -> None:
-        super().__init__()
         self._evaluation = evaluation
         self._expressions = expressions
         self._errors: dict[str, str] = {}

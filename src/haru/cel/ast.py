@@ -209,6 +209,15 @@ class Comprehension(Node):
         yield self.result
 
 
+def walk(root: Node) -> Iterator[Node]:
+    """A node and all below it."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending.extend(node.children())
+        yield node
+
+
 def copy(node: Node) -> Node:
     """A deep copy of an unchecked tree, for macros which use an argument twice."""
     if isinstance(node, Literal):

@@ -13,7 +13,7 @@ from haru.cel.ast import Call, Literal, Node
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries import arithmetic
 from haru.cel.operations import Frame, Run, is_exact
-from haru.cel.values import NUMBERS, Optional, Value, contains, equals, map_key, no_such_key, no_such_overload
+from haru.cel.values import NUMBERS, Optional, Value, contains, equals, map_key, no_such_key, no_such_overload, select
 
 UNSET: Any = object()
 """In a slot: a `cel.bind` variable whose value nobody has asked for yet."""
@@ -207,6 +207,24 @@ def read_path(slot: int, keys: list[str]) -> Run:
             raise no_such_key(error.args[0]) from None
 
     return three
+
+
+def read_fields(base: Run, fields: list[str]) -> Run:
+    """Selections below any value. Nearly all are of fields of plain dicts."""
+
+    def run(frame: Frame) -> Value:
+        value = base(frame)
+        for field in fields:
+            if value.__class__ is not dict:
+                value = select(value, field)
+                continue
+            try:
+                value = value[field]
+            except KeyError:
+                raise no_such_key(field) from None
+        return value
+
+    return run
 
 
 def invoke(impl: Callable[..., Any], codes: list[Code]) -> Run:

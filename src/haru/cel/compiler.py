@@ -31,6 +31,7 @@ from haru.cel.closures import (
     lazy,
     list_with_optionals,
     not_strictly_false,
+    read_fields,
     read_path,
     require_optional,
     unknown,
@@ -50,7 +51,6 @@ from haru.cel.values import (
     has_field,
     has_strictly,
     index,
-    select,
     select_strictly,
 )
 
@@ -130,9 +130,15 @@ class Compiler:
 
     def general_select(self, node: Select) -> Code:
         """Code for a selection on any value."""
-        operand, field = self.compile(node.operand).run, node.field
-        read = select if self.environment.kubernetes else select_strictly
-        return Code(lambda frame: read(operand(frame), field))
+        if not self.environment.kubernetes:
+            operand, field = self.compile(node.operand).run, node.field
+            return Code(lambda frame: select_strictly(operand(frame), field))
+        fields = [node.field]
+        below = node.operand
+        while isinstance(below, Select) and not below.test_only and below.resolved is None:
+            fields.append(below.field)
+            below = below.operand
+        return Code(read_fields(self.compile(below).run, fields[::-1]))
 
     def path(self, node: Node) -> Code | None:
         """Code for constant keys below a variable, where the static types say that there are maps all the way."""

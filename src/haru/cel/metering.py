@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any
 
 from haru.cel.actual_costs import ACTUAL, OVERLOAD_ACTUAL, actual_size, regex_cost, traversed
@@ -19,7 +20,7 @@ from haru.cel.errors import EvaluationError
 from haru.cel.loops import pairs, singles
 from haru.cel.operations import Frame, Run
 from haru.cel.ranges import LIST_COST, MAP_COST, STRUCT_COST, TRAVERSAL
-from haru.cel.values import Optional, Value, find, has_field, index, select
+from haru.cel.values import Optional, Value, find, has_field, index, no_such_key, select
 
 CONVERSIONS = frozenset(("bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"))
 """Functions that are applied to constants before the evaluation begins."""
@@ -36,6 +37,9 @@ _COMPARED = frozenset(
 ) | {"not_equals"}
 
 Qualifier = Callable[[Frame, Value], Value]
+Step = Qualifier | str
+"""One step of a chain; a text is the selection of a field."""
+
 Price = Callable[[Sequence[Value], Value], int]
 
 
@@ -91,27 +95,27 @@ class MeteringCompiler(Compiler):
 
     def attribute(self, node: Node, own_cost: int) -> Run:
         """Code for a chain of selections. A branch of a conditional and a key have no cost of their own."""
-        qualifiers: list[Qualifier] = []
+        steps: list[Step] = []
         if isinstance(node, Select) and node.test_only:
             # Asking for presence takes the chain's own cost back.
-            qualifiers.append(_presence(node.field))
+            steps.append(_presence(node.field))
             node, own_cost = node.operand, 0
         while True:
             if isinstance(node, Select) and node.resolved is not None:
                 node = node.resolved
             elif isinstance(node, Select) and not node.test_only:
-                qualifiers.append(_field(node.field))
+                steps.append(node.field)
                 node = node.operand
             elif isinstance(node, Call) and node.function in _ATTRIBUTES and node.function != "_?_:_":
-                qualifiers.append(self.key(node))
+                steps.append(self.key(node))
                 node = node.args[0]
             else:
                 break
         if isinstance(node, Call) and node.function == "_?_:_":
-            return _chain(self.conditional(node), qualifiers[::-1], 0)
+            return _chain(self.conditional(node), steps[::-1], 0)
         if isinstance(node, Ident) and node.constant is None:
-            return _chain(self.ident(node).run, qualifiers[::-1], own_cost)
-        return _chain(self.compile(node).run, qualifiers[::-1], own_cost)
+            return _chain(self.ident(node).run, steps[::-1], own_cost)
+        return _chain(self.compile(node).run, steps[::-1], own_cost)
 
     def key(self, node: Call) -> Qualifier:
         """Code for one index or optional selection."""
@@ -228,12 +232,44 @@ def _charged(run: Run, cost: int) -> Run:
 # Qualifiers: one step of a chain. A step from an absent optional costs nothing.
 
 
-def _chain(base: Run, qualifiers: list[Qualifier], own_cost: int) -> Run:
+def _chain(base: Run, steps: list[Step], own_cost: int) -> Run:
+    plain = list(takewhile(lambda step: isinstance(step, str), steps))
+    if plain:
+        base, own_cost = _fields(base, [(field, _field(field)) for field in map(str, plain)], own_cost), 0
+        if len(plain) == len(steps):
+            return base
+    qualifiers = [_field(step) if isinstance(step, str) else step for step in steps[len(plain) :]]
+
     def run(frame: Frame) -> Value:
-        frame[0].charge(own_cost)
+        if own_cost:
+            frame[0].charge(own_cost)
         value = base(frame)
         for qualify in qualifiers:
             value = qualify(frame, value)
+        return value
+
+    return run
+
+
+def _fields(base: Run, fields: list[tuple[str, Qualifier]], own_cost: int) -> Run:
+    """Fields below a value. Nearly all of them are those of plain dicts, which is done without further calls."""
+
+    def run(frame: Frame) -> Value:
+        meter = frame[0]
+        if own_cost:
+            meter.charge(own_cost)
+        value = base(frame)
+        for field, qualify in fields:
+            if value.__class__ is not dict:
+                value = qualify(frame, value)
+                continue
+            meter.cost += 1
+            if meter.cost > meter.limit:
+                raise CostExceeded
+            try:
+                value = value[field]
+            except KeyError:
+                raise no_such_key(field) from None
         return value
 
     return run
@@ -315,7 +351,11 @@ def _price(function: str, overload: str) -> Price:
         return lambda values, _result: regex_cost(values[0], values[1])
     if overload == "contains_string":
         return lambda values, _result: traversed(actual_size(values[0]), TRAVERSAL) * traversed(actual_size(values[1]))
-    return lambda _values, _result: 1
+    return _one
+
+
+def _one(_values: Sequence[Value], _result: Value) -> int:
+    return 1
 
 
 def _failed(values: Sequence[Value], result: Value) -> bool:
@@ -325,28 +365,52 @@ def _failed(values: Sequence[Value], result: Value) -> bool:
 
 def _metered(impl: Callable[..., Any], runs: list[Run], price: Price) -> Run:
     """A call. One or two operands are all evaluated, of more only those up to the first error."""
-    eager = len(runs) <= 2
+    if len(runs) == 2:
+        return _metered_pair(impl, runs[0], runs[1], price)
+    eager = len(runs) == 1
 
     def call(frame: Frame) -> Value:
         values: list[Value] = []
-        error: EvaluationError | None = None
         for run in runs:
             try:
                 values.append(run(frame))
             except EvaluationError as caught:
-                if not eager:
-                    raise
-                error = error or caught
-                values.append(caught)
+                if eager:
+                    frame[0].charge(price((caught,), caught))
+                raise
+        return _paid(frame, impl, price, values)
+
+    return call
+
+
+def _metered_pair(impl: Callable[..., Any], first: Run, second: Run, price: Price) -> Run:
+    def call(frame: Frame) -> Value:
+        error: EvaluationError | None = None
+        one: Value
+        other: Value
+        try:
+            one = first(frame)
+        except EvaluationError as caught:
+            one = error = caught
+        try:
+            other = second(frame)
+        except EvaluationError as caught:
+            other, error = caught, error or caught
+        values = (one, other)
         if error is not None:
             frame[0].charge(price(values, error))
             raise error
-        try:
-            result = impl(*values)
-        except EvaluationError as caught:
-            frame[0].charge(price(values, caught))
-            raise
-        frame[0].charge(price(values, result))
-        return result
+        return _paid(frame, impl, price, values)
 
     return call
+
+
+def _paid(frame: Frame, impl: Callable[..., Any], price: Price, values: Sequence[Value]) -> Value:
+    """The result of a call, which costs what it costs when it fails, too."""
+    try:
+        result = impl(*values)
+    except EvaluationError as caught:
+        frame[0].charge(price(values, caught))
+        raise
+    frame[0].charge(1 if price is _one else price(values, result))
+    return result

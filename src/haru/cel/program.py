@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from haru.cel.ast import Call, ListLiteral, Literal, MapLiteral, Node
+from haru.cel.ast import Call, ListLiteral, Literal, MapLiteral, Node, walk
 from haru.cel.checker import check, resolve_names
 from haru.cel.closures import Code, constant
 from haru.cel.compiler import Compiler
@@ -43,10 +43,7 @@ def parse_only(expression: str, environment: Environment) -> Node:
 def instantiation_error(root: Node, environment: Environment) -> str:
     """What is wrong with a conversion or pattern that is a constant, which is seen to before any evaluation; empty if
     nothing is."""
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        pending.extend(node.children())
+    for node in walk(root):
         if not isinstance(node, Call):
             continue
         try:

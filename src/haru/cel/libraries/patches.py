@@ -80,7 +80,9 @@ def _to_json(value: Value, path: str) -> Any:
     if kind is Struct:
         if value.cel_type.name != path:
             raise MisplacedError
-        return {key: _to_json(inner, f"{path}.{key}") for key, inner in value.items()}
+        return {
+            key: inner if inner.__class__ is str else _to_json(inner, f"{path}.{key}") for key, inner in value.items()
+        }
     if isinstance(value, int):
         return _number(value)
     if isinstance(value, float):

@@ -31,6 +31,12 @@ Obj = dict[str, Any]
 
 def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespace: Obj | None = None) -> Given:
     """The values of an expression's variables for one request."""
+    request, asking = partial(attributes.request, seen), partial(_asking, attributes)
+    return Given(seen.obj, seen.old, request, namespace, params, asking)
+
+
+def _asking(attributes: Attributes) -> tuple[Decide, Question]:
+    """What answers for the authorizer, the same for all expressions about a request, and the request's resource."""
     if attributes.asking is None:
         kind = attributes.resource.kind
         question = Question(
@@ -41,7 +47,7 @@ def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespac
             name=attributes.name,
         )
         attributes.asking = decider(attributes), question
-    return Given(seen.obj, seen.old, partial(attributes.request, seen), namespace, params, *attributes.asking)
+    return attributes.asking
 
 
 def decider(attributes: Attributes) -> Decide:

@@ -161,7 +161,7 @@ async def _denials(policy: ValidatingPolicy, binding: Binding, given: Given, cou
         results.append((await run_in_turn(judging, expression), perf_counter() - start))
     wording: Evaluation | None = None
     if any(message is not None for _, _, message in policy.validations):
-        wording = Evaluation(given._replace(decide=None), policy.composition.variables, judging.budget)
+        wording = Evaluation(given._replace(asking=None), policy.composition.variables, judging.budget)
     found: list[Denial] = []
     for number, ((raw, judged, message), (result, seconds)) in enumerate(zip(policy.validations, results, strict=True)):
         text = await _worded(wording, message)
@@ -223,7 +223,7 @@ def _act(
 
 async def _notes(policy: ValidatingPolicy, given: Given) -> tuple[dict[str, str], list[str]]:
     """The audit annotations, and errors in them that refuse the request."""
-    evaluation = Evaluation(given._replace(decide=None), policy.composition.variables)
+    evaluation = Evaluation(given._replace(asking=None), policy.composition.variables)
     notes: dict[str, str] = {}
     errors: list[str] = []
     for key, expression in policy.annotations:
