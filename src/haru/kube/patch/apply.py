@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from haru.kube.cloning import clone
@@ -27,6 +28,7 @@ Obj = dict[str, Any]
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
 
+@lru_cache(maxsize=1024)
 def reset_fields(message_type: MessageType, subresource: str) -> FieldSet:
     """The fields that a write to this (sub)resource cannot set: status on the main one, all else on `/status`."""
     if subresource == "status":

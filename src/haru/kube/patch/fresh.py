@@ -19,32 +19,25 @@ Obj = dict[str, Any]
 def entries_of(obj: Obj, owner: Owner, now: str, shape: Shape, ignored: FieldSet) -> list[Obj]:
     """The managedFields list after `owner` has made an object of which nobody held anything."""
     fields = _without(_without(new_fields(obj, shape), ignored, whole=True), managers.SERVER_OWNED, whole=False)
-    return [managers.entry(owner, now, _sorted(fields))] if fields else []
+    return [managers.entry(owner, now, fields)] if fields else []
 
 
 def _without(fields: Obj, gone: FieldSet, *, whole: bool) -> Obj:
     """The fields (FieldsV1) less a set: its members alone, or with everything below them (`whole`)."""
-    found = dict(fields)
-    for element in gone.members | gone.children.keys():
-        inner = fields.get(element)
-        if inner is None:
-            continue
-        below = {name: part for name, part in inner.items() if name != "."}
-        member = not inner or "." in inner
-        if element in gone.members:
-            member = False
-            if whole:
-                below = {}
-        if below and (child := gone.children.get(element)):
-            below = _without(below, child, whole=whole)
-        if below:
-            found[element] = {".": {}, **below} if member else below
-        elif member:
-            found[element] = {}
-        else:
-            del found[element]
+    if not gone:
+        return fields
+    found: Obj = {}
+    for element, inner in fields.items():
+        is_gone, child = element in gone.members, gone.children.get(element)
+        if not is_gone and (child is None or not inner):
+            found[element] = inner
+        elif inner and not (is_gone and whole):
+            below = {name: part for name, part in inner.items() if name != "."}
+            if child is not None:
+                below = _without(below, child, whole=whole)
+            is_member = not is_gone and "." in inner
+            if below:
+                found[element] = {".": {}, **below} if is_member else below
+            elif is_member:
+                found[element] = {}
     return found
-
-
-def _sorted(fields: Obj) -> Obj:
-    return {element: _sorted(fields[element]) if fields[element] else {} for element in sorted(fields)}

@@ -271,12 +271,18 @@ def _add_all(builder: SetBuilder, element: str, value: Any, shape: Shape) -> Non
 
 
 def new_fields(value: Any, shape: Shape) -> dict[str, Any]:
-    """All that a value which was not there before sets, as FieldsV1: what `compare` with nothing finds changed."""
+    """All that a value which was not there before sets, as FieldsV1 in the order of its elements.
+
+    It is what `compare` with nothing finds changed.
+    """
     if shape.style in ("keyed", "set"):
-        items = _items(shape, value or [], "", strict=False)
-        return {element: _set_by(item, shape.element or ANY) for element, item in items.items()}
+        return _items_set_by(value or [], shape)
     found: dict[str, Any] = {}
-    for key, item in (value or {}).items():
+    for key in sorted(value or ()):
+        item = value[key]
+        if type(item) is str:
+            found["f:" + key] = {}
+            continue
         inner = shape.field(key)
         if not shape.never_absent(key) or not _is_merged(inner, item):
             found["f:" + key] = _set_by(item, inner)
@@ -292,13 +298,19 @@ def _set_by(value: Any, shape: Shape) -> dict[str, Any]:
     shape = _deduced(shape, value)
     if not value or not _is_merged(shape, value):
         return {}
+    below: dict[str, Any] = {".": {}}
     if shape.style in ("keyed", "set"):
-        inner = shape.element or ANY
-        below = {element: _set_by(item, inner) for element, item in _items(shape, value, "", strict=False).items()}
-    else:
-        below = {"f:" + key: _set_by(item, shape.field(key)) for key, item in value.items()}
-    below["."] = {}
+        below.update(_items_set_by(value, shape))
+        return below
+    for key in sorted(value):
+        item = value[key]
+        below["f:" + key] = {} if type(item) is str else _set_by(item, shape.field(key))
     return below
+
+
+def _items_set_by(value: list[Any], shape: Shape) -> dict[str, Any]:
+    items, inner = _items(shape, value, "", strict=False), shape.element or ANY
+    return {element: _set_by(items[element], inner) for element in sorted(items)}
 
 
 def merge(live: Any, applied: Any, shape: Shape) -> Any:
