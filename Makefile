@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Many tests wait for processes of their own: two cores are busy with three of them.
-WORKERS ?= 3
+# Many tests wait for processes of their own: it takes four of them to keep two cores busy.
+WORKERS ?= 4
 export PYTHONDONTWRITEBYTECODE ?=
 
 .PHONY: demo test lint nightly bench setup clean
@@ -18,7 +18,7 @@ demo: setup
 	$(BIN)/python examples/demo/demo.py
 
 test: setup lint
-	$(BIN)/python -m pytest -m "not nightly" -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m "not nightly" -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3
 
 lint: setup
 	$(BIN)/ruff check .
