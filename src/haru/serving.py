@@ -1,6 +1,6 @@
 """What every HTTP server of Haru is made of: a listening socket, uvicorn's settings, and a connection.
 
-The connection has bounds on the head of a request, and gives the application a way to cut the client off, one to write
+The connection has bounds on the head of a request, and gives the application a way to cut the client off, two to write
 to it past the messages of ASGI, and one to take the connection over.
 
 uvicorn and httptools are imported when a server is made.
@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from haru.tunnel import HIJACK, take_over
@@ -24,6 +25,9 @@ ABORT = "haru.abort"
 WRITE = "haru.write"
 """The ASGI extension by which an application writes to the connection of an answer that it frames itself: a function of
 bytes, to whether they were taken. They are not while the client has yet to read what was sent before; `send` waits."""
+ANSWER = "haru.answer"
+"""The ASGI extension by which an application sends an answer whole: a function of status, headers and body, to whether
+they were taken. They are not where the client has yet to read what was sent before, or is gone: `send` sees to that."""
 HEAD_BYTES = 1024 * 1024
 """A request line with its headers may have as much, as in Go's server."""
 HEAD_SECONDS = 32.0
@@ -60,11 +64,43 @@ def settings(app: Any, **more: Any) -> uvicorn.Config:
         lifespan="off",
         interface="asgi3",
         access_log=False,
+        proxy_headers=False,
         log_config=None,
         log_level=logging.WARNING,
         server_header=False,
         **more,
     )
+
+
+def _answer(cycle: Any, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+    """Head and body in one piece: one record of TLS, and none of the looks that uvicorn takes at each header.
+
+    `headers` tell the length, and neither the connection nor the coding. ValueError for one that is more than a line.
+    """
+    if cycle.response_started or cycle.disconnected or cycle.flow.write_paused:
+        return False
+    lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+    if not cycle.keep_alive:
+        lines.append(b"connection: close\r\n")
+    head = b"".join(lines)
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
+        raise ValueError(f"a header of an answer is more than a line: {head!r}")
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(b"%b%b\r\n%b" % (status_lines()[status], head, body))
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
+
+
+@cache
+def status_lines() -> dict[int, bytes]:
+    """The first line of an answer by its status."""
+    from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+    return STATUS_LINE
 
 
 @cache
@@ -114,6 +150,9 @@ def connection_class() -> Any:
             self._in_head = False
             self._head_is_there()
             super().on_headers_complete()
+            if self.cycle is not None and self.cycle.scope is self.scope:
+                extensions: Any = self.scope["extensions"]
+                extensions[ANSWER] = partial(_answer, self.cycle)
 
         def _write(self, piece: bytes) -> bool:
             if self.transport.is_closing():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from haru.apiserver import gzipping
 from haru.apiserver.http import Request, Response, Scope
-from haru.serving import ABORT
+from haru.serving import ABORT, ANSWER
 
 GZIP_FROM = 128 * 1024
 PIECE_BYTES = 1024 * 1024
@@ -35,8 +35,12 @@ async def send_whole(request: Request, response: Response) -> None:
     """Send an answer that is no stream, compressed where the client takes that and it is long."""
     body = response.body
     if len(body) <= GZIP_FROM and not response.pieces:
-        await request.send(head_of(response, request.audit_id, len(body)))
-        await request.send({"type": "http.response.body", "body": body if request.method != "HEAD" else b""})
+        head = head_of(response, request.audit_id, len(body))
+        body = body if request.method != "HEAD" else b""
+        at_once = (request.scope.get("extensions") or {}).get(ANSWER)
+        if at_once is None or response.passed_on or not at_once(response.status, head["headers"], body):
+            await request.send(head)
+            await request.send({"type": "http.response.body", "body": body})
         return
     pieces = response.pieces or _pieces(body)
     size = sum(map(len, pieces))
