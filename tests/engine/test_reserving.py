@@ -410,6 +410,57 @@ def test_a_share_that_the_head_is_to_have_is_not_there_yet() -> None:
     assert (decision.status, decision.evictions) == ("unschedulable", ())
 
 
+def test_a_share_beside_one_that_ends_first_is_not_there_for_long() -> None:
+    """`now` has a share of the card until the head is to have a part of it: who joins in would keep that part away."""
+    user = running("now", "a", "1", ends=100)
+    share = [{"name": "gpu", "exactly": {"deviceClassName": "any", "capacity": {"requests": {"memory": "1"}}}}]
+    part = [{"name": "gpu", "exactly": {"deviceClassName": "big"}}]
+    taken = allocation("a", "share")
+    taken["devices"]["results"][0].update({"shareID": "s", "consumedCapacity": {"memory": "1"}})
+    cluster = Cluster.of(
+        [
+            *classes(),
+            *Hardware("a", 8, "r0", "mixed").objects(),
+            user,
+            allocated(claim("shared", requests=share), taken, user),
+            running("low", "a", "5", priority=-5),
+            *(claim("part", requests=part), pod("big", cpu="1", claims=["part"])),
+            *(claim("other", requests=share), pod("other", cpu="5", claims=["other"])),
+        ]
+    )
+    assert waits_for(head(cluster, "big")) == {"now"}
+    decision = ask(cluster, "other", preempt_for_pods=True)
+    assert (decision.status, decision.evictions) == ("unschedulable", ())
+    cluster.reserve(None)
+    assert ask(cluster, "other", preempt_for_pods=True).status == "nominated"
+
+
+@pytest.mark.parametrize("cpu", ["1", "7"])
+def test_nobody_joins_a_claim_that_is_about_to_be_free_for_the_head(cpu: str) -> None:
+    """Its only user has ended: nobody has to end any more for the head to start."""
+    first = running("first", "a", "1", claims=["taken"])
+    first["status"]["phase"] = "Succeeded"
+    cluster = Cluster.of(
+        [
+            node("a", cpu="8"),
+            device_class(),
+            resource_slice("a", 1),
+            first,
+            allocated(claim("taken"), allocation("a", "gpu-0"), first),
+            running("low", "a", "3", priority=-5),
+            *(claim("wanted"), pod("big", cpu="1", claims=["wanted"])),
+            pod("joins", cpu=cpu, claims=["taken"]),
+        ]
+    )
+    found = head(cluster, "big")
+    assert found is not None
+    assert (waits_for(found), found.until) == (set(), NOW)
+    refused = ask(cluster, "joins", preempt_for_pods=True)
+    assert (refused.status, refused.evictions) == ("unschedulable", ())
+    cluster.reserve(None)
+    assert ask(cluster, "joins", preempt_for_pods=True).status in ("scheduled", "nominated")
+
+
 def test_nobody_is_evicted_for_kept_places_whoever_ends_in_time() -> None:
     """`quick` could end before the head starts, but not if `low` takes its time to go: then it would not start."""
     more = [running("low", "b", "2", priority=-5), short("quick", "8", 60)]

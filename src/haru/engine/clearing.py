@@ -69,6 +69,19 @@ def left_to_groups(base: Snapshot, going: Iterable[PodInfo]) -> Snapshot:
     return replace(base, claims=Patched(base.claims, claims)) if claims else base
 
 
+def without_orphans(base: Snapshot, orphaned: Mapping[str, Obj]) -> Snapshot:
+    """The base with those claims free whose consumers are all gone: whoever deallocates them does so in a moment."""
+    free = {path: freed(claim) for path, claim in orphaned.items() if base.claims.get(path) is claim}
+    if not free:
+        return base
+    return replace(
+        base,
+        claims=Patched(base.claims, free),
+        in_flight=Patched(base.in_flight, dict.fromkeys(free)),
+        allocated=base.allocated.freed(free),
+    )
+
+
 def _claims_of(snapshot: Snapshot, pods: Iterable[PodInfo]) -> set[str]:
     """The allocated claims that are reserved for pods or for their groups."""
     used, found = snapshot.used_claims, set[str]()

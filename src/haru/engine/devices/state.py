@@ -31,7 +31,7 @@ class Share:
 class PoolUse:
     """What is taken of one pool: whole devices by name with their holders, and shares by device name.
 
-    Where two `states` must both be respected (now, and once evicted pods are gone), what either takes is taken.
+    Where several `states` must be respected (now, and once evicted pods are gone), what any of them takes is taken.
     """
 
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -39,9 +39,15 @@ class PoolUse:
     states: tuple[PoolUse, ...] = ()
 
     @staticmethod
-    def of_both(one: PoolUse, other: PoolUse) -> PoolUse:
-        """What must be seen as taken where both states are to be respected."""
-        return PoolUse({**other.devices, **one.devices}, {**other.shares, **one.shares}, (one, other))
+    def of_all(*uses: PoolUse) -> PoolUse:
+        """What must be seen as taken where all states are to be respected; the first that takes a device names it."""
+        states = tuple(state for use in uses for state in use.states or (use,))
+        devices: dict[str, tuple[str, ...]] = {}
+        shares: dict[str, tuple[Share, ...]] = {}
+        for state in reversed(states):
+            devices |= state.devices
+            shares |= state.shares
+        return PoolUse(devices, shares, states)
 
     def consumed(self, device: str) -> dict[str, int]:
         """The capacity of a device that its shares consume together."""
@@ -63,7 +69,7 @@ class PoolUse:
     def without_holders(self, claims: Collection[str]) -> PoolUse:
         """What is taken once these claims hold nothing of the pool."""
         if self.states:
-            return PoolUse.of_both(*(state.without_holders(claims) for state in self.states))
+            return PoolUse.of_all(*(state.without_holders(claims) for state in self.states))
         devices = {name: tuple(h for h in held if h not in claims) for name, held in self.devices.items()}
         shares = {name: tuple(s for s in held if s.holder not in claims) for name, held in self.shares.items()}
         return PoolUse(
@@ -111,7 +117,7 @@ def _taken(allocation: Obj) -> tuple[_Taken, ...]:
 
 def _with(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse:
     if use.states:
-        return PoolUse.of_both(*(_with(state, holder, taken) for state in use.states))
+        return PoolUse.of_all(*(_with(state, holder, taken) for state in use.states))
     devices, shares = dict(use.devices), dict(use.shares)
     for item in taken:
         name = item.device.device
@@ -124,7 +130,7 @@ def _with(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse:
 
 def _without(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse | None:
     if use.states:
-        return PoolUse.of_both(*(_without(state, holder, taken) or EMPTY_USE for state in use.states))
+        return PoolUse.of_all(*(_without(state, holder, taken) or EMPTY_USE for state in use.states))
     devices, shares = dict(use.devices), dict(use.shares)
     for item in taken:
         name = item.device.device
@@ -261,7 +267,7 @@ class AllocatedState:
     def and_also(self, other: AllocatedState) -> AllocatedState:
         """The state for who must respect this one and the other: what either takes is taken, counters by the worse."""
         changed = {
-            pool: PoolUse.of_both(self.use(pool), other.use(pool)) for pool in self._pools.difference(other._pools)
+            pool: PoolUse.of_all(self.use(pool), other.use(pool)) for pool in self._pools.difference(other._pools)
         }
         return AllocatedState(self._pools.put(changed), self._claims) if changed else self
 

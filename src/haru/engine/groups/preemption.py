@@ -13,9 +13,8 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from haru.engine.clearing import Clearing, left_to_groups
+from haru.engine.clearing import Clearing, left_to_groups, without_orphans
 from haru.engine.cluster import Snapshot
-from haru.engine.consumers import freed
 from haru.engine.decision import Decision, Reason
 from haru.engine.devices import AllocationError
 from haru.engine.groups import result
@@ -31,7 +30,6 @@ from haru.engine.groups.sparing import spare, spare_one_by_one
 from haru.engine.groups.stands import Stands
 from haru.engine.groups.tally import Tally, tally_for
 from haru.engine.groups.units import SparingOrder, Unit, sparing_order, units_below
-from haru.engine.persistent import Patched
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
@@ -82,15 +80,7 @@ def once_room_is_made(snapshot: Snapshot) -> Snapshot:
     going = list(base.leaving.values())
     if going:
         base = Clearing(left_to_groups(base, going), [going]).settled()
-    free = {path: freed(claim) for path, claim in snapshot.orphaned.items() if base.claims.get(path) is claim}
-    if not free:
-        return base
-    return replace(
-        base,
-        claims=Patched(base.claims, free),
-        in_flight=Patched(base.in_flight, dict.fromkeys(free)),
-        allocated=base.allocated.freed(free),
-    )
+    return without_orphans(base, snapshot.orphaned)
 
 
 def is_making_room(snapshot: Snapshot) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from haru.engine.assumed_claims import allocation_of
-from haru.engine.clearing import Clearing, left_to_groups
+from haru.engine.clearing import Clearing, left_to_groups, without_orphans
 from haru.engine.cluster import Snapshot
 from haru.engine.consumers import POD_GROUPS
 from haru.engine.decision import ClaimAllocation, Decision, Obj, PodKey, Reason
@@ -86,8 +86,10 @@ def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool
         return snapshot
     marked: dict[str, bool | None] = {pod.group.path: True for pod in going if pod.group is not None}
     base = replace(snapshot, evicted_groups=Patched(snapshot.evicted_groups, marked)) if marked else snapshot
-    last = _cleared(base, going, ending, [*kept, *reserved])
-    if kept and ending:
+    # The head counts on claims that are about to be free; nobody else has to wait for that.
+    free = base if reservation is None else without_orphans(base, snapshot.orphaned)
+    last = _cleared(free, going, ending, [*kept, *reserved])
+    if kept and (ending or free is not base):
         last = replace(_cleared(base, going, (), kept), after=last)
     return replace(snapshot, after=last)
 
@@ -143,27 +145,25 @@ def reserved_now(snapshot: Snapshot, reservation: Reservation) -> Snapshot:
     """The snapshot as if the head had its places already, beside those that it waits for: nobody else may rely on them.
 
     Others may evict less important work for what is not reserved, but not count on what has yet to end, nor join a
-    claim that is to be free by then. Nor is a device shared yet because the head is to have a share of it.
+    claim that is to be free by then. Nor is a device shared yet because the head is to have a share of it, nor still
+    because somebody has one who ends before.
     """
-    kept = _kept_places(snapshot, _reserved(snapshot, reservation))
-    return replace(
-        kept,
-        in_flight=Patched(kept.in_flight, _freed_by(snapshot, reservation)),
-        allocated=snapshot.allocated.and_also(kept.allocated),
-        reservation=None,
-    )
-
-
-def _freed_by(snapshot: Snapshot, reservation: Reservation) -> dict[str, Obj | None]:
-    """The claims that are free when those have ended for whom the head of the queue waits."""
+    places = list(_reserved(snapshot, reservation))
     ending = list(_on_nodes(snapshot, sorted(reservation.waits_for)))
-    later = _cleared(snapshot, (), ending, ()).claims
-    used = {path for pod in ending for path in pod.claim_paths}
-    return {
+    ended = _cleared(without_orphans(snapshot, snapshot.orphaned), (), ending, ())
+    used = {path for pod in ending for path in pod.claim_paths} | set(snapshot.orphaned)
+    freed: dict[str, Obj | None] = {
         path: snapshot.claims[path]
         for path in sorted(used)
-        if allocation_of(snapshot.claims.get(path)) and not allocation_of(later.get(path))
+        if allocation_of(snapshot.claims.get(path)) and not allocation_of(ended.claims.get(path))
     }
+    kept, later = _kept_places(snapshot, places), _kept_places(ended, places)
+    return replace(
+        kept,
+        in_flight=Patched(kept.in_flight, freed),
+        allocated=snapshot.allocated.and_also(kept.allocated).and_also(later.allocated),
+        reservation=None,
+    )
 
 
 def _reserved(snapshot: Snapshot, reservation: Reservation) -> Iterator[Promise]:
