@@ -1,4 +1,4 @@
-"""The interface of five calls, the same for every store."""
+"""The interface of seven calls, the same for every store."""
 
 from __future__ import annotations
 
@@ -46,6 +46,17 @@ async def test_revisions_grow_by_one_and_are_seen_in_records(store: Store) -> No
     assert base < first < second if store.shared else (first, second) == (base + 1, base + 2)
     record = await store.get("pods/a/y")
     assert record is not None and (record.value, record.revision) == (b"v", second)
+
+
+async def test_a_tally_counts_what_happens_in_its_buckets(store: Store) -> None:
+    tally = store.tally(["pods/a/", "pods/b/", "jobs/"])
+    before = tally.count
+    await put(store, "nodes/a")
+    assert tally.count == before
+    await put(store, "pods/c/x")  # another key of the same resource
+    await put(store, "jobs/a/x")
+    await store.transact(Delete("pods/c/x"))
+    assert tally.count == before + 3
 
 
 async def test_the_store_writes_the_revision_in_its_place(store: Store) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from haru.apiserver.core import Core
-from haru.storage import Compacted, Record, Watch
+from haru.storage import Compacted, Record, Tally, Watch
 
 
 class Followed:
@@ -19,6 +19,9 @@ class Followed:
         self._group = group
         self._records: dict[str, dict[str, Record]] = {plural: {} for plural in plurals}
         self._watches: dict[str, Watch] = {}
+        self._tally: Tally | None = None
+        self._counted = -1
+        """What was taken in, as the tally counts."""
 
     def of(self, plural: str) -> Iterator[Record]:
         """What there is of a resource."""
@@ -26,14 +29,17 @@ class Followed:
 
     async def start(self) -> None:
         """Read everything, and follow it from there."""
-        for plural in self._records:
-            # A server in the place of an older version may not serve it: then there is nothing of it.
-            if self._core.served.find(self._group, plural) is not None:
-                await self._read(plural)
+        # A server in the place of an older version may not serve it: then there is nothing of it.
+        served = [plural for plural in self._records if self._core.served.find(self._group, plural) is not None]
+        self._tally = self._core.store.tally(map(self._prefix, served))
+        for plural in served:
+            await self._read(plural)
 
     async def take_in(self) -> bool:
         """Take in what has changed; whether anything has."""
-        changed = False
+        if self._tally is None or self._tally.count == self._counted:
+            return False
+        counted, changed = self._tally.count, False
         for plural, watch in list(self._watches.items()):
             records = self._records[plural]
             try:
@@ -48,12 +54,16 @@ class Followed:
                     records[event.key] = event.new
                 else:
                     records.pop(event.key, None)
+        self._counted = counted
         return changed
+
+    def _prefix(self, plural: str) -> str:
+        return self._core.served.preferred(self._group, plural).prefix("")
 
     async def _read(self, plural: str) -> None:
         if plural in self._watches:
             self._watches[plural].close()
-        prefix = self._core.served.preferred(self._group, plural).prefix("")
+        prefix = self._prefix(plural)
         page = await self._core.store.range(prefix)
         records = self._records[plural]
         records.clear()

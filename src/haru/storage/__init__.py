@@ -11,6 +11,7 @@ from haru.storage.interface import (
     Record,
     Store,
     StoreError,
+    Tally,
     Watch,
 )
 from haru.storage.sealing import SealError, Sealing
@@ -30,5 +31,6 @@ __all__ = [
     "SqliteStore",
     "Store",
     "StoreError",
+    "Tally",
     "Watch",
 ]

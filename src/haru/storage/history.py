@@ -36,6 +36,15 @@ def prefix_end(prefix: str) -> str:
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
+class Tally:
+    """Counts the changes of some buckets: who follows many of them sees at a glance that nothing has happened."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class Bucket:
     """State and history of one resource."""
 
@@ -49,6 +58,7 @@ class Bucket:
         "keys",
         "log",
         "records",
+        "tallies",
         "waiting",
         "watchers",
     )
@@ -61,6 +71,7 @@ class Bucket:
         self.compacted = compacted
         self.waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came to wait
         self.watchers = 0
+        self.tallies: list[Tally] = []
         self._rousing: deque[asyncio.Future[None]] = deque()
         self._whole: dict[str, list[Record]] = {}  # by prefix: what was read whole since the last change
         self._woken = 0.0
@@ -90,8 +101,13 @@ class Bucket:
         else:
             self.remove(event.key)
         self.log.append(event)
+        self._count()
         if not len(self.log) % 256:
             self.trim(at)
+
+    def _count(self) -> None:
+        for tally in self.tallies:
+            tally.count += 1
 
     def wake(self) -> None:
         """Tell every waiting watcher that the log has grown, now or after the pause."""
@@ -147,6 +163,7 @@ class Bucket:
         self.cut += len(self.log) + 1
         self.log = []
         self.compacted = revision
+        self._count()
         self.wake()
 
     def compact(self, revision: int) -> None:

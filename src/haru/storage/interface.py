@@ -13,7 +13,7 @@ others' changes; `progress` brings it up to them. Source: the contract that Kube
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -173,8 +173,16 @@ class Watch(Protocol):
         """Give the cursor back; wakes who waits."""
 
 
+class Tally(Protocol):
+    """How many changes there were; more of them than before is all that it says."""
+
+    @property
+    def count(self) -> int:
+        """Never falls."""
+
+
 class Store(Protocol):
-    """The interface of six calls: get, range, transact, watch, progress, compact (and the life cycle around them)."""
+    """The interface of seven calls: get, range, transact, watch, tally, progress, compact (and the life cycle)."""
 
     @property
     def shared(self) -> bool:
@@ -208,6 +216,9 @@ class Store(Protocol):
 
     def watch(self, prefix: str, since: int) -> Watch:
         """Follow a prefix from the first change after `since`. Raises `Compacted`."""
+
+    def tally(self, prefixes: Iterable[str]) -> Tally:
+        """What a follower of all these prefixes looks at first; other keys of the same resources count as well."""
 
     async def compact(self, revision: int) -> None:
         """Forget the history up to and including `revision`; the newest state stays."""

@@ -7,10 +7,10 @@ many keys can be on their way together. Published is only what `_commit` has mad
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from haru.storage.history import Bucket, LogWatch, bucket_of
+from haru.storage.history import Bucket, LogWatch, Tally, bucket_of
 from haru.storage.interface import CompareFailed, Delete, Event, FutureRevision, Page, Put, Record, StoreError
 
 
@@ -62,6 +62,13 @@ class MemoryStore:
         watch = LogWatch(bucket, prefix, since, lambda: self._revision, self._watches.discard)
         self._watches.add(watch)
         return watch
+
+    def tally(self, prefixes: Iterable[str]) -> Tally:
+        """A count of the changes of the buckets in which some prefixes lie."""
+        tally = Tally()
+        for name in {bucket_of(prefix) for prefix in prefixes}:
+            self._bucket(name).tallies.append(tally)
+        return tally
 
     async def progress(self) -> None:
         """Nothing is acknowledged before it is visible here."""
