@@ -10,9 +10,18 @@ from typing import Any
 
 import pytest
 from api_caller import MAPS, PODS, Caller, config_map, pod
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.apiserver.http import uuid4_of
 
 NODES = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_random_bytes_make_a_uuid_of_version_four(random: bytes) -> None:
+    assert uuid4_of(random) == str(uuid.UUID(bytes=random, version=4))
 
 
 async def test_the_server_owns_parts_of_metadata(api: Caller) -> None:
@@ -108,6 +117,7 @@ async def test_updates_compare_versions(api: Caller) -> None:
     ("metadata", "text"),
     [
         ({"name": "b"}, "the name of the object (b) does not match the name on the URL (a)"),
+        ({}, "the name of the object (a based on URL) was undeterminable: name must be provided"),
         ({"name": "a", "namespace": "other"}, "the namespace of the provided object does not match"),
     ],
 )

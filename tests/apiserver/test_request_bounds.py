@@ -15,6 +15,7 @@ from api_caller import MAPS, Caller, Clock, make_config
 from haru import serving
 from haru.apiserver import server
 from haru.apiserver.http import BODY_LIMIT
+from haru.apiserver.limits import Patience
 from haru.apiserver.serving import HttpServer
 from haru.storage import SqliteStore
 
@@ -86,7 +87,7 @@ async def test_a_second_request_on_a_connection_is_not_waited_for(port: int, mon
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(api.app, "_patience", Patience(0.05))
     sent: list[Obj] = []
 
     async def receive() -> Obj:

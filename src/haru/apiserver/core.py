@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from haru.apiserver.config import ServerConfig
+from haru.apiserver.http import uuid4_of
 from haru.apiserver.objects import decode, shared
 from haru.apiserver.outlets import SharedPieces
 from haru.apiserver.prepared import PreparedLists
@@ -93,7 +93,7 @@ class Core:
         if not self._random:
             self._random = os.urandom(16 * 64)
         taken, self._random = self._random[:16], self._random[16:]
-        return str(uuid.UUID(bytes=taken, version=4))
+        return uuid4_of(taken)
 
     def check_selector(self, expression: str) -> SelectorProblem | None:
         """Whether a CEL device selector compiles and stays within its cost."""

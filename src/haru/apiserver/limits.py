@@ -1,15 +1,19 @@
-"""How many requests may be worked on at once: readers and writers apart, and a plain 429 beyond.
+"""How many requests may be worked on at once: readers and writers apart, and a plain 429 beyond. And for how long.
 
-Source: kube-apiserver's max-requests-inflight.
+Source: kube-apiserver's max-requests-inflight and request-timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
 
 from haru.kube.errors import too_many_requests_error
 
+T = TypeVar("T")
 _READS = ("GET", "HEAD")
 
 
@@ -31,3 +35,50 @@ class InFlight:
             yield
         finally:
             self._counts[which] -= 1
+
+
+@dataclass(slots=True, eq=False)
+class _Wait:
+    task: asyncio.Task[object]
+    until: float
+    cancelling: int
+    late: bool = False
+
+
+class Patience:
+    """`asyncio.timeout` where many may take the same time: one timer for all, set for the one that began first."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waits: dict[_Wait, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait_for(self, work: Awaitable[T]) -> T:
+        """What some work comes to; TimeoutError, and the work cancelled, when it takes longer."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        wait = _Wait(task, loop.time() + self._seconds, task.cancelling())
+        self._waits[wait] = None
+        if self._timer is None:
+            self._timer = loop.call_at(wait.until, self._look)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if wait.late and task.cancelling() <= wait.cancelling + 1:
+                raise TimeoutError from None
+            raise  # somebody else wants the task to end
+        finally:
+            del self._waits[wait]
+            if wait.late:
+                task.uncancel()
+
+    def _look(self) -> None:
+        loop, self._timer = asyncio.get_running_loop(), None
+        for wait in self._waits:
+            if wait.late:
+                continue
+            if wait.until > loop.time():
+                self._timer = loop.call_at(wait.until, self._look)
+                return
+            wait.late = True
+            wait.task.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
@@ -35,10 +36,9 @@ class Metrics:
             times = self._durations[verb, resource] = [0.0] * (len(_BUCKETS) + 2)
         times[-1] += 1
         times[-2] += seconds
-        for index, bound in enumerate(_BUCKETS):
-            if seconds <= bound:
-                times[index] += 1
-                break
+        bucket = bisect_left(_BUCKETS, seconds)
+        if bucket < len(_BUCKETS):
+            times[bucket] += 1
 
     def judged(self, allowed: bool) -> None:
         """Count what the authorizers said of a request."""

@@ -31,7 +31,7 @@ from haru.apiserver.endpoints import Endpoints
 from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
 from haru.apiserver.janitor import keep_house
 from haru.apiserver.kubelets.connecting import asked_rights, connect, connection_of
-from haru.apiserver.limits import InFlight
+from haru.apiserver.limits import InFlight, Patience
 from haru.apiserver.metrics import Metrics
 from haru.apiserver.node_authorization import Attributes
 from haru.apiserver.peers import Peers
@@ -84,6 +84,7 @@ class ApiServer:
             self.metrics.more.append(self.core.peers.counts.lines)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
+        self._patience = Patience(REQUEST_SECONDS)
         self._janitor: asyncio.Task[None] | None = None
         self._auditor = Auditor(config.audit, config.clock) if config.audit is not None else None
 
@@ -207,8 +208,7 @@ class ApiServer:
         if call.verb == "watch":
             return await handler(call)
         with self._in_flight.slot(request.method):
-            async with asyncio.timeout(REQUEST_SECONDS):
-                return await self._registry.handle(call, handler)
+            return await self._patience.wait_for(self._registry.handle(call, handler))
 
     async def _identify(self, request: Request) -> None:
         """Find out who asks, begin to tell the audit log of it, and let one speak for another who may."""
@@ -245,8 +245,7 @@ class ApiServer:
         if verb == "watch":
             return await self.core.peers.forward(request, asked, peers, watches=True)
         with self._in_flight.slot(request.method):
-            async with asyncio.timeout(REQUEST_SECONDS):
-                return await self.core.peers.forward(request, asked, peers, watches=False)
+            return await self._patience.wait_for(self.core.peers.forward(request, asked, peers, watches=False))
 
     def _route(self, request: Request) -> tuple[Call, Handler]:
         """The call that a path and method make, and who handles it. 404 or 405 when nobody does."""

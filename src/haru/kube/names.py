@@ -254,12 +254,12 @@ def short_hash(text: str, length: int = 10) -> str:
 
 def format_time(moment: datetime) -> str:
     """A metav1.Time: seconds, in UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).isoformat(timespec="seconds")[: -len("+00:00")] + "Z"
 
 
 def format_micro_time(moment: datetime) -> str:
     """A metav1.MicroTime: six decimals, in UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
 
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
