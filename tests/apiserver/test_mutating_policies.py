@@ -574,6 +574,15 @@ async def test_owners_that_make_no_sense_are_put_back(wire: WireCaller) -> None:
     assert after["metadata"]["labels"] == {"x": "y"}
 
 
+async def test_a_patch_that_takes_the_name_away_is_refused_before_policies_see_it(wire: WireCaller) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await install(wire, mutator(labelled("x", "'y'"), matchConstraints=constraints("UPDATE")))
+    await wire.create(classes, {"metadata": {"name": "a"}, "value": 1})
+    answer = await wire("PATCH", f"{classes}/a", {"metadata": {"name": None}, "globalDefault": True}, type=MERGE)
+    assert answer.status == 400
+    assert "was undeterminable: name must be provided" in answer.json["message"]
+
+
 async def test_metadata_can_not_be_taken_away(wire: WireCaller) -> None:
     await install(wire, mutator(json_patch('[JSONPatch{op: "remove", path: "/metadata"}]')))
     made = await wire.create(MAPS, config_map("m", {"a": "b"}, k="1"))

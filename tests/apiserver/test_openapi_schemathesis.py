@@ -125,8 +125,9 @@ class Caller:
             assert told["message"] and told["reason"], told
         elif media == "application/json" and "watch" not in case.query:
             json.loads(text)
-        # An event written in the older form has no eventTime, which the newer form requires, in 1.36, too.
-        kept = case.method != "DELETE" and "/events" not in case.path
+        # As in 1.36, an event written in the older form has no eventTime, which the newer form requires, and a token
+        # that is bound to nothing has a boundObjectRef that is null.
+        kept = case.method != "DELETE" and "/events" not in case.path and not case.path.endswith("/token")
         plain = kept and answer.status_code < 300 and "watch" not in case.query
         case.validate_response(answer, checks=self.on_success if plain else self.always)
 

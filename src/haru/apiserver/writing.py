@@ -224,6 +224,7 @@ async def change(
         check_preconditions(call, wanted, live)
         pinned = bool(wanted["metadata"].get("resourceVersion"))
         owned = applied
+        check_identity(call, wanted)
         if call.chain is not None:
             track = None if applied else partial(_tracked, call, live)
             changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))
@@ -296,9 +297,17 @@ _KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSe
 
 
 def check_identity(call: Call, wanted: Obj) -> None:
-    """A body that says who it is must mean the object of the URL, whether that exists or not."""
+    """A body must say who it is, and mean the object of the URL, whether that exists or not."""
     metadata = wanted.get("metadata") or {}
-    if metadata.get("name", call.name) != call.name:
+    if not metadata.get("name"):
+        raise bad_request_error(
+            f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
+        )
+    _check_place(call, metadata)
+
+
+def _check_place(call: Call, metadata: Obj) -> None:
+    if (metadata.get("name") or call.name) != call.name:
         raise bad_request_error(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
         )
@@ -307,9 +316,9 @@ def check_identity(call: Call, wanted: Obj) -> None:
 
 
 def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
-    """The wanted metadata with what only the server sets as it was."""
-    check_identity(call, wanted)
+    """The wanted metadata with what only the server sets as it was; also where a policy took it away."""
     metadata = dict(wanted.get("metadata") or {})
+    _check_place(call, metadata)
     found = live["metadata"]
     metadata["name"] = call.name
     if call.resource.kind.namespaced:
