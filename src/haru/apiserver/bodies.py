@@ -50,10 +50,13 @@ def _too_deep() -> StatusError:
 
 
 def _may_be_deep(data: bytes) -> bool:
-    """A quick look at the brackets alone: each round takes the innermost pairs away, so few rounds mean few levels.
+    """A quick look at the brackets alone: few of them make few levels.
 
-    Brackets inside of texts can leave a rest behind, or pairs that are none; then the value itself is measured.
+    Of many, each round takes the innermost pairs away: few rounds mean few levels. Brackets inside of texts can leave a
+    rest behind, or pairs that are none; then the value itself is measured.
     """
+    if data.count(b"{") + data.count(b"[") <= DEPTH_LIMIT:
+        return False
     brackets = data.translate(None, _NO_BRACKETS)
     for _ in range(QUICK_DEPTH):
         if not brackets:

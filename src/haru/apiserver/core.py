@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from haru.apiserver.config import ServerConfig
-from haru.apiserver.http import uuid4_of
+from haru.apiserver.http import RandomIds
 from haru.apiserver.objects import decode, shared
 from haru.apiserver.outlets import SharedPieces
 from haru.apiserver.prepared import PreparedLists
@@ -53,7 +52,8 @@ class Core:
         """Quotas and limit ranges, once the server has started."""
         self.pod_security: PodSecurity | None = None
         self.watches: set[Watch] = set()
-        self._random = b""
+        self.new_uid = RandomIds().take
+        """A fresh UUIDv4."""
         self.encoded_events: list[Event] = []
         """The events that carry their encoded lines, oldest first (kept by the watches)."""
         self.shared_pieces = SharedPieces()
@@ -87,13 +87,6 @@ class Core:
     def now(self) -> str:
         """The time as objects carry it."""
         return format_time(self.clock())
-
-    def new_uid(self) -> str:
-        """A fresh UUIDv4. Randomness is fetched for many at once: a system call for each would be dear."""
-        if not self._random:
-            self._random = os.urandom(16 * 64)
-        taken, self._random = self._random[:16], self._random[16:]
-        return uuid4_of(taken)
 
     def check_selector(self, expression: str) -> SelectorProblem | None:
         """Whether a CEL device selector compiles and stays within its cost."""

@@ -34,6 +34,7 @@ _FALSE = {"0", "f", "F", "false", "FALSE", "False"}
 _INTEGER = re.compile(r"[-+]?[0-9]+").fullmatch
 _DIGITS = 20
 _AUDIT_ID_BYTES = 64
+_IDS_AT_ONCE = 64
 _PRINTABLE = re.compile(rb"[!-~]+").fullmatch
 
 
@@ -161,17 +162,36 @@ class Request:
         await self._send(message)
 
 
-def _audit_id(given: bytes | None) -> str:
-    """The id that the client gives the request, or a random one: a UUIDv4."""
-    if given and len(given) <= _AUDIT_ID_BYTES and _PRINTABLE(given):
-        return given.decode("ascii")
-    return uuid4_of(os.urandom(16))
+class RandomIds:
+    """UUIDv4s. Randomness is fetched for many at once: a system call for each would be dear."""
+
+    def __init__(self) -> None:
+        self._ready: list[str] = []
+
+    def take(self) -> str:
+        """One that nobody had yet; any thread may ask."""
+        try:
+            return self._ready.pop()
+        except IndexError:
+            random = os.urandom(16 * _IDS_AT_ONCE)
+            self._ready.extend([uuid4_of(random[begin : begin + 16]) for begin in range(16, len(random), 16)])
+            return uuid4_of(random[:16])
 
 
 def uuid4_of(random: bytes) -> str:
-    """The UUIDv4 that 16 random bytes make; `uuid.UUID` takes four times as long, and every request has one."""
+    """The UUIDv4 that 16 random bytes make; `uuid.UUID` takes four times as long."""
     text = random.hex()
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{'89ab'[random[8] >> 4 & 3]}{text[17:20]}-{text[20:]}"
+
+
+_ids = RandomIds()
+
+
+def _audit_id(given: bytes | None) -> str:
+    """The id that the client gives the request, or a random one."""
+    if given and len(given) <= _AUDIT_ID_BYTES and _PRINTABLE(given):
+        return given.decode("ascii")
+    return _ids.take()
 
 
 def body_too_large() -> StatusError:

@@ -34,7 +34,7 @@ class StaticTokens:
 
 
 def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+    return hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=32).digest()
 
 
 def with_group(user: UserInfo) -> UserInfo:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import lru_cache
+from types import NoneType
 from typing import Any, Final, Literal, NamedTuple
 
 from haru.kube import schema
@@ -80,6 +81,8 @@ class Shape:
 
 
 _CONTAINERS: Final = (dict, list)
+_LIST_OR_NONE: Final = (list, NoneType)
+_DICT_OR_NONE: Final = (dict, NoneType)
 LEAF: Final = Shape("leaf")
 ANY: Final = Shape("any")
 _ANY_MAP: Final = Shape("map", element=ANY)
@@ -127,12 +130,12 @@ def _deduced(shape: Shape, *values: Any) -> Shape:
     return _ANY_MAP if present and all(isinstance(value, dict) for value in present) else LEAF
 
 
-def _is_merged(shape: Shape, *values: Any) -> bool:
-    """Whether the values are merged part by part; a value of the wrong JSON type is a leaf."""
+def _is_merged(shape: Shape, value: Any, other: Any = None) -> bool:
+    """Whether values are merged part by part; one of the wrong JSON type is a leaf."""
     if shape.style == "leaf":
         return False
-    wanted = list if shape.style in ("keyed", "set") else dict
-    return all(value is None or isinstance(value, wanted) for value in values)
+    wanted = _LIST_OR_NONE if shape.style in ("keyed", "set") else _DICT_OR_NONE
+    return isinstance(value, wanted) and isinstance(other, wanted)
 
 
 def item_element(shape: Shape, item: Any) -> str:
