@@ -27,6 +27,8 @@ from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import uvloop
+
 from benchmarks.calibrate import calibrate
 from benchmarks.cluster import _cpu_seconds
 from benchmarks.results import CALIBRATION_SECONDS
@@ -218,7 +220,7 @@ def watch(server: Server) -> Iterator[Figure]:
         rate = per_second * scale
         events, first = round(5 * rate), 1_000_000 * (number + 1)
         before = _cpu_seconds(server.process.pid)
-        asyncio.run(_steady(server, events, rate, first))
+        uvloop.run(_steady(server, events, rate, first))
         apart = _cpu_seconds(server.process.pid) - before
         path = f"{MAPS}?watch=true&resourceVersion={_revision(server)}"
         job = {**server.target, "job": "watch", "path": path, "watchers": watchers, "events": events}
@@ -230,7 +232,7 @@ def watch(server: Server) -> Iterator[Figure]:
         process.stdin.flush()
         assert process.stdout.readline() == "ready\n"
         before, began = _cpu_seconds(server.process.pid), time.time()
-        asyncio.run(_steady(server, events, rate, first + 500_000))
+        uvloop.run(_steady(server, events, rate, first + 500_000))
         written = time.time()
         answer = json.loads(process.stdout.readline())
         process.wait()

@@ -17,6 +17,7 @@ import socket
 import ssl
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 Job = dict[str, Any]
@@ -81,33 +82,66 @@ async def _rate(job: Job) -> Job:
     return {"seconds": seconds, "slowest": slowest, "bytes": taken, "cpu": time.process_time() - used}
 
 
+class _Follower(asyncio.BufferedProtocol):
+    """A watcher: what comes is read into one place and its lines are counted, nothing more."""
+
+    def __init__(self, request: bytes, events: int, listening: Callable[[], None], room: bytearray) -> None:
+        self._request, self._left, self._listening, self._room = request, events, listening, room
+        self._head: bytes | None = b""  # what has come of it; None once it was whole
+        self._split = False  # whether the last byte may be the first one of a line's end
+        self.done: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        """When the last event came."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Ask."""
+        transport.write(self._request)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """The same place for all watchers: nothing stays there."""
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Count the ends of lines; one may lie across two reads."""
+        room, begin = self._room, 0
+        if self._head is not None:
+            self._head += room[:nbytes]
+            end = self._head.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            if b" 200 " not in self._head[:16]:
+                self.done.set_exception(ServerError(self._head.decode()))
+                return
+            begin, self._head = nbytes - (len(self._head) - end - 4), None
+            self._listening()
+        self._left -= room.count(b"}\n", begin, nbytes) + (self._split and begin < nbytes and room[begin] == 10)
+        self._split = nbytes > begin and room[nbytes - 1] == 125
+        if self._left <= 0 and not self.done.done():
+            self.done.set_result(time.time())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The server must not end it."""
+        if not self.done.done():
+            self.done.set_exception(ServerError(f"a watcher was cut off {self._left} events before the end"))
+
+
 async def _watch(job: Job) -> Job:
     """Each watcher counts lines until it has seen them all; `ready` is printed when all of them listen."""
-    context, listening, last = _context(job), 0, [0.0] * job["watchers"]
+    loop, context, listening = asyncio.get_running_loop(), _context(job), 0
+    room, request = bytearray(1 << 18), _head(job, "GET", job["path"], b"")
 
-    async def follow(number: int) -> None:
+    def listens() -> None:
         nonlocal listening
-        reader, writer = await asyncio.open_connection(job["host"], job["port"], ssl=context, limit=1 << 24)
-        writer.write(_head(job, "GET", job["path"], b""))
-        head = await reader.readuntil(b"\r\n\r\n")
-        if b" 200 " not in head[:16]:
-            raise ServerError(head.decode())
         listening += 1
         if listening == job["watchers"]:
             print("ready", flush=True)
-        seen, tail = 0, b""
-        while seen < job["events"]:
-            chunk = await reader.read(1 << 20)
-            if not chunk:
-                raise ServerError(f"watcher {number} was cut off after {seen} events")
-            seen += (tail + chunk).count(b"}\n")  # the end of a line, which may lie across two reads
-            tail = chunk[-1:]
-        last[number] = time.time()
-        writer.close()
 
-    async with asyncio.TaskGroup() as group:
-        for number in range(job["watchers"]):
-            group.create_task(follow(number))
+    followers = []
+    for _ in range(job["watchers"]):
+        _, follower = await loop.create_connection(
+            lambda: _Follower(request, job["events"], listens, room), job["host"], job["port"], ssl=context
+        )
+        followers.append(follower)
+    last = await asyncio.gather(*(follower.done for follower in followers))
     return {"last": max(last), "first": min(last)}
 
 
