@@ -283,6 +283,8 @@ class Result(NamedTuple):
 class Evaluation:
     """Expressions over the same values, with variables that are computed once and what is left of the budget."""
 
+    __slots__ = ("_asking", "_for_variables", "_given", "_lazy", "_meters", "_most", "_stopped", "_values", "budget")
+
     def __init__(self, given: Given, variables: Mapping[str, Expression] | None = None, budget: int = BUDGET) -> None:
         self._given = given
         self._lazy: dict[str, Any] = _Variables(self, variables) if variables else {}

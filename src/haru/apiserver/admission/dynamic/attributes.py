@@ -130,8 +130,7 @@ class Attributes:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """In which form whoever asked for it sees a request: as it came, or as the equivalent resource of a rule."""
 
     resource: Named

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.apiserver.admission.dynamic.asking import Conditions, given_of
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen, as_it_came, seen_as
@@ -67,8 +67,7 @@ class Policy:
         return Conditions(self.spec.get("matchConditions") or (), params=self.has_params, fails=self.fails)
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(NamedTuple):
     """One evaluation that a request asks for: a policy by one of its bindings, with one parameter or none."""
 
     policy: Policy
@@ -136,7 +135,8 @@ async def invocations(
             found.append(Misconfigured(policy, binding.name, error.message))
             continue
         namespace = await _namespace(attributes) if params and policy.speaks_of_namespaces else None
-        found += [Invocation(policy, binding, seen, param, namespace) for param in params]
+        for param in params:
+            found.append(Invocation(policy, binding, seen, param, namespace))
     return found
 
 
