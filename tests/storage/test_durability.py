@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,27 @@ async def test_changes_of_one_turn_of_the_loop_are_handed_over_together(
     monkeypatch.setattr(store._writer, "jobs", counted)
     await asyncio.gather(*(store.transact(Put(f"k/{number}", b"1")) for number in range(20)))
     assert counted.decided == [20] * 20
+    await store.stop()
+
+
+@pytest.mark.parametrize(("turns", "together"), [((0, 0, 1, 2), True), (range(40), False)], ids=["burst", "stream"])
+async def test_changes_wait_for_others_but_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: Sequence[int], together: bool
+) -> None:
+    """As long as each turn of the loop brings more of them; `turns`: in which turn each one comes."""
+    store = SqliteStore(tmp_path / "store.db")
+    await store.start()
+    counted = Counted(store)
+    monkeypatch.setattr(store._writer, "jobs", counted)
+
+    async def write(number: int, after: int) -> None:
+        for _ in range(after):
+            await asyncio.sleep(0)
+        await store.transact(Put(f"k/{number}", b"1"))
+
+    await asyncio.gather(*(write(number, after) for number, after in enumerate(turns)))
+    assert len(counted.decided) == len(turns)
+    assert (counted.decided[0] == len(turns)) == together
     await store.stop()
 
 

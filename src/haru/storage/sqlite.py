@@ -1,7 +1,7 @@
 """The embedded store: SQLite in WAL mode with full synchronisation, and a writer thread that commits in groups.
 
 State and recent changes are loaded into memory at start and served from there; SQLite is the durable copy.
-Transactions are decided on the event loop and handed to the writer together, once all requests that lie ready have been
+Transactions are decided on the event loop and handed to the writer together, once the requests that lie ready have been
 looked at; the writer commits all that have gathered while the disk was busy with the commit before: one fsync for many
 writers. Only then are they published and acknowledged.
 
@@ -37,6 +37,8 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: past.create}
 """From a schema number to what makes it the next one."""
 
 GROUP_AT_MOST = 500
+TURNS_AT_MOST = 8
+"""Turns of the loop that a change waits for others at most, as long as each brings more; a lone one waits for one."""
 PAGES_A_STEP = 256
 COPY_SUFFIX = ".copy-"
 ROWS_A_STATEMENT = 100
@@ -161,10 +163,17 @@ class SqliteStore(MemoryStore):
         batch = _Batch(events, self._loop.create_future(), self._failures)
         self._last = batch.done
         if not self._gathered:
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._gather, 1, TURNS_AT_MOST)
         self._gathered.append(batch)
         # Shielded: a caller that goes away must not make others believe that its change was not made.
         await asyncio.shield(batch.done)
+
+    def _gather(self, known: int, turns: int) -> None:
+        """Hand over what is decided, unless the last turn of the loop has brought more than was `known` before it."""
+        if self._loop is not None and turns > 1 and len(self._gathered) > known:
+            self._loop.call_soon(self._gather, len(self._gathered), turns - 1)
+        else:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         """Give the writer what has gathered. A thread that is woken for each change takes the loop's time."""
