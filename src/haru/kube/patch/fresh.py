@@ -32,10 +32,8 @@ def _without(fields: Obj, gone: FieldSet, *, whole: bool) -> Obj:
         if not is_gone and (child is None or not inner):
             found[element] = inner
         elif inner and not (is_gone and whole):
-            below = {name: part for name, part in inner.items() if name != "."}
-            if child is not None:
-                below = _without(below, child, whole=whole)
-            is_member = not is_gone and "." in inner
+            below = _without(inner, child, whole=whole) if child else dict(inner)
+            is_member = below.pop(".", None) is not None and not is_gone
             if below:
                 found[element] = {".": {}, **below} if is_member else below
             elif is_member:
