@@ -37,6 +37,7 @@ from haru.kube.errors import (
 from haru.kube.names import generate_name, name_suffix
 from haru.kube.patch.apply import track_update
 from haru.kube.strategy import (
+    has_first_status,
     has_generation,
     prepare_for_create,
     prepare_for_status_update,
@@ -172,7 +173,7 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     if complete is not None:
         await complete(call, obj)
     obj = prepare_for_create(obj, kind, core.gates, call.now)
-    if call.resource.has_status and "status" not in obj and kind.custom is None:
+    if call.resource.has_status and "status" not in obj and has_first_status(kind):
         obj = {**obj, "status": {}}
     errors = validate_create(obj, kind, core.gates, core.check_selector) or rule_errors(kind, obj, None)
     if errors:

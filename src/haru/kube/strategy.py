@@ -49,8 +49,8 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         return _generated_job(obj)
     if key in (("", "PersistentVolumeClaim"), ("", "PersistentVolume")):
         return {**obj, "status": {"phase": "Pending"}}
-    if key in _COUNTS:
-        return {**obj, "status": dict.fromkeys(_COUNTS[key], 0)}
+    if key in _FIRST_STATUS:
+        return {**obj, "status": dict(_FIRST_STATUS[key])}
     return obj
 
 
@@ -86,6 +86,11 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
     return drop_disabled_fields(prepared, old, kind, gates)
 
 
+def has_first_status(kind: Kind) -> bool:
+    """Whether an object has a status, if only an empty one, before any controller has written it."""
+    return kind.custom is None and (kind.group, kind.kind) != (_RESOURCE, "ResourcePoolStatusRequest")
+
+
 def has_generation(kind: Kind) -> bool:
     """Whether the kind counts changes of its spec in `metadata.generation`."""
     return kind.custom is not None or (kind.group, kind.kind) in _GENERATION
@@ -99,14 +104,25 @@ def spec_changed(new: Obj, old: Obj, kind: Kind) -> bool:
     return any(not same(new.get(name), old.get(name)) for name in names)
 
 
-# Required counts in the status of a new object, which strict clients look for although no controller has counted yet.
-_COUNTS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("", "ReplicationController"): ("replicas",),
-    ("apps", "DaemonSet"): ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
-    ("apps", "ReplicaSet"): ("replicas",),
-    ("apps", "StatefulSet"): ("replicas", "availableReplicas"),
-    ("autoscaling", "HorizontalPodAutoscaler"): ("currentReplicas", "desiredReplicas"),
-    ("policy", "PodDisruptionBudget"): ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
+# What a new status has to have: strict clients look for it although no controller has been there yet.
+_FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("", "ReplicationController"): {"replicas": 0},
+    ("apps", "DaemonSet"): {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    },
+    ("apps", "ReplicaSet"): {"replicas": 0},
+    ("apps", "StatefulSet"): {"replicas": 0, "availableReplicas": 0},
+    ("autoscaling", "HorizontalPodAutoscaler"): {"currentReplicas": 0, "desiredReplicas": 0},
+    ("policy", "PodDisruptionBudget"): {
+        "disruptionsAllowed": 0,
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "expectedPods": 0,
+    },
+    ("storage.k8s.io", "VolumeAttachment"): {"attached": False},
 }
 _GENERATION = frozenset(
     {
