@@ -191,3 +191,55 @@ def test_kinds_have_types() -> None:
         assert compile_expression(text, within, CONDITION).problem == ""
     for text, why in (("object.spec.replica > 1", "undefined field 'replica'"), ("object.spec.replicas == 'a'", "int")):
         assert why in compile_expression(text, within, CONDITION).problem
+
+
+CHEAP = """
+namespaceObject.metadata.name == 'x'
+has(namespaceObject.metadata)
+has(namespaceObject.metadata.name)
+namespaceObject.metadata.labels['x'] == 'y'
+namespaceObject.?metadata.?name.orValue('a') == 'a'
+namespaceObject == null
+oldObject.metadata.name == 'x'
+has(oldObject.metadata)
+params.x == 'y'
+request.operation == 'CREATE' && request.name == 'x'
+request.userInfo.groups[0] == 'b'
+request.userInfo.extra['a'][0] == 'b'
+object.metadata.labels['a-b'] == '1'
+object.metadata.labels['x'] == 'y'
+object.metadata.labels[1] == 'y'
+object.a.b.c == 1
+object.spec[0] == 1
+object.spec.n.x == 1
+object.l.x == 1
+object.?l.x == optional.of(1)
+object.l[0] == 1 && object.l[7] == 1
+-object.spec.n == -3
+object.spec.n < 'a' || object.spec.n >= 3
+!object.spec.n
+object.spec.n ? true : false
+object.spec.n && true
+int(object.metadata.name) == 3
+object.spec.n in [1, 3]
+variables.known == 'p' || variables.unknown == 1
+variables.broken == 1
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("text", CHEAP)
+def test_what_is_cheap_is_the_same_without_counting(text: str) -> None:
+    given_variables = [{"name": "known", "expression": "string(object.metadata.name)"}]
+    given_variables += [{"name": "broken", "expression": "object.nothing"}, {"name": "unknown", "expression": "params"}]
+    composition = Composition(given_variables, params=True)
+    expression = compile_expression(text, composition.trusted)
+    assert not expression.problem
+    assert expression.cheap is not None
+    namespace = namespace_value({"metadata": {"name": "x", "labels": {"x": "y"}}})
+    whole = {"operation": "CREATE", "name": "x", "userInfo": {"username": "u", "groups": ["b"]}}
+    listed = {**POD, "l": [1]}
+    for values in (given(), given(object=None, old_object=listed), given(object=listed, request=whole, params={})):
+        for one in (values, values._replace(namespace=namespace)):
+            found = Evaluation(one, composition.variables).run(expression)
+            counted = expression._replace(cheap=None)
+            assert found == Evaluation(one, composition.variables).run(counted)

@@ -189,7 +189,7 @@ def _cheap(text: str, tree: Node, within: Environment) -> tuple[int, Program] | 
     if "authorizer" in text:
         return None  # asking it has a nominal price, which is not counted where an expression is only tried
     nodes = list(walk(tree))
-    if any(isinstance(node, Comprehension) and node.macro != "bind" for node in nodes):
+    if any(isinstance(node, Comprehension) for node in nodes):
         return None
     most = len(nodes) + estimate(tree, lambda _path: None, ESTIMATES, OVERLOAD_ESTIMATES).high
     return (most, Program(tree, within, _ORDER)) if most <= CHEAP else None

@@ -184,8 +184,8 @@ def read_path(slot: int, keys: list[str]) -> Run:
         def one(frame: Frame) -> Value:
             try:
                 return frame[slot][first]
-            except KeyError:
-                raise no_such_key(first) from None
+            except _NOT_THERE:
+                return _step_by_step(frame[slot], keys)
 
         return one
     if len(keys) == 2:
@@ -194,8 +194,8 @@ def read_path(slot: int, keys: list[str]) -> Run:
         def two(frame: Frame) -> Value:
             try:
                 return frame[slot][first][second]
-            except KeyError as error:
-                raise no_such_key(error.args[0]) from None
+            except _NOT_THERE:
+                return _step_by_step(frame[slot], keys)
 
         return two
     first, second, third = keys
@@ -203,10 +203,20 @@ def read_path(slot: int, keys: list[str]) -> Run:
     def three(frame: Frame) -> Value:
         try:
             return frame[slot][first][second][third]
-        except KeyError as error:
-            raise no_such_key(error.args[0]) from None
+        except _NOT_THERE:
+            return _step_by_step(frame[slot], keys)
 
     return three
+
+
+_NOT_THERE = (KeyError, TypeError)
+"""What a lookup raises where there is no such key, or null instead of a map: an object that is not there at all."""
+
+
+def _step_by_step(value: Value, keys: list[str]) -> Value:
+    for key in keys:
+        value = select(value, key)
+    return value
 
 
 def read_fields(base: Run, fields: list[str]) -> Run:
