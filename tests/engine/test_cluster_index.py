@@ -23,7 +23,7 @@ from haru.engine.cluster import Cluster, Snapshot
 from haru.engine.decision import GroupKey, PodKey
 from haru.engine.devices import DeviceId
 from haru.engine.overlay import Overlay
-from haru.engine.persistent import CowMap, Patched
+from haru.engine.persistent import CowMap, Patched, values_of
 from haru.engine.pods import PodInfo
 
 
@@ -252,6 +252,8 @@ def test_frozen_maps_keep_their_contents(steps: list[tuple[int, bool]]) -> None:
         frozen.append((live.freeze(), dict(plain)))
     for copy, contents in frozen:
         assert (dict(copy), len(copy)) == (contents, len(contents))
+        keys = [str(key) for key in range(20, -1, -1)]
+        assert values_of(copy, keys) == values_of(contents, keys) == [contents.get(key) for key in keys]
 
 
 def test_a_patched_map_shows_changes_over_its_base() -> None:

@@ -44,8 +44,10 @@ class Follower:
 
 def present_nodes(overlay: Overlay, names: set[str] | None) -> Iterator[tuple[str, NodeInfo | None]]:
     """The nodes of these names (of all, for None) as they are on the overlay; None for those that are not there."""
-    for name in overlay.snapshot.node_names if names is None else sorted(names):
-        yield name, present_node(overlay, name)
+    if names is None:
+        yield from overlay.present_nodes()
+    else:
+        yield from ((name, present_node(overlay, name)) for name in sorted(names))
 
 
 def present_node(overlay: Overlay, name: str) -> NodeInfo | None:

@@ -91,6 +91,13 @@ class Overlay:
         """A node with the tentative pods on it."""
         return self._nodes.get(name) or self.snapshot.nodes[name]
 
+    def present_nodes(self) -> Iterator[tuple[str, NodeInfo | None]]:
+        """All nodes of the snapshot by name; None for those that do not exist."""
+        touched = self._nodes
+        for name, info in self.snapshot.all_nodes:
+            found = touched.get(name) or info if touched else info
+            yield name, found if found is not None and found.present else None
+
     def placed(self) -> Iterator[PodInfo]:
         """The tentatively placed pods, in the order of placement."""
         return iter(self._pods.values())

@@ -54,6 +54,11 @@ class FrozenMap(Mapping[str, V]):
     def __len__(self) -> int:
         return self._size
 
+    def values_of(self, keys: Iterable[str]) -> list[V | None]:
+        """The values of many keys, None for what is not there."""
+        buckets = self._buckets or (_EMPTY,) * _BUCKETS
+        return [buckets[crc32(key.encode()) & _MASK].get(key) for key in keys]
+
     def difference(self, other: FrozenMap[V]) -> set[str]:
         """The keys that have another value there; cheap between copies of one map."""
         found: set[str] = set()
@@ -142,6 +147,11 @@ def differing(now: Mapping[str, V], before: Mapping[str, V]) -> set[str]:
     elif base is not other:
         keys |= base.keys() | other.keys()
     return {key for key in keys if now.get(key) is not before.get(key)}
+
+
+def values_of(found: Mapping[str, V], keys: Iterable[str]) -> list[V | None]:
+    """The values of many keys in their order, None for what is not there."""
+    return found.values_of(keys) if isinstance(found, FrozenMap) else [found.get(key) for key in keys]
 
 
 class CowMap(MutableMapping[str, V]):

@@ -13,6 +13,7 @@ from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nominations import Nomination
 from haru.engine.notes import Notes
+from haru.engine.persistent import values_of
 from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
 
@@ -63,6 +64,11 @@ class Snapshot:
     def extended_resources(self) -> Mapping[str, str]:
         """The DeviceClass behind each extended resource that a class names (KEP-5004)."""
         return explicit_classes(self.objects("DeviceClass"))
+
+    @cached_property
+    def all_nodes(self) -> tuple[tuple[str, NodeInfo | None], ...]:
+        """The nodes of `node_names` with their names: whoever looks at all of them need not look up each."""
+        return tuple(zip(self.node_names, values_of(self.nodes, self.node_names), strict=True))
 
     def objects(self, kind: str) -> Mapping[str, Obj]:
         """Objects of a kind that the engine keeps as they are, by path: Job, PersistentVolume, DeviceClass, …"""

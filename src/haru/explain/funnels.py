@@ -261,19 +261,16 @@ class _Count:
             uses = [state.use(view.key) for view in views]
             for number, index in places:
                 view, use = views[number], uses[number]
-                if not (by_counters or use.shares):
-                    # Held as a whole, as most devices are.
-                    holding = use.devices.get(view.devices[index].name, ())
-                    if len(holding) > 1:
-                        holding = users(use, view.devices[index].name)
-                elif by_counters:
+                if by_counters:
                     draws = self._draws.get(view)
                     if draws is None:
                         draws = self._draws[view] = Draws(view, use)
                     lacking, holding = draws.blame(index)
                     short.update(lacking)
                 else:
-                    holding = users(use, view.devices[index].name)
+                    holding = use.devices.get(view.devices[index].name, ())
+                    if use.shares or len(holding) > 1:  # mostly a device is held as a whole, by one claim
+                        holding = users(use, view.devices[index].name)
                 held[holding] = held.get(holding, 0) + 1
         return held, short
 

@@ -90,9 +90,10 @@ class Survey:
         if stale is None:
             self.faults, self.kind_of, self._known = {}, {}, {}
             self._lens = Lens(self.claims, options.features)
-        for name in snapshot.node_names if stale is None else sorted(stale):
-            self._drop(name)
-            info = snapshot.nodes.get(name)
+        named = ((name, snapshot.nodes.get(name)) for name in sorted(stale or ()))
+        for name, info in snapshot.all_nodes if stale is None else named:
+            if stale is not None:
+                self._drop(name)
             if info is not None and info.present:
                 self._add(info)
         self.kinds = sorted(self._known.values(), key=lambda kind: min(kind.views))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -88,6 +89,19 @@ def test_plain_devices_are_what_a_look_at_them_says() -> None:
         )
         plain += isinstance(item.devices, PlainDevices)
     assert 50 < plain < 350, "the slices are of both sorts"
+
+
+def test_what_is_read_of_plain_devices_is_what_they_have() -> None:
+    """Whether it was found when they were made, or is looked for in each of them."""
+    met: Counter[bool] = Counter()
+    for item in slices(4, 400):
+        if isinstance(item.devices, PlainDevices):
+            known, looked_at = Table(item.devices), Table(tuple(item.devices))
+            names = sorted({name for shape in looked_at.shape_of for name in shape.by_name} | {"nowhere"})
+            for capacity in (False, True):
+                assert known.reading(names, capacity) == looked_at.reading(names, capacity)
+            met.update(value is None for value in (item.devices.agreed or {}).values())
+    assert met[True] > 20 < met[False], "some attributes differ, others do not"
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)

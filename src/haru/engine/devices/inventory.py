@@ -49,9 +49,9 @@ class DeviceSnapshot:
 
     def views(self, node: NodeView, partitionable: bool = True) -> list[PoolView]:
         """The pools that a node sees, in the order in which devices are tried."""
-        found = []
+        found, pools = [], self.pools
         for key in self._pool_keys(node.name):
-            view = self.pools[key].view(node, partitionable)
+            view = pools[key].view(node, partitionable)
             if view is not None:
                 found.append(view)
         if len(found) > 1:
@@ -195,6 +195,7 @@ class Inventory:
         before = _nodes(old) if old is not None else frozenset()
         if members:
             pool = self._pools[name] = Pool(key, tuple(members.values()))
+            pool.look_ahead()
             after = _nodes(pool)
             self._mark_cluster_wide(name, pool)
         else:

@@ -9,6 +9,7 @@ Source: KEP-4381 (generations, completeness), KEP-4815 (counters); the order is 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from haru.engine.devices.counters import Charge as Charge
@@ -55,8 +56,7 @@ class PoolView:
             self.slices = tuple([item for item in slices for _ in item.devices])
         self.table: Table = table_of(self.devices)
         self.binding = whole and self.table.conditional
-        nodes = {item.placement.node_name for item in slices}
-        self.confined = len(nodes) == 1 and "" not in nodes and not elsewhere
+        self.confined = _name_one_node(slices) and not elsewhere
         """Whether nobody but one node sees these devices."""
         self.elsewhere: Table = _NO_DEVICES
         """The devices of the pool that the node does not see."""
@@ -70,7 +70,9 @@ class PoolView:
         self.problem = ""
         self.status: PoolStatus = "ok" if whole else "incomplete"
         if whole:
-            sets = tuple([counter_set for item in slices for counter_set in item.counter_sets])
+            sets = slices[0].counter_sets
+            if len(slices) > 1:
+                sets = tuple([counter_set for item in slices for counter_set in item.counter_sets])
             counters = _counters_of(self.table, sets)
             beside = _counters_of(self.elsewhere, sets) if elsewhere else _NO_COUNTERS
             self.problem = _repeated(self.table, sets)
@@ -126,10 +128,21 @@ _NO_COUNTERS = Counters.of((), ())
 """Those of no devices, whatever there is to count: nothing is consumed."""
 
 
+def _name_one_node(slices: Sequence[Slice]) -> bool:
+    first = slices[0].placement.node_name
+    return bool(first) and all(item.placement.node_name == first for item in slices)
+
+
+@lru_cache(maxsize=1024)
+def _none(devices: int) -> Counters:
+    """The counters of so many devices that consume none."""
+    return Counters((), (), (), ((),) * devices, "")
+
+
 def _counters_of(table: Table, sets: tuple[CounterSet, ...]) -> Counters:
     """The counters of a pool with these devices. Sets that are equal are mostly the same."""
     if not (sets or table.consuming):
-        return Counters((), (), (), ((),) * len(table.devices), "")
+        return _none(len(table.devices))
     if not table.devices:
         return Counters(sets, *names_and_totals(sets), (), "")
     key = tuple(map(id, sets))
@@ -184,6 +197,11 @@ class Pool:
         seen = tuple(i for i, item in enumerate(self.slices) if relevant(item, node, partitionable))
         return self._view(seen, partitionable)
 
+    def look_ahead(self) -> None:
+        """Make what the node will see to which a pool of one slice is tied, while the slice is at hand."""
+        if self._owner is not None and len(self.slices) == 1:
+            self._whole = self._view((0,), True)
+
     def foreign_view(self, partitionable: bool) -> PoolView | None:
         """What a node sees to which no slice with devices is tied: the slices with counters."""
         seen = tuple(i for i, item in enumerate(self.slices) if item.counter_sets) if partitionable else ()
@@ -198,6 +216,8 @@ class Pool:
     def _compute(self, seen: tuple[int, ...], partitionable: bool) -> PoolView | None:
         if not seen:
             return None
+        if len(self.slices) == 1:
+            return PoolView(self.key, self.slices, (), self.slices[0].slice_count == 1, partitionable)
         newest = max(self.slices[i].generation for i in seen)
         current = [i for i in seen if self.slices[i].generation == newest]
         slices = [self.slices[i] for i in current]

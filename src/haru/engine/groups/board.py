@@ -252,9 +252,11 @@ class Boards:
         board.differing = differing
         if stale or board.setting.gated:
             board.summary = None
-        for name in stale:
-            board.forget(name)
-            node = present_node(self._overlay, name)
+        known = board.size
+        some = ((name, present_node(self._overlay, name)) for name in stale)
+        for name, node in self._overlay.present_nodes() if stale is self._overlay.snapshot.node_names else some:
+            if known:
+                board.forget(name)
             if node is not None:
                 self._memory.asked += 1
                 self._ask(board, pod, demand, node)
@@ -292,7 +294,7 @@ class Boards:
 
     def _ask_supply(self, board: Board, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse]) -> None:
         assert self._supply is not None
-        answer = self._supply.answer(node.name, *self._question(demand, uses))
+        answer = self._supply.answer(node, *self._question(demand, uses))
         if isinstance(answer, GaveUp):
             board.undecided[node.name] = str(answer)
         elif isinstance(answer, AllocationError):

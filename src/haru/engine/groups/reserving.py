@@ -102,8 +102,8 @@ class _Ends:
         all_unlimited = True
         if len(self._known) > 2 * len(base.node_names):
             self._known.clear()
-        for name in base.node_names:
-            info = base.nodes[name]
+        for name, info in base.all_nodes:
+            assert info is not None
             kept = self._known.get(name)
             if kept is not None and kept[0] is info:
                 found.update(kept[1])

@@ -124,16 +124,18 @@ class Stands:
         assert self._base is not None
         base = self._base
         stand = Stand(base.nodes[name])
-        seen = base.devices.views(NodeView(name, stand.info.labels), self._partitionable)
-        stand.views = tuple([view for view in seen if view.confined])
-        stand.simple = all(view.status == "ok" for view in seen)
+        own: list[PoolView] = []
         offset = 0
-        for view in stand.views:
-            use = base.allocated.use(view.key)
-            stand.simple &= not (use.shares or use.states)
-            stand.taken |= view.occupation(use)[0] << offset
-            offset += len(view.devices)
-            stand.shared |= view.table.shareable
+        for view in base.devices.views(NodeView(name, stand.info.labels), self._partitionable):
+            stand.simple &= view.status == "ok"
+            if view.confined:
+                use = base.allocated.use(view.key)
+                stand.simple &= not (use.shares or use.states)
+                stand.taken |= view.occupation(use)[0] << offset
+                offset += len(view.devices)
+                stand.shared |= view.table.shareable
+                own.append(view)
+        stand.views = tuple(own)
         stand.devices = (1 << offset) - 1
         return stand
 

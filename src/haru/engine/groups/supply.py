@@ -74,17 +74,17 @@ class Supply:
         if len(self._changes) > _MOST_CHANGES:
             self._forget_changes()
 
-    def answer(self, node: str, key: Hashable, claims: Callable[[], Sequence[Claim]]) -> Answer:
+    def answer(self, node: NodeInfo, key: Hashable, claims: Callable[[], Sequence[Claim]]) -> Answer:
         """What a node answers to claims; `key` is equal for claims that ask for the same."""
         fleet, question = self._asked(key, claims)
-        return question.answer(fleet, fleet.peers_of(self._number(fleet, node)))
+        return question.answer(fleet, fleet.peers_of(self._number(fleet, node.name, node.labels)))
 
     def results(
         self, node: str, key: Hashable, claims: Callable[[], Sequence[Claim]], new_share_id: Callable[[], str]
     ) -> tuple[Obj, ...]:
         """The allocations of claims that a node has said yes to. Raises AllocationError."""
         fleet, question = self._asked(key, claims)
-        found = question.results(fleet, self._number(fleet, node), new_share_id)
+        found = question.results(fleet, self._number(fleet, node, self._nodes[node].labels), new_share_id)
         if isinstance(found, AllocationError):
             raise found
         if not isinstance(found, tuple):
@@ -104,11 +104,11 @@ class Supply:
             self._questions.move_to_end(key)
         return self._fleet, question
 
-    def _number(self, fleet: Fleet, name: str) -> int:
+    def _number(self, fleet: Fleet, name: str, labels: Mapping[str, str]) -> int:
         """A node's number; it is looked at from now on."""
         numbers = fleet.numbers(name)
         if not numbers:
-            labels = self._labels[name] = self._nodes[name].labels
+            self._labels[name] = labels
             fleet.put(NodeView(name, labels))
             numbers = fleet.numbers(name)
         return numbers[0]

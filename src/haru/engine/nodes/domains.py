@@ -119,6 +119,7 @@ class Images:
             self._of[name] = node.images
             if node.images is before:
                 return
-            self._holders.update(node.images.keys())
+            if node.images:
+                self._holders.update(node.images.keys())
         if before:
             self._holders.subtract(before.keys())
