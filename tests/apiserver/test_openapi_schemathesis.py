@@ -48,6 +48,10 @@ def up(tmp_path: Path) -> Iterator[Up]:
     running.stop()
 
 
+TIMES = {f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in ("Time", "MicroTime")}
+"""Types whose values are written as null where nobody has set them, in 1.36, too, whatever its documents say."""
+
+
 class Caller:
     """Sends cases to the server and judges the answers."""
 
@@ -91,6 +95,8 @@ class Caller:
         for entry in index["paths"].values():
             code, document = self.api.call("GET", entry["serverRelativeURL"])
             assert code == 200 and document["openapi"].startswith("3.0"), entry
+            for name in TIMES & document["components"]["schemas"].keys():
+                document["components"]["schemas"][name]["nullable"] = True
             if document.get("paths"):
                 for result in schemathesis.openapi.from_dict(document).get_all_operations():
                     assert isinstance(result, Ok), result
