@@ -59,6 +59,43 @@ async def test_a_tally_counts_what_happens_in_its_buckets(store: Store) -> None:
     assert tally.count == before + 3
 
 
+async def test_watchers_of_one_prefix_are_given_the_same_list(store: Store) -> None:
+    watches = [store.watch(prefix, store.revision) for prefix in ("pods/a/", "pods/b/", "pods/a/", "pods/")]
+    for name in ("a/x", "b/x", "a/y"):
+        await put(store, f"pods/{name}")
+    first, other, second, all_of_them = (watch.pending() for watch in watches)
+    assert [event.key for event in first] == ["pods/a/x", "pods/a/y"] and second is first
+    assert [event.key for event in other] == ["pods/b/x"] and len(all_of_them) == 3
+    late = store.watch("pods/a/", first[0].revision)
+    await put(store, "pods/a/z")
+    assert [event.key for event in watches[0].pending()] == ["pods/a/z"]
+    assert [event.key for event in late.pending()] == ["pods/a/y", "pods/a/z"]
+    assert [event.key for event in watches[2].pending()] == ["pods/a/z"]
+    for watch in (*watches, late):
+        watch.close()
+
+
+async def test_a_watch_waits_again_as_long_as_it_is_told(store: Store) -> None:
+    watch, loop = store.watch("pods/", store.revision), asyncio.get_running_loop()
+    for seconds in (0.03, 0.01, 0.03):
+        began, woken = loop.time(), 0
+        while (left := began + seconds - loop.time()) > 0:
+            await watch.wait(left)
+            woken += 1
+        assert woken <= 50  # the clock of timers may be a little behind
+    waiting = asyncio.create_task(watch.wait(600))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    async with asyncio.timeout(30):
+        await watch.wait(0.01)  # earlier than who has gone meant to wake
+    waiting = asyncio.create_task(watch.wait(600))
+    await asyncio.sleep(0)
+    watch.close()
+    async with asyncio.timeout(30):
+        await waiting
+
+
 async def test_the_store_writes_the_revision_in_its_place(store: Store) -> None:
     (event,) = await store.transact(Put("pods/a/x", b'{"rv":""}', 0, place=7))
     assert event.new is not None and event.new.value == b'{"rv":"%d"}' % event.revision

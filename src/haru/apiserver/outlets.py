@@ -76,10 +76,12 @@ class SharedPieces:
         self._kept: OrderedDict[tuple[int, int, int], _Run] = OrderedDict()
         self._bytes = 0
 
-    def pieces(self, events: Sequence[Event], line: Callable[[Event], bytes]) -> Iterator[Piece]:
+    def pieces(self, events: Sequence[Event], line: Callable[[Event], bytes]) -> Iterable[Piece]:
         """The pieces of some changes, of which `line` is the same for whoever asks."""
-        for start in range(0, len(events), RUN_EVENTS):
-            yield from self._of_run(events[start : start + RUN_EVENTS], line)
+        if len(events) <= RUN_EVENTS:
+            return self._of_run(events, line) if events else ()
+        runs = (events[start : start + RUN_EVENTS] for start in range(0, len(events), RUN_EVENTS))
+        return (piece for run in runs for piece in self._of_run(run, line))
 
     def _of_run(self, events: Sequence[Event], line: Callable[[Event], bytes]) -> Sequence[Piece]:
         first, last = events[0], events[-1]

@@ -49,6 +49,7 @@ class Bucket:
     """State and history of one resource."""
 
     __slots__ = (
+        "_below",
         "_rousing",
         "_timer",
         "_whole",
@@ -72,6 +73,7 @@ class Bucket:
         self.waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came to wait
         self.watchers = 0
         self.tallies: list[Tally] = []
+        self._below: dict[str, tuple[int, int, list[Event]]] = {}
         self._rousing: deque[asyncio.Future[None]] = deque()
         self._whole: dict[str, list[Record]] = {}  # by prefix: what was read whole since the last change
         self._woken = 0.0
@@ -162,6 +164,7 @@ class Bucket:
         self.keys = [record.key for record in records]
         self.cut += len(self.log) + 1
         self.log = []
+        self._below.clear()
         self.compacted = revision
         self._count()
         self.wake()
@@ -176,6 +179,7 @@ class Bucket:
             self.compacted = max(self.compacted, self.log[count - 1].revision)
             del self.log[:count]
             self.cut += count
+            self._below.clear()
 
     def page(self, prefix: str, after: str, limit: int, current: int) -> Page:
         """A part of the newest state. What is read whole again is the same list as before, until something changes."""
@@ -186,6 +190,19 @@ class Bucket:
         end = bisect_left(keys, prefix_end(prefix), lo=start)
         stop = min(end, start + limit) if limit else end
         return Page(list(map(self.records.__getitem__, keys[start:stop])), current, end - stop)
+
+    def since(self, position: int, prefix: str) -> list[Event]:
+        """The events below a prefix from a position on; the same list for all watchers who come from there."""
+        end = self.cut + len(self.log)
+        first, last, events = self._below.get(prefix, (-1, -1, []))
+        if (first, last) != (position, end):
+            events = self.log[position - self.cut :]
+            if prefix:
+                events = [event for event in events if event.key.startswith(prefix)]
+            if len(self._below) >= WHOLE_AT_MOST:
+                self._below.clear()
+            self._below[prefix] = (position, end, events)
+        return events
 
     def _all(self, prefix: str) -> list[Record]:
         found = self._whole.get(prefix)
@@ -219,7 +236,18 @@ class Bucket:
 class LogWatch:
     """A position in a bucket's log."""
 
-    __slots__ = ("_bucket", "_closed", "_current", "_filter", "_future", "_on_close", "_position", "_revision")
+    __slots__ = (
+        "_bucket",
+        "_closed",
+        "_current",
+        "_due",
+        "_filter",
+        "_future",
+        "_on_close",
+        "_position",
+        "_revision",
+        "_timer",
+    )
 
     def __init__(
         self, bucket: Bucket, prefix: str, since: int, current: Callable[[], int], on_close: Callable[[LogWatch], None]
@@ -232,6 +260,8 @@ class LogWatch:
         self._current = current
         self._revision = since
         self._future: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._closed = False
         self._on_close = on_close
         bucket.watchers += 1
@@ -255,9 +285,9 @@ class LogWatch:
         self._revision = max(self._revision, self._current())
         if index == len(bucket.log):
             return ()
-        events = bucket.log[index:]
-        self._position += len(events)
-        return [e for e in events if e.key.startswith(self._filter)] if self._filter else events
+        events = bucket.since(self._position, self._filter)
+        self._position = bucket.cut + len(bucket.log)
+        return events
 
     async def wait(self, timeout: float) -> None:
         """Sleep until the log grows."""
@@ -268,13 +298,26 @@ class LogWatch:
         future: asyncio.Future[None] = loop.create_future()
         self._future = future
         bucket.waiting[future] = None
-        timer = loop.call_later(timeout, _settle, future)
+        self._set_timer(loop, loop.time() + timeout)
         try:
             await future
         finally:
-            timer.cancel()
             self._future = None
             bucket.waiting.pop(future, None)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        """One that goes off earlier than now wanted is left: who is woken for nothing waits again."""
+        if self._timer is not None:
+            if self._due <= due:
+                return
+            self._timer.cancel()
+        self._due = due
+        self._timer = loop.call_at(due, self._time_is_over)
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        if self._future is not None:
+            _settle(self._future)
 
     def close(self) -> None:
         """End the watch."""
@@ -282,6 +325,8 @@ class LogWatch:
             self._closed = True
             self._bucket.watchers -= 1
             self._on_close(self)
+            if self._timer is not None:
+                self._timer.cancel()
             if self._future is not None:
                 _settle(self._future)
 
