@@ -66,7 +66,7 @@ class Lens:
         key: Hashable = table
         if table.uniform and table.plain and not self._everything:
             # Such devices are no more than what is read of them.
-            key = table.reading(self._spelled_by(table.shapes[0].driver)[0], capacity=True)
+            key = table.reading(self._spelled_by(table.shape_of[0].driver)[0], capacity=True)
         found = self._tables.get(key)
         if found is None:
             found = self._tables[key] = tuple([self._number(device, ()) for device in view.devices])

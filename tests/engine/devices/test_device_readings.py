@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -91,19 +90,6 @@ def test_plain_devices_are_what_a_look_at_them_says() -> None:
     assert 50 < plain < 350, "the slices are of both sorts"
 
 
-def test_what_is_read_of_plain_devices_is_what_they_have() -> None:
-    """Whether it was found when they were made, or is looked for in each of them."""
-    met: Counter[bool] = Counter()
-    for item in slices(4, 400):
-        if isinstance(item.devices, PlainDevices):
-            known, looked_at = Table(item.devices), Table(tuple(item.devices))
-            names = sorted({name for shape in looked_at.shape_of for name in shape.by_name} | {"nowhere"})
-            for capacity in (False, True):
-                assert known.reading(names, capacity) == looked_at.reading(names, capacity)
-            met.update(value is None for value in (item.devices.agreed or {}).values())
-    assert met[True] > 20 < met[False], "some attributes differ, others do not"
-
-
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_a_column_has_the_verdicts_of_its_devices(expression: str) -> None:
     forget()
@@ -129,5 +115,11 @@ def test_the_owner_of_a_pool_sees_what_matches_it() -> None:
             for partitionable in (True, False):
                 node = NodeView(name, {})
                 view = pool.view(node, partitionable)
+                if name == item.pool.pool and partitionable:
+                    ahead = Pool(item.pool, [item])
+                    ahead.look_ahead()
+                    seen = ahead.view(node, partitionable)
+                    assert seen is not None and view is not None and seen is ahead.view(node, partitionable)
+                    assert (seen.status, seen.devices, seen.confined) == (view.status, view.devices, view.confined)
                 assert (view is not None) == relevant(item, node, partitionable)
                 assert view is None or view.devices is item.devices

@@ -180,7 +180,9 @@ class Fleet:
         known = (view.table, view.counter_names, view.totals)
         number = self._numbers.get(known)
         if number is None:
-            form = (len(view.devices), view.counter_names, view.totals)
+            shapes = view.table.shape_of
+            # Devices with identities of their own are told apart by the first of them.
+            form = (len(shapes), shapes[0] if shapes else None, view.counter_names, view.totals)
             if form not in self._alone:
                 # The first of its form: what it consists of matters when there is another.
                 self._alone[form] = view

@@ -35,7 +35,6 @@ from haru.engine.devices.model import (
 T = TypeVar("T")
 Raw = Mapping[str, Any]
 Attributes = tuple[tuple[str, Attribute], ...]
-Agreed = Mapping[str, Attribute | None]
 _MAX_TEXTS = 8192
 _tuple = tuple.__new__
 """Makes named tuples past their constructors, which take twice as long."""
@@ -179,27 +178,23 @@ class Interner:
             consumes = self._consumption([entry.get("consumesCounters") for entry in raw])
         if "taints" in members:
             taints = self._taints.of([entry.get("taints") for entry in raw])
-        shapes, plain, agreed = self._shapes_of(raw, driver, shareable)
-        made = map(
-            Device,
-            map(self._known.values.setdefault, names, names),
-            shapes,
-            consumes,
-            taints,
-            map(self._binding, raw) if members.intersection(_BINDING) else repeat(None),
-            map(self.placement, raw) if per_device else repeat(None),
+        shapes, plain = self._shapes_of(raw, driver, shareable)
+        plain = plain and not per_device and members.isdisjoint(_BESIDE)
+        return (PlainDevices if plain else tuple)(
+            map(
+                Device,
+                map(self._known.values.setdefault, names, names),
+                shapes,
+                consumes,
+                taints,
+                map(self._binding, raw) if members.intersection(_BINDING) else repeat(None),
+                map(self.placement, raw) if per_device else repeat(None),
+            )
         )
-        if not plain or per_device or not members.isdisjoint(_BESIDE):
-            return tuple(made)
-        devices = PlainDevices(made)
-        devices.agreed = agreed
-        return devices
 
-    def _shapes_of(
-        self, raw: Sequence[Raw], driver: str, shareable: Iterable[bool]
-    ) -> tuple[list[Shape], bool, Agreed | None]:
-        """The shapes; whether no attribute may fail an expression and none is given out in part; what they agree on."""
-        attributes, plain, agreed = self._attributes([entry.get("attributes") or {} for entry in raw])
+    def _shapes_of(self, raw: Sequence[Raw], driver: str, shareable: Iterable[bool]) -> tuple[list[Shape], bool]:
+        """The shapes, and whether no attribute may fail an expression and all capacities are taken whole."""
+        attributes, plain = self._attributes([entry.get("attributes") or {} for entry in raw])
         capacities = self._capacities.of([entry.get("capacity") for entry in raw])
         shapes, found = self._shapes, []
         alike: dict[int, Shape] = {}
@@ -210,10 +205,10 @@ class Interner:
                 shape = shapes[key] = Shape(driver, own, capacity, many, plain, alike.get(id(capacity)))
                 alike[id(capacity)] = shape
             found.append(shape)
-        return found, plain and not any(map(_POLICIES, found)), agreed
+        return found, plain and not any(map(_POLICIES, found))
 
-    def _attributes(self, given: Sequence[Raw]) -> tuple[Sequence[Attributes], bool, Agreed | None]:
-        """The attributes of each device by name, whether all of them are plain, and which are the same everywhere."""
+    def _attributes(self, given: Sequence[Raw]) -> tuple[Sequence[Attributes], bool]:
+        """The attributes of each device by name, and whether all of them are plain."""
         names = list(map(tuple, given))
         if names.count(names[0]) == len(names):
             return self._alike(names[0], given)
@@ -223,21 +218,18 @@ class Interner:
         found: list[Attributes] = [()] * len(given)
         all_plain = True
         for sort, indices in sorts.items():
-            made, plain, _ = self._alike(sort, [given[index] for index in indices])
+            made, plain = self._alike(sort, [given[index] for index in indices])
             all_plain = all_plain and plain
             for index, attributes in zip(indices, made, strict=True):
                 found[index] = attributes
-        return found, all_plain, None
+        return found, all_plain
 
-    def _alike(self, names: tuple[str, ...], given: Sequence[Raw]) -> tuple[list[Attributes], bool, Agreed]:
+    def _alike(self, names: tuple[str, ...], given: Sequence[Raw]) -> tuple[list[Attributes], bool]:
         """The same for devices that have these attributes all."""
         if not names:
-            return [()] * len(given), True, {}
+            return [()] * len(given), True
         columns = [self._column(name, list(map(itemgetter(name), given))) for name in sorted(names)]
-        agreed = {
-            values[0][0]: values[0][1] if values.count(values[0]) == len(values) else None for values, _ in columns
-        }
-        return list(zip(*[values for values, _ in columns], strict=True)), all(plain for _, plain in columns), agreed
+        return list(zip(*[values for values, _ in columns], strict=True)), all(plain for _, plain in columns)
 
     def _column(self, name: str, given: Sequence[Raw | None]) -> tuple[list[tuple[str, Attribute]], bool]:
         """The values of one attribute of several devices, with its name, and whether all of them are plain."""

@@ -189,10 +189,7 @@ class PlainDevices(tuple[Device, ...]):
     They are of one driver, consume no counters, and have neither taints nor conditions nor places of their own.
     """
 
-    agreed: Mapping[str, Attribute | None] | None = None
-    """The value that all of them have for an attribute; None where they differ. None for all: it was not looked."""
-    table: Any = None
-    """What follows from them (`table_of`), once somebody has asked."""
+    __slots__ = ()
 
 
 class CounterSet(NamedTuple):

@@ -88,7 +88,7 @@ class Judge:
         """Whether each device of a table is selected; of tables that it reads alike, once."""
         if not table.uniform:
             return tuple(map(self.verdict, table.shape_of))
-        names = self._read_of(table.shapes[0].driver)
+        names = self._read_of(table.shape_of[0].driver)
         # Where hardly two tables are read alike, to compare them is in vain.
         if names is None or self._looked_up > 2 * self._met + _MAX_COLUMNS:
             return self._verdicts(table)

@@ -6,13 +6,13 @@ all of them: which device is where, and which devices an ask may have as far as 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
 from haru.engine.cached import cached_property
-from haru.engine.devices.model import Attribute, Device, PlainDevices, Shape
+from haru.engine.devices.model import Device, PlainDevices, Shape
 
 _NAME, _SHAPE, _CONSUMES, _TAINTS, _BINDING, _PLACEMENT = map(
     attrgetter, ("name", "shape", "consumes", "taints", "binding", "placement")
@@ -31,12 +31,7 @@ class Table:
         self.devices = devices
         self.shape_of = list(map(_SHAPE, devices))
         """The shape of each device."""
-        self.shapes: Sequence[Shape] = list(dict.fromkeys(self.shape_of))
-        """The different shapes."""
-        self._agreed: Mapping[str, Attribute | None] | None = None
-        if type(devices) is PlainDevices:
-            self._agreed = devices.agreed
-        else:
+        if type(devices) is not PlainDevices:
             self._look()
         self.counters: dict[Hashable, Any] = {}
         self.columns: dict[Hashable, Any] = {}
@@ -73,19 +68,19 @@ class Table:
         shapes = self.shape_of
         count, first = len(shapes), shapes[0]
         found: list[Hashable] = [count, first.driver, first.shareable]
-        agreed = self._agreed
+        held = [shape.by_name for shape in shapes]
         for name in attributes:
-            value = agreed.get(name) if agreed is not None else None
-            if value is not None or (agreed is not None and name not in agreed):
-                # All devices have this value, or none has the attribute: that was found when they were made.
-                found.append(value)
-                continue
-            column = [shape.by_name.get(name) for shape in shapes]
+            column = [own.get(name) for own in held]
             found.append(column[0] if column.count(column[0]) == count else (name, *column))
         if capacity:
             amounts = [shape.capacity for shape in shapes]
             found.append(amounts[0] if amounts.count(amounts[0]) == count else (None, *amounts))
         return tuple(found)
+
+    @cached_property
+    def shapes(self) -> Sequence[Shape]:
+        """The different shapes."""
+        return list(dict.fromkeys(self.shape_of))
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -114,12 +109,6 @@ _tables: WeakValueDictionary[tuple[Device, ...], Table] = WeakValueDictionary()
 
 def table_of(devices: tuple[Device, ...]) -> Table:
     """The one table of these devices."""
-    if type(devices) is PlainDevices:
-        # Those of equal slices are one object: it is not looked for by what is in it.
-        if devices.table is None:
-            devices.table = Table(devices)
-        plain: Table = devices.table
-        return plain
     found = _tables.get(devices)
     if found is None:
         found = _tables[devices] = Table(devices)

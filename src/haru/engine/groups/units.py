@@ -22,9 +22,12 @@ _NOT_STARTED = "~"
 """Later than any time."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Unit:
-    """Pods that are evicted together or not at all. `group` is set where that is a whole PodGroup."""
+    """Pods that are evicted together or not at all. `group` is set where that is a whole PodGroup.
+
+    Never changed (a frozen class takes long to make, and there is one for each running pod).
+    """
 
     pods: tuple[PodInfo, ...]
     priority: int
