@@ -27,6 +27,7 @@ async def port() -> AsyncIterator[int]:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/large":
             await asyncio.sleep(0.02)
+        BODIES["/client"] = scope["client"][0].encode()
         headers = [(b"x-injected", b"a\r\nset-cookie: b")] if scope["path"] == "/injected" else []
         request = Request(scope, receive, send)
         await send_whole(request, Response(201, BODIES.get(scope["path"], b""), "text/plain", headers))
@@ -81,6 +82,11 @@ async def test_a_client_that_asks_for_it_is_let_go(port: int) -> None:
     found = await said(port, b"GET /small HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
     ((_, headers, body),) = answers(found, [b"GET"])
     assert (headers[b"connection"], body) == (b"close", BODIES["/small"])
+
+
+async def test_who_is_connected_is_not_what_a_header_says(port: int) -> None:
+    found = await said(port, b"GET /client HTTP/1.1\r\nhost: h\r\nx-forwarded-for: 9.9.9.9\r\nconnection: close\r\n\r\n")
+    assert answers(found, [b"GET"])[0][2] == b"127.0.0.1"
 
 
 async def test_no_header_is_more_than_a_line(port: int) -> None:
