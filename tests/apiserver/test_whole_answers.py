@@ -85,7 +85,8 @@ async def test_a_client_that_asks_for_it_is_let_go(port: int) -> None:
 
 
 async def test_who_is_connected_is_not_what_a_header_says(port: int) -> None:
-    found = await said(port, b"GET /client HTTP/1.1\r\nhost: h\r\nx-forwarded-for: 9.9.9.9\r\nconnection: close\r\n\r\n")
+    head = b"GET /client HTTP/1.1\r\nhost: h\r\nx-forwarded-for: 9.9.9.9\r\nconnection: close\r\n\r\n"
+    found = await said(port, head)
     assert answers(found, [b"GET"])[0][2] == b"127.0.0.1"
 
 
