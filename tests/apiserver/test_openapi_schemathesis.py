@@ -37,6 +37,8 @@ CASES_A_TURN = 4
 HANG_SECONDS = 60
 NAMES = ("a", "b.example.com", "default", "v1.a.b")
 GROWTH_MEBIBYTES = 200
+TIMES = {f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in ("Time", "MicroTime")}
+"""Types whose values are written as null where nobody has set them, in 1.36, too, whatever its documents say."""
 
 
 @pytest.fixture
@@ -46,10 +48,6 @@ def up(tmp_path: Path) -> Iterator[Up]:
     )
     yield running
     running.stop()
-
-
-TIMES = {f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in ("Time", "MicroTime")}
-"""Types whose values are written as null where nobody has set them, in 1.36, too, whatever its documents say."""
 
 
 class Caller:
