@@ -142,6 +142,14 @@ def stays(world: World, paths: Collection[str]) -> bool:
     return not view.placed().keys().isdisjoint(set(paths) - going(world, view))
 
 
+def promised_above(world: World, priority: int) -> frozenset[tuple[str, str]]:
+    """The places that more important pods are known to be promised: pod and node."""
+    snapshot = world.cluster.snapshot()
+    found = {(path, one.node) for path, one in snapshot.nominations.items() if one.priority > priority}
+    told = (snapshot.pods[path] for path in snapshot.nominated if path in snapshot.pods)
+    return frozenset(found | {(pod.key.path, pod.nominated_node) for pod in told if pod.priority > priority})
+
+
 def _check_quorum(unit: Unit, count: int, view: View) -> None:
     there = len(view.members(unit.group)) if unit.group else 0
     assert count + there >= unit.minimum, f"{unit.name}: {count} and {there} of {unit.minimum} have places"

@@ -81,7 +81,8 @@ works = st.builds(
 class SafetyMachine(RuleBasedStateMachine):
     """`head` is the unit for which places are kept; `undisturbed` while nothing has come that may delay it.
 
-    `counted_on` are the pods that were about to be evicted when its places were found.
+    `counted_on` are the pods that were about to be evicted when its places were found, `promised` the places that
+    more important pods were promised by then.
     """
 
     def __init__(self) -> None:
@@ -92,6 +93,7 @@ class SafetyMachine(RuleBasedStateMachine):
         self.head: Unit | None = None
         self.undisturbed = False
         self.counted_on: frozenset[str] = frozenset()
+        self.promised: frozenset[tuple[str, str]] = frozenset()
 
     @initialize(found=machines, wide=st.integers(0, 2), listed=st.lists(works, min_size=2, max_size=6))
     def begin(self, found: list[tuple[int, str, str]], wide: int, listed: list[Work]) -> None:
@@ -316,6 +318,7 @@ class SafetyMachine(RuleBasedStateMachine):
             self.head, world.late = unit, False
             self.undisturbed = not {"Node", "ResourceSlice"} & set(world.lagged())
             self.counted_on = world.view().promised
+            self.promised = checks.promised_above(world, found.priority)
 
     def _drop(self) -> None:
         self.head, self.undisturbed = None, False
@@ -415,6 +418,9 @@ class SafetyMachine(RuleBasedStateMachine):
             return
         if checks.stays(self.world, self.counted_on):
             # Who was to evict them gave it up, before anybody heard that they go.
+            self.undisturbed = False
+        elif checks.promised_above(self.world, reservation.priority) - self.promised:
+            # Somebody more important has a promise by now, or is heard to have one: that counts before the head's.
             self.undisturbed = False
         elif reservation.until is not None:
             checks.check_head(self.world, self.head, reservation)
