@@ -20,7 +20,7 @@ from haru.cel.errors import EvaluationError
 from haru.cel.loops import pairs, singles
 from haru.cel.operations import Frame, Run
 from haru.cel.ranges import LIST_COST, MAP_COST, STRUCT_COST, TRAVERSAL
-from haru.cel.values import Optional, Value, find, has_field, index, no_such_key, select
+from haru.cel.values import Optional, Value, find, has_field, index, select
 
 CONVERSIONS = frozenset(("bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"))
 """Functions that are applied to constants before the evaluation begins."""
@@ -252,7 +252,7 @@ def _chain(base: Run, steps: list[Step], own_cost: int) -> Run:
 
 
 def _fields(base: Run, fields: list[tuple[str, Qualifier]], own_cost: int) -> Run:
-    """Fields below a value. Nearly all of them are those of plain dicts, which is done without further calls."""
+    """Fields below a value. Nearly all of them are those of plain dicts, which are paid for at once."""
 
     def run(frame: Frame) -> Value:
         meter = frame[0]
@@ -266,10 +266,7 @@ def _fields(base: Run, fields: list[tuple[str, Qualifier]], own_cost: int) -> Ru
             meter.cost += 1
             if meter.cost > meter.limit:
                 raise CostExceeded
-            try:
-                value = value[field]
-            except KeyError:
-                raise no_such_key(field) from None
+            value = select(value, field)
         return value
 
     return run
@@ -351,11 +348,7 @@ def _price(function: str, overload: str) -> Price:
         return lambda values, _result: regex_cost(values[0], values[1])
     if overload == "contains_string":
         return lambda values, _result: traversed(actual_size(values[0]), TRAVERSAL) * traversed(actual_size(values[1]))
-    return _one
-
-
-def _one(_values: Sequence[Value], _result: Value) -> int:
-    return 1
+    return lambda _values, _result: 1
 
 
 def _failed(values: Sequence[Value], result: Value) -> bool:
@@ -412,5 +405,5 @@ def _paid(frame: Frame, impl: Callable[..., Any], price: Price, values: Sequence
     except EvaluationError as caught:
         frame[0].charge(price(values, caught))
         raise
-    frame[0].charge(1 if price is _one else price(values, result))
+    frame[0].charge(price(values, result))
     return result

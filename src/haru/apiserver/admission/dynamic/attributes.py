@@ -140,16 +140,11 @@ class Seen(NamedTuple):
     old: Obj | None
 
 
-def as_it_came(attributes: Attributes) -> Seen:
-    """A request in its own form."""
-    return Seen(attributes.named, attributes.kind, attributes.resource, attributes.obj, attributes.old)
-
-
 async def seen_as(target: Resource, attributes: Attributes) -> Seen:
     """A request in the form of a resource."""
-    if target is attributes.resource:
-        return as_it_came(attributes)
     kind, obj, old = target.kind, attributes.obj, attributes.old
+    if target is attributes.resource:
+        return Seen(attributes.named, attributes.kind, target, obj, old)
     if attributes.is_whole:
         obj = None if obj is None else await converted(obj, kind)
         old = None if old is None else await converted(old, kind)

@@ -67,7 +67,7 @@ class Chain:
     async def _change(self, attributes: Attributes, built_in: BuiltIn | None = None) -> Obj | None:
         if not self._changes:
             return attributes.obj
-        policies, hooks = Round(), HookRound() if self._mutating else None
+        policies, hooks = Round(), HookRound()
         with self._counts.step("admit", attributes.operation):
             if not await self._pass(attributes, policies, hooks, again=False) or attributes.obj is None:
                 return attributes.obj
@@ -78,13 +78,13 @@ class Chain:
             await self._pass(attributes, policies, hooks, again=True)
         return attributes.obj
 
-    async def _pass(self, attributes: Attributes, policies: Round, hooks: HookRound | None, *, again: bool) -> bool:
+    async def _pass(self, attributes: Attributes, policies: Round, hooks: HookRound, *, again: bool) -> bool:
         """One round: whether anybody changed the object."""
         operation, changed = attributes.operation, False
         if self._mutators and attributes.operation != "DELETE":
             with self._counts.plugin("MutatingAdmissionPolicy", "admit", operation):
                 changed = await self._changing.mutate(self._mutators, attributes, policies, again=again)
-        if hooks is not None:
+        if self._mutating:
             with self._counts.plugin("MutatingAdmissionWebhook", "admit", operation):
                 changed |= await self._asking.mutate(self._mutating, attributes, hooks, again=again)
         return changed

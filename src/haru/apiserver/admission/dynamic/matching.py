@@ -134,22 +134,14 @@ class Criteria:
 
         Raises StatusError where the request's namespace does not exist.
         """
-        found = self.covers(attributes, equivalents)
-        if found is None or self.everywhere or await _in_namespace(self._namespaces, attributes):
-            return found
-        return None
-
-    @property
-    def everywhere(self) -> bool:
-        """Whether it is the same in all namespaces: then `covers` says it all."""
-        return self._namespaces.empty
-
-    def covers(self, attributes: Attributes, equivalents: Equivalents) -> Resource | None:
-        """As which resource the request is of concern, as far as rules and the object itself say."""
         if self._all:
             return attributes.resource
         found = self._covered(attributes, equivalents)
-        return found if found is not None and _selects(self._objects, attributes) else None
+        if found is None or not _selects(self._objects, attributes):
+            return None
+        if not await _in_namespace(self._namespaces, attributes):
+            return None
+        return found
 
     def _covered(self, attributes: Attributes, equivalents: Equivalents) -> Resource | None:
         """As which resource the rules cover a request."""

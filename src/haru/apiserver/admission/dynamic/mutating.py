@@ -125,14 +125,13 @@ class Mutators:
         policy = invocation.policy
         assert isinstance(policy, MutatingPolicy)
         if policy.conditions:
-            current = invocation if attributes.obj is invocation.seen.obj else await _now(invocation, attributes)
-            given = current.given_to_conditions(attributes)
+            given = (await _now(invocation, attributes)).given_to_conditions(attributes)
             counts = self._counts.condition(policy.name, "policy", "validate", attributes)  # the step is 1.36's word
             if not await policy.conditions.hold(given, counts):
                 return
         before = attributes.obj
         for applies, expression in policy.mutations if before is not None else ():
-            current = invocation if attributes.obj is invocation.seen.obj else await _now(invocation, attributes)
+            current = await _now(invocation, attributes)
             start = perf_counter()
             why = ""
             try:
@@ -150,7 +149,9 @@ class Mutators:
 
 
 async def _now(invocation: Invocation, attributes: Attributes) -> Invocation:
-    """The invocation over the object as those before it have changed it."""
+    """The invocation over the object as those before it have left it."""
+    if attributes.obj is invocation.seen.obj:
+        return invocation
     target = invocation.seen.target
     if target is attributes.resource or not attributes.is_whole:
         now = Seen(invocation.seen.resource, invocation.seen.kind, target, attributes.obj, invocation.seen.old)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from haru.apiserver.admission.dynamic.asking import Conditions, given_of
-from haru.apiserver.admission.dynamic.attributes import Attributes, Seen, as_it_came, seen_as
+from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
 from haru.apiserver.admission.dynamic.matching import Equivalents, policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
 from haru.apiserver.admission.dynamic.running import timed_compile
@@ -108,26 +108,19 @@ async def invocations(
     Raises StatusError where the request's namespace does not exist.
     """
     try:
-        criteria = policy.criteria
-        target = criteria.covers(attributes, equivalents)
-        if target is not None and not criteria.everywhere:
-            target = await criteria.concerned(attributes, equivalents)
-        if target is None:
-            return []
-        seen = as_it_came(attributes) if target is attributes.resource else await seen_as(target, attributes)
+        seen = await policy.criteria.match(attributes, equivalents)
     except StatusError as error:
         return [Misconfigured(policy, "", error.message)]
+    if seen is None:
+        return []
     if policy.param_kind is not None and param_resource(attributes.call.core, policy.param_kind) is None:
         return [Misconfigured(policy, "", unknown_kind(policy.param_kind))]
     found: list[Invocation | Misconfigured] = []
     for binding in policy.bindings:
         try:
-            criteria = binding.criteria
-            if criteria.covers(attributes, equivalents) is None:
+            if await binding.criteria.concerned(attributes, equivalents) is None:
                 continue
-            if not criteria.everywhere and await criteria.concerned(attributes, equivalents) is None:
-                continue
-            params = _ALONE if policy.param_kind is None else await _params(policy, binding, attributes)
+            params = await _params(policy, binding, attributes)
         except ParamError as error:
             found.append(Misconfigured(policy, binding.name, str(error)))
             continue
@@ -135,19 +128,14 @@ async def invocations(
             found.append(Misconfigured(policy, binding.name, error.message))
             continue
         namespace = await _namespace(attributes) if params and policy.speaks_of_namespaces else None
-        for param in params:
-            found.append(Invocation(policy, binding, seen, param, namespace))
+        found += [Invocation(policy, binding, seen, param, namespace) for param in params]
     return found
 
 
-_ALONE: Sequence[Obj | None] = (None,)
-"""Evaluated once, without a parameter."""
-
-
-async def _params(policy: Policy, binding: Binding, attributes: Attributes) -> Sequence[Obj | None]:
+async def _params(policy: Policy, binding: Binding, attributes: Attributes) -> list[Obj | None]:
     """The parameters that a binding is to be evaluated with; one that is null where there are none to have."""
     if policy.param_kind is None or binding.param_ref is None:
-        return _ALONE
+        return [None]
     core = attributes.call.core
     resource = param_resource(core, policy.param_kind)
     if resource is None:
