@@ -20,7 +20,7 @@ from mutating_objects import (
 )
 
 from haru.apiserver.objects import decode, encode
-from haru.cel import admission as expressions
+from haru.cel import admission_evaluation as expressions
 from haru.storage import Put
 
 __all__ = ["wire"]

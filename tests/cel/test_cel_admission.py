@@ -10,17 +10,13 @@ from haru.cel.admission import (
     ANNOTATION,
     CONDITION,
     MESSAGE,
-    OUT_OF_BUDGET,
     Composition,
-    Evaluation,
-    Given,
-    OutOfBudget,
     compile_expression,
     environment,
-    namespace_value,
     plain_environment,
     variable_type,
 )
+from haru.cel.admission_evaluation import OUT_OF_BUDGET, Evaluation, Given, OutOfBudget, namespace_value
 from haru.cel.kinds import declare_kind
 from haru.cel.libraries.authorization import Decision, Question
 from haru.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, struct

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from haru.apiserver.admission.dynamic import running
-from haru.cel.admission import CONDITION, Composition, Evaluation, Given, OutOfBudget, compile_expression
+from haru.cel.admission import CONDITION, Composition, compile_expression
+from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget
 from haru.cel.libraries.authorization import Decision, Question
 from haru.cel.libraries.patches import MisplacedError, PatchValueError, to_json
 

@@ -14,14 +14,8 @@ from haru.apiserver.admission.dynamic.running import on_loop, run_in_turn, timed
 from haru.apiserver.authorization import Authorizer
 from haru.apiserver.config import UserInfo
 from haru.apiserver.node_authorization import Attributes as Asked
-from haru.cel.admission import (
-    CONDITION,
-    CONDITIONS_BUDGET,
-    Evaluation,
-    Given,
-    OutOfBudget,
-    plain_environment,
-)
+from haru.cel.admission import CONDITION, plain_environment
+from haru.cel.admission_evaluation import CONDITIONS_BUDGET, Evaluation, Given, OutOfBudget
 from haru.cel.libraries.authorization import Decide, Decision, Question
 from haru.kube.errors import StatusError
 from haru.kube.selectors import parse_field_selector

@@ -19,16 +19,8 @@ from haru.apiserver.admission.dynamic.counting import Counts, error_type
 from haru.apiserver.admission.dynamic.matching import Equivalents
 from haru.apiserver.admission.dynamic.policies import Binding, Misconfigured, Policy, invocations
 from haru.apiserver.admission.dynamic.running import run_in_turn, timed_compile
-from haru.cel.admission import (
-    ANNOTATION,
-    CONDITION,
-    MESSAGE,
-    Evaluation,
-    Expression,
-    Given,
-    OutOfBudget,
-    Result,
-)
+from haru.cel.admission import ANNOTATION, CONDITION, MESSAGE, Expression
+from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget, Result
 from haru.cel.values import type_name
 from haru.kube.errors import StatusError
 

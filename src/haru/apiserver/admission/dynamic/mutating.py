@@ -21,13 +21,8 @@ from haru.apiserver.admission.dynamic.patching import MutationError, configured,
 from haru.apiserver.admission.dynamic.policies import Binding, Invocation, Misconfigured, Policy, invocations
 from haru.apiserver.admission.dynamic.running import run_in_turn, timed_compile
 from haru.apiserver.custom_conversion import converted
-from haru.cel.admission import (
-    CONFIGURATION,
-    OPERATIONS,
-    Evaluation,
-    Expression,
-    OutOfBudget,
-)
+from haru.cel.admission import CONFIGURATION, OPERATIONS, Expression
+from haru.cel.admission_evaluation import Evaluation, OutOfBudget
 from haru.kube.errors import StatusError
 
 Obj = dict[str, Any]

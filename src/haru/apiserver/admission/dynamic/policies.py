@@ -17,7 +17,8 @@ from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
 from haru.apiserver.admission.dynamic.matching import Equivalents, policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
 from haru.apiserver.admission.dynamic.running import timed_compile
-from haru.cel.admission import Composition, Given, namespace_value
+from haru.cel.admission import Composition
+from haru.cel.admission_evaluation import Given, namespace_value
 from haru.kube.errors import StatusError, not_found_error
 
 Obj = dict[str, Any]
