@@ -16,7 +16,7 @@ from haru.cel.admission import (
     plain_environment,
     variable_type,
 )
-from haru.cel.admission_evaluation import OUT_OF_BUDGET, Evaluation, Given, OutOfBudget, namespace_value
+from haru.cel.admission_evaluation import OUT_OF_BUDGET, Evaluation, Given, OutOfBudget, Result, namespace_value
 from haru.cel.kinds import declare_kind
 from haru.cel.libraries.authorization import Decision, Question
 from haru.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, struct
@@ -223,19 +223,60 @@ variables.broken == 1
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("text", CHEAP)
+CHEAP_IF_SMALL = """
+string(object.metadata.name) == 'n'
+string(object.metadata.?labels.?x.orValue('none')) == 'y'
+object.metadata.?labels[?'x'].orValue('') + '-' == 'y-'
+(has(object.metadata.labels) ? object.metadata.labels['a-b'] : 'z').matches('^1')
+object.metadata.name.matches('^n+$')
+object.metadata.name.replace('n', 'm') == 'm'
+size(object.l.join('-')) == 3
+string(object.spec) == ''
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("text", [*CHEAP, *CHEAP_IF_SMALL])
 def test_what_is_cheap_is_the_same_without_counting(text: str) -> None:
     given_variables = [{"name": "known", "expression": "string(object.metadata.name)"}]
     given_variables += [{"name": "broken", "expression": "object.nothing"}, {"name": "unknown", "expression": "params"}]
     composition = Composition(given_variables, params=True)
     expression = compile_expression(text, composition.trusted)
     assert not expression.problem
-    assert expression.cheap is not None
+    assert (expression.cheap is None) == (text in CHEAP_IF_SMALL)
+    assert (expression.cheap_if_small is None) == (text in CHEAP)
     namespace = namespace_value({"metadata": {"name": "x", "labels": {"x": "y"}}})
     whole = {"operation": "CREATE", "name": "x", "userInfo": {"username": "u", "groups": ["b"]}}
-    listed = {**POD, "l": [1]}
+    listed = {**POD, "l": ["1", "2"]}
     for values in (given(), given(object=None, old_object=listed), given(object=listed, request=whole, params={})):
         for one in (values, values._replace(namespace=namespace)):
-            found = Evaluation(one, composition.variables).run(expression)
-            counted = expression._replace(cheap=None)
-            assert found == Evaluation(one, composition.variables).run(counted)
+            one = one._replace(is_small=True)
+            quick, counting = (Evaluation(one, composition.variables) for _ in range(2))
+            assert quick.attempt(expression, 10_000) == counting.run(expression)
+            assert quick.budget <= counting.budget, "what is charged is the most that it can cost"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "object.spec.containers.all(c, c.name != 'x')",
+        "string(oldObject.metadata.name) == ''",
+        "string(params.x) == ''",
+        "object.a.contains(object.b)",
+        "(object.a + object.b + object.c + object.d) == ''",
+        "variables.known + object.metadata.name == ''",
+        "authorizer.group('').resource('pods').check('get').allowed()",
+    ],
+)
+def test_what_is_never_cheap(text: str) -> None:
+    composition = Composition([{"name": "known", "expression": "string(object.metadata.name)"}], params=True)
+    expression = compile_expression(text, composition.trusted)
+    assert not expression.problem and expression.cheap is None and expression.cheap_if_small is None
+
+
+def test_what_is_charged_does_not_use_the_budget_up() -> None:
+    """The most that expressions can cost is not what they cost: with half of the budget gone they are counted."""
+    composition = Composition((), params=False)
+    expression = compile_expression("string(object.metadata.name) == 'p'", composition.trusted)
+    evaluation = Evaluation(given(is_small=True), composition.variables, budget=1_300_000)
+    for _ in range(5_000):
+        assert evaluation.attempt(expression, 10_000) == Result(True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from haru.cel.ast import Comprehension, Node, walk
+from haru.cel.ast import Call, Comprehension, Ident, Literal, Node, Select, walk
 from haru.cel.environment import Environment
 from haru.cel.errors import CompileError
 from haru.cel.estimate import estimate
@@ -23,6 +23,7 @@ from haru.cel.libraries.authorization import (
 from haru.cel.libraries.kubernetes import BASE
 from haru.cel.libraries.patches import JSON_PATCH, OBJECT, PATCH_STRUCTS, PATCHES
 from haru.cel.program import MeteredProgram, Program, instantiation_error, parse_and_check
+from haru.cel.ranges import Path, Range
 from haru.cel.types import BOOL, DYN, ERROR, INT, NULL, STRING, TIMESTAMP, Type, list_of, map_of, struct
 
 Obj = dict[str, Any]
@@ -32,6 +33,10 @@ CHEAP = 1_000
 
 All expressions of a policy that are of this kind stay far below what a policy may cost.
 """
+SMALL = 8 * 1024
+"""An object of so many bytes is small: with the defaults that it gets no part of it has twice as many."""
+CHEAP_IF_SMALL = 4_000
+"""As `CHEAP`, for expressions over nothing but a small object."""
 
 CONDITION = (BOOL,)
 MESSAGE = (STRING,)
@@ -39,7 +44,7 @@ ANNOTATION = (STRING, NULL)
 CONFIGURATION = (OBJECT,)
 OPERATIONS = (list_of(JSON_PATCH),)
 
-_ORDER = (
+ORDER = (
     "object",
     "oldObject",
     "namespaceObject",
@@ -93,11 +98,15 @@ _STRUCTS: Mapping[str, Mapping[str, Type]] = {
 }
 
 
+Cheap = tuple[int, Program]
+
+
 class Expression(NamedTuple):
     """A compiled expression, or why it is none. `internal`: the fault is found when it is made ready to run.
 
     `asks`: it may speak of the request or the authorizer. `cheap`: what it can cost at worst, and a program that does
-    not count, for an expression that can never cost much.
+    not count, for an expression that can never cost much; `cheap_if_small` for one that cannot where it is evaluated
+    over a small object.
     """
 
     text: str
@@ -106,7 +115,8 @@ class Expression(NamedTuple):
     problem: str = ""
     internal: bool = False
     asks: bool = False
-    cheap: tuple[int, Program] | None = None
+    cheap: Cheap | None = None
+    cheap_if_small: Cheap | None = None
 
 
 def environment(
@@ -160,22 +170,52 @@ def compile_expression(text: str, within: Environment, wanted: Sequence[Type] = 
     if problem:
         return Expression(text, problem=problem, internal=True)
     asks = "request" in text or "authorizer" in text
-    return Expression(text, MeteredProgram(tree, within, _ORDER), found, asks=asks, cheap=_cheap(text, tree, within))
+    program = MeteredProgram(tree, within, ORDER)
+    return Expression(text, program, found, "", False, asks, *_cheap(text, tree, within))
 
 
-def _cheap(text: str, tree: Node, within: Environment) -> tuple[int, Program] | None:
-    """What an expression can cost at worst, and the program, if that is next to nothing.
+def _cheap(text: str, tree: Node, within: Environment) -> tuple[Cheap | None, Cheap | None]:
+    """What an expression can cost at worst, and the program, if that is next to nothing: always, or for small objects.
 
-    Objects are of no known size, so what depends on one's size is never among them. The estimate leaves out what it
-    costs to select from values of no known type, which is one a node at most.
+    The estimate leaves out what it costs to select from values of no known type, which is one a node at most.
     """
     if "authorizer" in text:
-        return None  # asking it has a nominal price, which is not counted where an expression is only tried
+        return None, None  # asking it has a nominal price, which is not counted where an expression is only tried
     nodes = list(walk(tree))
     if any(isinstance(node, Comprehension) for node in nodes):
-        return None
+        return None, None
     most = len(nodes) + estimate(tree, lambda _path: None, ESTIMATES, OVERLOAD_ESTIMATES).high
-    return (most, Program(tree, within, _ORDER)) if most <= CHEAP else None
+    if most <= CHEAP:
+        return (most, Program(tree, within, ORDER)), None
+    most = len(nodes) + estimate(tree, _size_of_path, ESTIMATES, OVERLOAD_ESTIMATES, _size_of_part).high
+    return None, (most, Program(tree, within, ORDER)) if most <= CHEAP_IF_SMALL else None
+
+
+_OF_SMALL = Range(0, 2 * SMALL)
+_PARTS = frozenset(("_?._", "_[_]", "_[?_]", "value"))
+"""What is selected by these from a part of an object is one."""
+_CHOICES = frozenset(("orValue", "or"))
+
+
+def _size_of_path(path: Path) -> Range | None:
+    return _OF_SMALL if path and path[0] == "object" else None
+
+
+def _size_of_part(node: Node) -> Range | None:
+    return _OF_SMALL if _is_part(node) else None
+
+
+def _is_part(node: Node) -> bool:
+    """Whether a value is surely a part of the object, or a constant."""
+    if isinstance(node, Call):
+        if node.function in _PARTS:
+            return _is_part(node.operands()[0])
+        if node.function == "_?_:_":
+            return all(map(_is_part, node.args[1:]))
+        return node.function in _CHOICES and all(map(_is_part, node.operands()))
+    if isinstance(node, Select):
+        return _is_part(node.operand)
+    return isinstance(node, Literal) or (isinstance(node, Ident) and node.name == "object")
 
 
 Compile = Callable[[str, Environment], Expression]

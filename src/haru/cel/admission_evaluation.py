@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from haru.cel.actual_costs import CHECK_COST
-from haru.cel.admission import Expression, Obj
+from haru.cel.admission import Cheap, Expression, Obj
 from haru.cel.errors import CostLimitError, EvaluationError
 from haru.cel.libraries.authorization import Authorizer, Decide, Decision, Question, ResourceCheck
 from haru.cel.libraries.timestamps import parse_timestamp
@@ -24,6 +24,7 @@ BUDGET = 10_000_000
 """What all expressions of a policy may cost together, for one binding and parameter."""
 CONDITIONS_BUDGET = 2_500_000
 """What all match conditions of a policy or webhook may cost together."""
+_HALF = CONDITIONS_BUDGET // 2
 INTERRUPTED = "operation interrupted"
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
@@ -48,6 +49,12 @@ class Given(NamedTuple):
     namespace: Obj | None = None
     params: Any = None
     asking: Callable[[], tuple[Decide, Question]] | None = None
+    is_small: bool = False
+    """Whether the object is small (`haru.cel.admission.SMALL`)."""
+
+    def to_conditions(self) -> Given:
+        """What match conditions see of it: not the namespace."""
+        return self if self.namespace is None else self._replace(namespace=None)
 
 
 class Result(NamedTuple):
@@ -116,7 +123,8 @@ class Evaluation:
         """
         self._most = most
         try:
-            return self._measured(expression, most)
+            cheap = self._cheap(expression)
+            return self._measured(expression, most) if cheap is None else self._uncounted(expression, *cheap)
         finally:
             self._most = 0
 
@@ -132,18 +140,36 @@ class Evaluation:
         found = self._metered(expression, limit)
         if self._most and isinstance(found.error, CostLimitError):
             return None  # variables that have their values are not computed again: what they cost stays
-        self.budget -= self._for_variables + found.cost
+        self._charge(found.cost)
+        if found.error is not None:
+            why = INTERRUPTED if self._stopped and isinstance(found.error, CostLimitError) else found.error
+            return _failed(expression, why)
+        return Result(found.value)
+
+    def _cheap(self, expression: Expression) -> Cheap | None:
+        """How to evaluate without counting; what is charged for it must not be what uses the budget up."""
+        if self._stopped or self.budget < _HALF:
+            return None
+        return expression.cheap or (expression.cheap_if_small if self._given.is_small else None)
+
+    def _uncounted(self, expression: Expression, cost: int, program: Program) -> Result | None:
+        try:
+            value = program.evaluate(*self._values_for(expression))
+        except CostExceeded:  # a variable, which counts
+            return None
+        except EvaluationError as error:
+            self._charge(cost)
+            return _failed(expression, error)
+        self._charge(cost)
+        return Result(value)
+
+    def _charge(self, cost: int) -> None:
+        self.budget -= self._for_variables + cost
         self._for_variables = 0
         if self.budget < 0:
             raise OutOfBudget
-        if found.error is not None:
-            why = INTERRUPTED if self._stopped and isinstance(found.error, CostLimitError) else found.error
-            return Result(error=f"expression '{expression.text}' resulted in error: {why}")
-        return Result(found.value)
 
     def _metered(self, expression: Expression, limit: int) -> Measurement:
-        if expression.cheap is not None and not self._stopped:
-            return self._uncounted(*expression.cheap, self._values_for(expression))
         assert expression.program is not None
         meter = Meter(-1 if self._stopped else limit)
         self._meters.append(meter)
@@ -151,14 +177,6 @@ class Evaluation:
             return expression.program.metered(meter, *self._values_for(expression))
         finally:
             self._meters.pop()
-
-    def _uncounted(self, cost: int, program: Program, values: tuple[Any, ...]) -> Measurement:
-        try:
-            return Measurement(program.evaluate(*values), None, cost)
-        except CostExceeded:  # a variable, which counts
-            return Measurement(None, CostLimitError(), cost)
-        except EvaluationError as error:
-            return Measurement(None, error, cost)
 
     def _decided(self, decide: Decide) -> Decide:
         def ask(question: Question) -> Decision:
@@ -173,13 +191,29 @@ class Evaluation:
         """The value of a variable; its cost counts. Raises EvaluationError."""
         if expression.program is None:
             raise EvaluationError(f'composited variable "{name}" fails to compile: {expression.problem}')
+        cheap = self._cheap(expression)
+        if cheap is not None:
+            cost, program = cheap
+            self._for_variables += cost
+            try:
+                return program.evaluate(*self._values_for(expression))
+            except EvaluationError as error:
+                raise _variable_failed(name, error) from None
         found = self._metered(expression, self._most or CALL_LIMIT)
         if self._most and isinstance(found.error, CostLimitError):
             raise CostExceeded  # not the variable's error: it was only tried
         self._for_variables += found.cost
         if found.error is not None:
-            raise EvaluationError(f'composited variable "{name}" fails to evaluate: {found.error}')
+            raise _variable_failed(name, found.error)
         return found.value
+
+
+def _failed(expression: Expression, why: EvaluationError | str) -> Result:
+    return Result(error=f"expression '{expression.text}' resulted in error: {why}")
+
+
+def _variable_failed(name: str, why: EvaluationError) -> EvaluationError:
+    return EvaluationError(f'composited variable "{name}" fails to evaluate: {why}')
 
 
 class _Variables(dict[str, Any]):

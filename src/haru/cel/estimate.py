@@ -7,7 +7,7 @@ expression must not be refused here and accepted there. Sizes of inputs come fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from haru.cel.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
@@ -51,15 +51,29 @@ class _Local(NamedTuple):
 
 
 def estimate(
-    root: Node, size_of: SizeOf, functions: Mapping[str, Estimator], overloads: Mapping[str, Estimator]
+    root: Node,
+    size_of: SizeOf,
+    functions: Mapping[str, Estimator],
+    overloads: Mapping[str, Estimator],
+    size_of_result: Callable[[Node], Range | None] = lambda node: None,
 ) -> Range:
-    """The cost of a checked tree. Estimators are looked up by overload first, then by function."""
-    return _Walk(size_of, functions, overloads).cost(root)
+    """The cost of a checked tree. Estimators are looked up by overload first, then by function.
+
+    `size_of_result` is asked of nodes whose size is unknown otherwise; the reference knows nothing of these.
+    """
+    return _Walk(size_of, functions, overloads, size_of_result).cost(root)
 
 
 class _Walk:
-    def __init__(self, size_of: SizeOf, functions: Mapping[str, Estimator], overloads: Mapping[str, Estimator]) -> None:
+    def __init__(
+        self,
+        size_of: SizeOf,
+        functions: Mapping[str, Estimator],
+        overloads: Mapping[str, Estimator],
+        size_of_result: Callable[[Node], Range | None],
+    ) -> None:
         self.size_of = size_of
+        self.size_of_result = size_of_result
         self.functions = functions
         self.overloads = overloads
         self.paths: dict[int, Path] = {}
@@ -94,7 +108,7 @@ class _Walk:
         if _is_scalar(_type(node)):
             return ONE
         found = self.local(node.name) if isinstance(node, Ident) else None
-        return None if found is None else found.size
+        return self.size_of_result(node) if found is None else found.size
 
     def size_or_unknown(self, node: Node) -> Range:
         return self.size(node) or UNKNOWN

@@ -92,7 +92,7 @@ class Program:
     def evaluate(self, *values: Any) -> Any:
         """The expression's value. Raises EvaluationError."""
         try:
-            return self._run(self.frame(*values))
+            return self._run([None, *values, *self._spare])
         except RecursionError:
             raise EvaluationError(TOO_DEEP) from None
 

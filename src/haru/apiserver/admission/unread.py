@@ -6,11 +6,13 @@ object then, but for what was changed: where they read none of it, they would fi
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Set
 from typing import Any
 
 from haru.apiserver.call import Call
 from haru.apiserver.node_authorization import node_of
 from haru.apiserver.node_graph import MIRROR
+from haru.kube.kinds import Kind
 
 Obj = dict[str, Any]
 
@@ -25,36 +27,43 @@ POD_SPEC = frozenset(
 """Members of a pod's spec that no changing plugin reads when a pod is created, unless a node creates it."""
 
 
+_PARTS = frozenset(("metadata", "spec"))
+_NOTES = frozenset(("labels", "annotations"))
+
+
 def nothing_new(call: Call, before: Obj, after: Obj) -> bool:
     """Whether an object that is created shows the changing plugins what they have seen before. Only pods are known."""
     if call.resource.kind.group_resource != "pods" or node_of(call.request.user) is not None:
         return False
-    for name in before.keys() | after.keys():
-        one, other = before.get(name), after.get(name)
-        if one is other:
-            continue
-        if not (isinstance(one, dict) and isinstance(other, dict)):
-            return False
-        if name == "spec":
-            if not _changed(one, other) <= POD_SPEC:
-                return False
-        elif name != "metadata" or not _same_metadata(one, other):
-            return False
-    return True
-
-
-def _changed(before: Obj, after: Obj) -> set[str]:
-    """The members that are not the same; equal ones may be among them."""
-    found = {name for name, value in after.items() if value is not before.get(name)}
-    return found | (before.keys() - after.keys())
-
-
-def _same_metadata(before: Obj, after: Obj) -> bool:
-    """Whether nothing but labels and annotations differs, the mark of mirror pods excepted."""
-    changed = _changed(before, after)
-    if not changed <= {"labels", "annotations"}:
+    spec, metadata = after.get("spec"), after.get("metadata")
+    if not (isinstance(spec, dict) and isinstance(metadata, dict)):
         return False
-    return "annotations" not in changed or _is_mirror(before) == _is_mirror(after)
+    if not _differs_only(before["spec"], spec, POD_SPEC) or not _differs_only(before, after, _PARTS):
+        return False
+    known = before["metadata"]
+    if not _differs_only(known, metadata, _NOTES):
+        return False
+    return known.get("annotations") is metadata.get("annotations") or _is_mirror(known) == _is_mirror(metadata)
+
+
+def unread(kind: Kind, names: Mapping[str, Collection[str]]) -> bool:
+    """Whether no changing plugin reads these members of the parts of a new object, unless a node creates it."""
+    notes = names.get("metadata") or ()
+    return (
+        kind.group_resource == "pods"
+        and names.keys() <= _PARTS
+        and _NOTES.issuperset(notes)
+        and "annotations" not in notes  # a mirror pod is known by one
+        and POD_SPEC.issuperset(names.get("spec") or ())
+    )
+
+
+def _differs_only(before: Obj, after: Obj, members: Set[str]) -> bool:
+    """Whether all other members are the very same."""
+    for name, value in after.items():
+        if value is not before.get(name) and name not in members:
+            return False
+    return before.keys() - after.keys() <= members
 
 
 def _is_mirror(metadata: Obj) -> bool:

@@ -7,19 +7,10 @@ from haru.cel.errors import EvaluationError
 from haru.cel.libraries.arithmetic import TIMESTAMP_MAX, TIMESTAMP_MIN, checked_duration
 from haru.cel.types import DURATION, INT, STRING, TIMESTAMP
 from haru.cel.values import Duration, Timestamp
+from haru.kube.durations import nanoseconds_of
 
 _SECOND = 10**9
 _DAY = 86_400
-_UNITS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "μs": 1_000,
-    "ms": 1_000_000,
-    "s": _SECOND,
-    "m": 60 * _SECOND,
-    "h": 3_600 * _SECOND,
-}
 
 
 def civil(days: int) -> tuple[int, int, int]:
@@ -111,45 +102,9 @@ def format_timestamp(value: Timestamp) -> str:
 def parse_duration(text: str) -> Duration:
     """Go's notation: `1h30m`, `-1.5s`, `100ms`."""
     try:
-        return checked_duration(_parse_duration(text))
-    except ValueError:
-        raise EvaluationError(f'time: invalid duration "{text}"') from None
-
-
-def _parse_duration(text: str) -> int:
-    position = 1 if text[:1] in ("+", "-") else 0
-    if text[position:] == "0":
-        return 0
-    if position == len(text):
-        raise ValueError
-    total = 0
-    while position < len(text):
-        whole = _digits(text, position)
-        end = position + len(whole)
-        fraction = ""
-        if text[end : end + 1] == ".":
-            fraction = _digits(text, end + 1)
-            end += 1 + len(fraction)
-        if not whole and not fraction:
-            raise ValueError
-        start = end
-        while end < len(text) and text[end] not in ".0123456789":
-            end += 1
-        unit = _UNITS.get(text[start:end])
-        if unit is None:
-            raise ValueError
-        total += int(whole or "0") * unit + int(fraction or "0") * unit // 10 ** len(fraction)
-        position = end
-    return -total if text[0] == "-" else total
-
-
-def _digits(text: str, start: int) -> str:
-    end = start
-    while end < len(text) and text[end] in "0123456789":
-        end += 1
-    if end - start > 30:
-        raise ValueError
-    return text[start:end]
+        return checked_duration(nanoseconds_of(text))
+    except ValueError as error:
+        raise EvaluationError(str(error)) from None
 
 
 def format_duration(value: Duration) -> str:

@@ -38,7 +38,7 @@ _NEVER_ABSENT: Final = frozenset(
 class Shape:
     """How values of one type take part in merging."""
 
-    __slots__ = ("_fields", "element", "keys", "message", "style")
+    __slots__ = ("_fields", "element", "keys", "message", "of_texts", "style")
 
     def __init__(
         self,
@@ -46,12 +46,16 @@ class Shape:
         message: MessageType | None = None,
         element: Shape | None = None,
         keys: tuple[tuple[str, Any], ...] = (),
+        *,
+        of_texts: bool = False,
     ) -> None:
         self.style = style
         self.message = message
         self.element = element
         self.keys = keys
         """Key fields of list items, each with its default (None without)."""
+        self.of_texts = of_texts
+        """Whether the values of a map are texts."""
         self._fields: dict[str, Shape] = {}
 
     def field(self, name: str) -> Shape:
@@ -114,7 +118,9 @@ def _field_shape(field: Field) -> Shape:
         return LEAF
     if field.map_type == "atomic":
         return LEAF
-    return Shape("map", element=_element_shape(field)) if field.container == "map" else _element_shape(field)
+    if field.container == "map":
+        return Shape("map", element=_element_shape(field), of_texts=field.type == "string")
+    return _element_shape(field)
 
 
 def _default_of(message: MessageType, key: str) -> Any:

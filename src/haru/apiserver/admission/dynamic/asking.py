@@ -15,7 +15,7 @@ from haru.apiserver.authorization import Authorizer
 from haru.apiserver.config import UserInfo
 from haru.apiserver.node_authorization import Attributes as Asked
 from haru.cel.admission import CONDITION, plain_environment
-from haru.cel.admission_evaluation import CONDITIONS_BUDGET, Evaluation, Given, OutOfBudget
+from haru.cel.admission_evaluation import CONDITIONS_BUDGET, Evaluation, Given, OutOfBudget, Result
 from haru.cel.libraries.authorization import Decide, Decision, Question
 from haru.kube.errors import StatusError
 from haru.kube.selectors import parse_field_selector
@@ -26,7 +26,8 @@ Obj = dict[str, Any]
 def given_of(attributes: Attributes, seen: Seen, *, params: Any = None, namespace: Obj | None = None) -> Given:
     """The values of an expression's variables for one request."""
     request, asking = partial(attributes.request, seen), partial(_asking, attributes)
-    return Given(seen.obj, seen.old, request, namespace, params, asking)
+    is_small = seen.obj is attributes.came and attributes.is_small
+    return Given(seen.obj, seen.old, request, namespace, params, asking, is_small)
 
 
 def _asking(attributes: Attributes) -> tuple[Decide, Question]:
@@ -114,8 +115,15 @@ class Conditions:
         if not self._expressions:
             return True
         start = perf_counter()
+        evaluation = Evaluation(given, budget=CONDITIONS_BUDGET)
         try:
-            found = await self._hold(given)
+            results = [await run_in_turn(evaluation, expression) for expression in self._expressions]
+            found = self._met(results)
+        except OutOfBudget as error:
+            if self._fails:
+                counts.failed()
+                raise ConditionsFailed(str(error)) from None
+            found = False
         except ConditionsFailed:
             counts.failed()
             raise
@@ -125,15 +133,8 @@ class Conditions:
             counts.excluded()
         return found
 
-    async def _hold(self, given: Given) -> bool:
+    def _met(self, results: Iterable[Result]) -> bool:
         errors: list[str] = []
-        evaluation = Evaluation(given, budget=CONDITIONS_BUDGET)
-        try:
-            results = [await run_in_turn(evaluation, expression) for expression in self._expressions]
-        except OutOfBudget as error:
-            if self._fails:
-                raise ConditionsFailed(str(error)) from None
-            return False
         for found in results:
             if found.error:
                 errors.append(found.error)

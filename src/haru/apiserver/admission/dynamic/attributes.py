@@ -11,6 +11,7 @@ from haru.apiserver.call import Call
 from haru.apiserver.config import user_object
 from haru.apiserver.custom_conversion import converted
 from haru.apiserver.resources import Resource
+from haru.cel.admission import SMALL
 from haru.cel.libraries.authorization import Decide, Question
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.kinds import Kind, subresources_of
@@ -84,10 +85,18 @@ class Attributes:
     """Whether the request is about a Namespace itself."""
     namespace: str = field(init=False)
     """The request's namespace; a Namespace lies in itself."""
+    came: Obj | None = field(init=False)
+    """The object as it came, before anybody here changed it."""
+    unread: Obj | None = field(default=None, init=False)
+    """The object, where nothing was changed but what the server's own changing plugins do not read."""
+    is_small: bool = field(init=False)
+    """Whether a new object came in so few bytes that expressions over it are cheap."""
     _requests: dict[tuple[Named, Named], Obj] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.resource, self.subresource = self.call.resource, self.call.subresource
+        self.came = self.obj
+        self.is_small = self.operation == "CREATE" and 0 < len(self.call.request.read) <= SMALL
         kind = self.resource.kind
         self.named = named(kind)
         self.kind = kind_named(kind, self.subresource)
@@ -140,11 +149,16 @@ class Seen(NamedTuple):
     old: Obj | None
 
 
+def as_it_came(attributes: Attributes) -> Seen:
+    """A request in the form of its own resource."""
+    return Seen(attributes.named, attributes.kind, attributes.resource, attributes.obj, attributes.old)
+
+
 async def seen_as(target: Resource, attributes: Attributes) -> Seen:
     """A request in the form of a resource."""
     kind, obj, old = target.kind, attributes.obj, attributes.old
     if target is attributes.resource:
-        return Seen(attributes.named, attributes.kind, target, obj, old)
+        return as_it_came(attributes)
     if attributes.is_whole:
         obj = None if obj is None else await converted(obj, kind)
         old = None if old is None else await converted(old, kind)

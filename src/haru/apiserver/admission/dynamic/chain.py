@@ -19,6 +19,7 @@ from haru.apiserver.admission.dynamic.mutating import MutatingPolicy, Mutators, 
 from haru.apiserver.admission.dynamic.webhooks import HookRound, Webhook, Webhooks
 from haru.apiserver.admission.unread import nothing_new
 from haru.apiserver.call import Call
+from haru.apiserver.node_authorization import node_of
 from haru.kube.defaulting import apply_defaults
 from haru.kube.patch.managers import read
 
@@ -67,7 +68,7 @@ class Chain:
     async def _change(self, attributes: Attributes, built_in: BuiltIn | None = None) -> Obj | None:
         if not self._changes:
             return attributes.obj
-        policies, hooks = Round(), HookRound()
+        policies, hooks = Round(), HookRound() if self._mutating else None
         with self._counts.step("admit", attributes.operation):
             if not await self._pass(attributes, policies, hooks, again=False) or attributes.obj is None:
                 return attributes.obj
@@ -78,13 +79,13 @@ class Chain:
             await self._pass(attributes, policies, hooks, again=True)
         return attributes.obj
 
-    async def _pass(self, attributes: Attributes, policies: Round, hooks: HookRound, *, again: bool) -> bool:
+    async def _pass(self, attributes: Attributes, policies: Round, hooks: HookRound | None, *, again: bool) -> bool:
         """One round: whether anybody changed the object."""
         operation, changed = attributes.operation, False
         if self._mutators and attributes.operation != "DELETE":
             with self._counts.plugin("MutatingAdmissionPolicy", "admit", operation):
                 changed = await self._changing.mutate(self._mutators, attributes, policies, again=again)
-        if self._mutating:
+        if hooks is not None:
             with self._counts.plugin("MutatingAdmissionWebhook", "admit", operation):
                 changed |= await self._asking.mutate(self._mutating, attributes, hooks, again=again)
         return changed
@@ -125,7 +126,8 @@ class Chain:
         attributes = Attributes(call, "CREATE", "" if generated else before["name"], shown, options=options)
 
         async def complete(changed: Obj) -> None:
-            if nothing_new(call, shown, changed):
+            is_unread = attributes.obj is attributes.unread and node_of(call.request.user) is None
+            if is_unread or nothing_new(call, shown, changed):
                 return
             changed["metadata"] = {**hidden, **changed["metadata"]}
             await built_in(changed)

@@ -34,17 +34,16 @@ class HistogramOf:
 
     def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
         self._name, self._text, self._labels, self._bounds = name, text, tuple(labels), tuple(bounds)
-        self._seen: dict[Labels, list[int]] = {}
-        self._sums: dict[Labels, float] = {}
+        self._seen: dict[Labels, list[float]] = {}
+        """How many fell below each bound and above the last, and the sum of them all."""
 
     def observe(self, seconds: float, *values: str) -> None:
         """One observation, under the values of the labels in their order."""
         counts = self._seen.get(values)
         if counts is None:
-            counts = self._seen[values] = [0] * (len(self._bounds) + 1)
-            self._sums[values] = 0.0
+            counts = self._seen[values] = [0] * (len(self._bounds) + 1) + [0.0]
         counts[bisect_left(self._bounds, seconds)] += 1
-        self._sums[values] += seconds
+        counts[-1] += seconds
 
     def lines(self) -> list[str]:
         """The exposition; nothing of what never happened."""
@@ -54,11 +53,12 @@ class HistogramOf:
         for labels, values in sorted((_labelled(self._labels, values), values) for values in self._seen):
             before = f"{labels}," if labels else ""
             total = 0
-            for bound, count in zip((*(f"{b:g}" for b in self._bounds), "+Inf"), self._seen[values], strict=True):
-                total += count
+            *counts, seconds = self._seen[values]
+            for bound, count in zip((*(f"{b:g}" for b in self._bounds), "+Inf"), counts, strict=True):
+                total += int(count)
                 found.append(f'{self._name}_bucket{{{before}le="{bound}"}} {total}')
             inside = f"{{{labels}}}" if labels else ""
-            found.append(f"{self._name}_sum{inside} {self._sums[values]:.9f}")
+            found.append(f"{self._name}_sum{inside} {seconds:.9f}")
             found.append(f"{self._name}_count{inside} {total}")
         return found
 

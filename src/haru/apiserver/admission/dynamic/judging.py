@@ -122,7 +122,7 @@ async def _judge(
 ) -> None:
     try:
         condition = findings.counts.condition(policy.name, "policy", "validate", attributes)
-        if not await policy.conditions.hold(_without_namespace(given), condition):
+        if not await policy.conditions.hold(given.to_conditions(), condition):
             return
         denials = await _denials(policy, binding, given, findings.counts)
         notes, errors = await _notes(policy, given) if policy.annotations else ({}, [])
@@ -137,11 +137,6 @@ async def _judge(
         known = findings.notes.setdefault(f"{policy.name}/{key}", [])
         if value not in known:
             known.append(value)
-
-
-def _without_namespace(given: Given) -> Given:
-    """Match conditions do not see the namespace."""
-    return given._replace(namespace=None)
 
 
 async def _denials(policy: ValidatingPolicy, binding: Binding, given: Given, counts: Counts) -> list[Denial]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from haru.apiserver.admission.dynamic.attributes import Attributes, Named, Seen, named, seen_as
+from haru.apiserver.admission.dynamic.attributes import Attributes, Named, Seen, as_it_came, named, seen_as
 from haru.apiserver.core import Core
 from haru.apiserver.resources import Resource
 from haru.kube.errors import not_found_error
@@ -119,7 +119,8 @@ class Criteria:
         self._found: dict[tuple[Any, ...], Resource | None] = {}
         """What rules say to requests that are alike, while the same resources are served."""
         self._generation = -1
-        self._all = rules is None and not self._excluded and self._namespaces.empty and self._objects.empty
+        self.is_all = rules is None and not self._excluded and self._namespaces.empty and self._objects.empty
+        """Whether every request is of concern, as it comes."""
 
     async def match(self, attributes: Attributes, equivalents: Equivalents) -> Seen | None:
         """In which form the request is to be told of; None where it is of no concern.
@@ -127,6 +128,8 @@ class Criteria:
         Raises StatusError where the request's namespace does not exist.
         """
         found = await self.concerned(attributes, equivalents)
+        if found is attributes.resource:
+            return as_it_came(attributes)
         return None if found is None else await seen_as(found, attributes)
 
     async def concerned(self, attributes: Attributes, equivalents: Equivalents) -> Resource | None:
@@ -134,12 +137,12 @@ class Criteria:
 
         Raises StatusError where the request's namespace does not exist.
         """
-        if self._all:
+        if self.is_all:
             return attributes.resource
         found = self._covered(attributes, equivalents)
         if found is None or not _selects(self._objects, attributes):
             return None
-        if not await _in_namespace(self._namespaces, attributes):
+        if not self._namespaces.empty and not await _in_namespace(self._namespaces, attributes):
             return None
         return found
 
@@ -193,7 +196,7 @@ def _selects(selector: LabelSelector, attributes: Attributes) -> bool:
 
 
 async def _in_namespace(selector: LabelSelector, attributes: Attributes) -> bool:
-    if selector.empty or not (attributes.namespace or attributes.is_namespace):
+    if not (attributes.namespace or attributes.is_namespace):
         return True
     return selector.matches(await _namespace_labels(attributes))
 

@@ -17,13 +17,15 @@ from haru.apiserver.admission.dynamic.asking import ConditionsFailed
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen, seen_as
 from haru.apiserver.admission.dynamic.counting import Counts, error_type
 from haru.apiserver.admission.dynamic.matching import Equivalents
-from haru.apiserver.admission.dynamic.patching import MutationError, configured, patched
+from haru.apiserver.admission.dynamic.patching import MutationError, configured, patched, with_texts
 from haru.apiserver.admission.dynamic.policies import Binding, Invocation, Misconfigured, Policy, invocations
 from haru.apiserver.admission.dynamic.running import run_in_turn, timed_compile
+from haru.apiserver.admission.dynamic.texts import Texts, texts_of
 from haru.apiserver.custom_conversion import converted
 from haru.cel.admission import CONFIGURATION, OPERATIONS, Expression
-from haru.cel.admission_evaluation import Evaluation, OutOfBudget
+from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget
 from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
 
 Obj = dict[str, Any]
 Key = tuple[str, str, str, str]
@@ -38,6 +40,7 @@ class MutatingPolicy(Policy):
     def __init__(self, raw: Obj, bindings: Sequence[Binding]) -> None:
         super().__init__(raw, bindings)
         self.runs_again = self.spec.get("reinvocationPolicy") == "IfNeeded"
+        self._texts: dict[tuple[str, str, str], Texts | None] = {}
 
     @cached_property
     def mutations(self) -> list[tuple[bool, Expression]]:
@@ -50,6 +53,13 @@ class MutatingPolicy(Policy):
             wanted = CONFIGURATION if applies else OPERATIONS
             found.append((applies, timed_compile(part.get("expression") or "", within, wanted)))
         return found
+
+    def texts(self, expression: Expression, kind: Kind) -> Texts | None:
+        """Where a configuration puts texts in objects of a kind; None for one that does more than that."""
+        key = expression.text, kind.api_version, kind.kind
+        if key not in self._texts:
+            self._texts[key] = texts_of(expression, self.composition.patching, kind)
+        return self._texts[key]
 
 
 @dataclass
@@ -96,19 +106,19 @@ class Mutators:
                     errors.append((policy, found.binding, str(found), ""))
                 else:
                     asked.append(found)
-        before = attributes.obj
+        before, has_changed = attributes.obj, False
         for invocation in asked:
             if again and _key(invocation) not in passed.again:
                 continue
             try:
-                await self._invoke(invocation, attributes, passed, errors)
+                has_changed = await self._invoke(invocation, attributes, passed, errors)
             except ConditionsFailed as error:
                 errors.append((invocation.policy, invocation.binding.name, str(error), "Invalid"))
         passed.left = attributes.obj
         refusals = [error for error in errors if error[0].fails]
         if refusals:
             raise _refusal(attributes, refusals)
-        return attributes.obj is not before and attributes.obj != before
+        return has_changed if len(asked) == 1 else attributes.obj is not before and attributes.obj != before
 
     async def _invoke(
         self,
@@ -116,37 +126,42 @@ class Mutators:
         attributes: Attributes,
         passed: Round,
         errors: list[tuple[Policy, str, str, str]],
-    ) -> None:
+    ) -> bool:
+        """Whether the object is another one afterwards."""
         policy = invocation.policy
         assert isinstance(policy, MutatingPolicy)
+        current = invocation if attributes.obj is invocation.seen.obj else await _now(invocation, attributes)
+        given = current.given(attributes)
         if policy.conditions:
-            given = (await _now(invocation, attributes)).given_to_conditions(attributes)
             counts = self._counts.condition(policy.name, "policy", "validate", attributes)  # the step is 1.36's word
-            if not await policy.conditions.hold(given, counts):
-                return
+            if not await policy.conditions.hold(given.to_conditions(), counts):
+                return False
         before = attributes.obj
         for applies, expression in policy.mutations if before is not None else ():
-            current = await _now(invocation, attributes)
+            if attributes.obj is not current.seen.obj:
+                current = await _now(invocation, attributes)
+                given = current.given(attributes)
             start = perf_counter()
             why = ""
             try:
-                attributes.obj = await _mutated(policy, applies, expression, current, attributes)
+                attributes.obj = await _mutated(policy, applies, expression, current.seen, given, attributes)
             except MutationError as error:
                 why = str(error)
                 errors.append((policy, invocation.binding.name, why, "Invalid"))
             finally:
                 kind = error_type(why) if why else "no_error"
                 self._counts.mutated(policy.name, invocation.binding.name, kind, perf_counter() - start)
-        if attributes.obj is not before and attributes.obj != before:
+        # One mutation returns the very object where it changes nothing; several may undo each other.
+        has_changed = attributes.obj is not before and (len(policy.mutations) == 1 or attributes.obj != before)
+        if has_changed:
             passed.changed()
         if policy.runs_again:
             passed.willing.add(_key(invocation))
+        return has_changed
 
 
 async def _now(invocation: Invocation, attributes: Attributes) -> Invocation:
     """The invocation over the object as those before it have left it."""
-    if attributes.obj is invocation.seen.obj:
-        return invocation
     target = invocation.seen.target
     if target is attributes.resource or not attributes.is_whole:
         now = Seen(invocation.seen.resource, invocation.seen.kind, target, attributes.obj, invocation.seen.old)
@@ -156,21 +171,31 @@ async def _now(invocation: Invocation, attributes: Attributes) -> Invocation:
 
 
 async def _mutated(
-    policy: MutatingPolicy, applies: bool, expression: Expression, invocation: Invocation, attributes: Attributes
+    policy: MutatingPolicy,
+    applies: bool,
+    expression: Expression,
+    seen: Seen,
+    given: Given,
+    attributes: Attributes,
 ) -> Obj:
     """The object, in the version of the request, as a mutation makes it. Raises MutationError and StatusError."""
     if expression.program is None:
         raise MutationError(expression.problem)
-    evaluation = Evaluation(invocation.given(attributes), policy.composition.variables)
+    assert seen.obj is not None and attributes.obj is not None
+    texts = policy.texts(expression, seen.target.kind) if applies and attributes.is_whole else None
+    evaluation = Evaluation(given, policy.composition.variables)
     try:
-        found = await run_in_turn(evaluation, expression)
+        found = await run_in_turn(evaluation, expression if texts is None else texts.expression)
     except OutOfBudget as error:
         raise MutationError(str(error)) from None
     if found.error:
         raise MutationError(found.error)
-    seen = invocation.seen
-    assert seen.obj is not None and attributes.obj is not None
-    made = (configured if applies else patched)(seen.obj, found.value, seen, attributes)
+    if texts is not None and isinstance(found.value, list):
+        made = with_texts(seen.obj, found.value, texts, attributes)
+        if texts.is_unread and (seen.obj is attributes.came or seen.obj is attributes.unread):
+            attributes.unread = made
+    else:
+        made = (configured if applies else patched)(seen.obj, found.value, seen, attributes)
     if made is seen.obj:
         return attributes.obj
     if seen.target is attributes.resource or not attributes.is_whole:

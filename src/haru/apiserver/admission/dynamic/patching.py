@@ -5,9 +5,11 @@ Source: KEP 3962, as behaviour; the words are those of 1.36.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.texts import Texts
 from haru.cel.libraries.patches import MisplacedError, PatchValueError, to_json
 from haru.cel.values import Struct
 from haru.kube.decoding import strict_decode
@@ -43,6 +45,12 @@ def configured(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
         ) from None
     laid = merge(obj, partial, shape)
     return obj if laid == obj else _defaulted(laid, obj, kind, attributes)
+
+
+def with_texts(obj: Obj, found: Sequence[str], texts: Texts, attributes: Attributes) -> Obj:
+    """As `configured`, for a configuration of texts."""
+    laid = texts.put(obj, found)
+    return laid if laid is obj or texts.is_complete else _defaulted(laid, obj, texts.kind, attributes)
 
 
 def _fitting(partial: Obj, shape: Shape, kind: Kind) -> Obj:

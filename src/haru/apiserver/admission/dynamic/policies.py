@@ -24,6 +24,9 @@ from haru.kube.errors import StatusError, not_found_error
 Obj = dict[str, Any]
 
 
+_NO_PARAMS: Sequence[Obj | None] = (None,)
+
+
 class Binding:
     """One binding of a policy."""
 
@@ -81,10 +84,6 @@ class Invocation(NamedTuple):
         """The values that expressions see."""
         return given_of(attributes, self.seen, params=self.param, namespace=self.namespace)
 
-    def given_to_conditions(self, attributes: Attributes) -> Given:
-        """The values that match conditions see: they do not see the namespace."""
-        return given_of(attributes, self.seen, params=self.param)
-
 
 @dataclass(frozen=True, slots=True)
 class Misconfigured:
@@ -119,9 +118,10 @@ async def invocations(
     found: list[Invocation | Misconfigured] = []
     for binding in policy.bindings:
         try:
-            if await binding.criteria.concerned(attributes, equivalents) is None:
+            criteria = binding.criteria
+            if not criteria.is_all and await criteria.concerned(attributes, equivalents) is None:
                 continue
-            params = await _params(policy, binding, attributes)
+            params = _NO_PARAMS if policy.param_kind is None else await _params(policy, binding, attributes)
         except ParamError as error:
             found.append(Misconfigured(policy, binding.name, str(error)))
             continue
@@ -133,10 +133,10 @@ async def invocations(
     return found
 
 
-async def _params(policy: Policy, binding: Binding, attributes: Attributes) -> list[Obj | None]:
+async def _params(policy: Policy, binding: Binding, attributes: Attributes) -> Sequence[Obj | None]:
     """The parameters that a binding is to be evaluated with; one that is null where there are none to have."""
     if policy.param_kind is None or binding.param_ref is None:
-        return [None]
+        return _NO_PARAMS
     core = attributes.call.core
     resource = param_resource(core, policy.param_kind)
     if resource is None:
