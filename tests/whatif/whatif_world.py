@@ -151,13 +151,13 @@ class World:
             await self._maybe_create(known_kind("v1", kind), {"metadata": {"name": name}})
         recorder = EventRecorder(self.api, "test", now=virtual_time.now, monotonic=loop.time)
         manager = ControllerManager(
-            self._client(), self.gates, CONTROLLERS, now=virtual_time.now, rng=random.Random(self.seed)
+            self._client(), self.gates, CONTROLLERS, clock=virtual_time.clock(), rng=random.Random(self.seed)
         )
         scheduling = scheduler_config(
             self.gates, ["default-scheduler"], seed=self.seed, clock=virtual_time.now, monotonic=loop.time
         )
         scheduler = Scheduler(self._client(), scheduling, recorder)
-        fleet = Fleet(self._client(), nodes, virtual_time.now, recorder=recorder, renew_seconds=20.0)
+        fleet = Fleet(self._client(), nodes, virtual_time.clock(), recorder=recorder, renew_seconds=20.0)
         driver = SimulatedDriver(self._client(), nodes, recorder=recorder)
         self._run("controllers", manager.run())
         self._run("scheduler", scheduler.run())

@@ -16,7 +16,7 @@ from typing import Final
 from haru.engine.assumed_claims import AssumedClaims, allocation_of
 from haru.engine.consumers import Consumers, consumer_keys
 from haru.engine.decision import Obj, PodKey
-from haru.engine.devices import AllocatedState, Inventory
+from haru.engine.devices import AllocatedState, Inventory, Wardrobe
 from haru.engine.extended import special_owners
 from haru.engine.groupstate import GroupState
 from haru.engine.joining import Joining
@@ -69,6 +69,7 @@ class Cluster:
         self._state = _State()
         self._others: dict[str, CowMap[Obj]] = {}
         self._inventory = Inventory()
+        self._wardrobe = Wardrobe(self._inventory)
         self._allocated = AllocatedState.from_claims(())
         self._live_claims: dict[str, Obj] = {}
         self._assumed_claims = AssumedClaims()
@@ -121,6 +122,7 @@ class Cluster:
         """This moment as an immutable value; the same object while nothing has changed."""
         if self._snapshot is None:
             state = self._state
+            devices = self._inventory.snapshot()
             self._snapshot = Snapshot(
                 version=self._version,
                 nodes=state.nodes.freeze(),
@@ -131,8 +133,9 @@ class Cluster:
                 pod_groups=state.pod_groups.freeze(),
                 groups=state.groups.freeze(),
                 others={kind: objects.freeze() for kind, objects in self._others.items()},
-                devices=self._inventory.snapshot(),
+                devices=devices,
                 allocated=self._allocated,
+                outfits=self._wardrobe.freeze(devices, self._allocated),
                 anti_affine=state.anti_affine.freeze(),
                 nominated=state.nominated.freeze(),
                 special=state.special.freeze(),
@@ -381,6 +384,7 @@ class Cluster:
                 self._allocated = self._allocated.without(path)
             if new is not None:
                 self._allocated = self._allocated.with_allocation(path, new)
+            self._wardrobe.taken_changed(old, new)
 
     def _consumer_changed(self, resource: str, path: str) -> None:
         for claim in self._state.used_claims.get(f"{resource}/{path}") or ():

@@ -7,7 +7,7 @@ at before and on the one that is looked at now.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.overlay import Overlay
@@ -42,12 +42,11 @@ class Follower:
         return {name for name in changes if name is not None}
 
 
-def present_nodes(overlay: Overlay, names: set[str] | None) -> Iterator[tuple[str, NodeInfo | None]]:
+def present_nodes(overlay: Overlay, names: set[str] | None) -> Iterable[tuple[str, NodeInfo | None]]:
     """The nodes of these names (of all, for None) as they are on the overlay; None for those that are not there."""
     if names is None:
-        yield from overlay.present_nodes()
-    else:
-        yield from ((name, present_node(overlay, name)) for name in sorted(names))
+        return overlay.present_nodes()
+    return ((name, present_node(overlay, name)) for name in sorted(names))
 
 
 def present_node(overlay: Overlay, name: str) -> NodeInfo | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from haru.engine.cached import cached_property
 from haru.engine.decision import Obj
@@ -31,7 +32,7 @@ class NodeSpec:
         """Decode a Node object."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         amounts = status.get("allocatable") or status.get("capacity") or {}
-        return NodeSpec(
+        made = NodeSpec(
             name=obj["metadata"]["name"],
             obj=obj,
             labels=obj["metadata"].get("labels") or {},
@@ -39,6 +40,9 @@ class NodeSpec:
             unschedulable=bool(spec.get("unschedulable")),
             allocatable={name: amount_of(name, quantity) for name, quantity in amounts.items()},
         )
+        if not status.get("images"):
+            made.__dict__["images"] = _NO_IMAGES
+        return made
 
     @cached_property
     def images(self) -> Mapping[str, int]:
@@ -59,6 +63,7 @@ class NodeSpec:
         return f"{told} {self.unschedulable} {sorted(self.allocatable.items())} {sorted(self.features)}"
 
 
+_NO_IMAGES: Mapping[str, int] = MappingProxyType({})
 _ABSENT = NodeSpec("", {}, {}, (), False, {})
 
 
@@ -76,7 +81,9 @@ class NodeInfo:
     @staticmethod
     def empty(name: str, spec: NodeSpec | None = None) -> NodeInfo:
         """A node without pods."""
-        return NodeInfo(name, spec or _ABSENT, {}, {}, (0, 0), ())
+        made = NodeInfo(name, spec or _ABSENT, {}, {}, (0, 0), ())
+        made.__dict__["affine"] = ()
+        return made
 
     @property
     def present(self) -> bool:
@@ -116,7 +123,11 @@ class NodeInfo:
 
     def with_spec(self, spec: NodeSpec | None) -> NodeInfo:
         """The same pods on another version of the node, or on none."""
-        return NodeInfo(self.name, spec or _ABSENT, self.pods, self.requested, self.scoring_requested, self.host_ports)
+        parts = self.pods, self.requested, self.scoring_requested, self.host_ports
+        made = NodeInfo(self.name, spec or _ABSENT, *parts)
+        if "affine" in self.__dict__:
+            made.__dict__["affine"] = self.affine
+        return made
 
     def with_pod(self, pod: PodInfo) -> NodeInfo:
         """The node with one more pod (or another version of one it has)."""
@@ -126,7 +137,7 @@ class NodeInfo:
         for name, value in pod.usage.items():
             requested[name] = requested.get(name, 0) + value
         cpu, memory = pod.scoring_requests
-        return NodeInfo(
+        made = NodeInfo(
             self.name,
             self.spec,
             {**base.pods, path: pod},
@@ -134,6 +145,10 @@ class NodeInfo:
             (base.scoring_requested[0] + cpu, base.scoring_requested[1] + memory),
             (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports,
         )
+        if "affine" in base.__dict__ and not pod.spec.get("affinity"):
+            # What is known already need not be looked for when somebody looks at all nodes.
+            made.__dict__["affine"] = base.affine
+        return made
 
     def without_pod(self, path: str) -> NodeInfo:
         """The node without a pod that it has."""

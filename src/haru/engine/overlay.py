@@ -5,7 +5,7 @@ A search places pods and allocates claims here; what it keeps becomes a Decision
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -91,12 +91,10 @@ class Overlay:
         """A node with the tentative pods on it."""
         return self._nodes.get(name) or self.snapshot.nodes[name]
 
-    def present_nodes(self) -> Iterator[tuple[str, NodeInfo | None]]:
+    def present_nodes(self) -> Iterable[tuple[str, NodeInfo | None]]:
         """All nodes of the snapshot by name; None for those that do not exist."""
-        touched = self._nodes
-        for name, info in self.snapshot.all_nodes:
-            found = touched.get(name) or info if touched else info
-            yield name, found if found is not None and found.present else None
+        touched, known = self._nodes, self.snapshot.present_nodes
+        return ((name, info and touched.get(name, info)) for name, info in known) if touched else known
 
     def placed(self) -> Iterator[PodInfo]:
         """The tentatively placed pods, in the order of placement."""

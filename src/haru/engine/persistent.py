@@ -54,10 +54,15 @@ class FrozenMap(Mapping[str, V]):
     def __len__(self) -> int:
         return self._size
 
-    def values_of(self, keys: Iterable[str]) -> list[V | None]:
-        """The values of many keys, None for what is not there."""
+    def pairs(self) -> Iterator[tuple[str, V]]:
+        """All keys with their values, without looking up each."""
+        for bucket in self._buckets if self._size else ():
+            yield from bucket.items()
+
+    def values_of(self, keys: Iterable[str], default: Any = None) -> list[V | None]:
+        """The values of many keys, the default for what is not there."""
         buckets = self._buckets or (_EMPTY,) * _BUCKETS
-        return [buckets[crc32(key.encode()) & _MASK].get(key) for key in keys]
+        return [buckets[crc32(key.encode()) & _MASK].get(key, default) for key in keys]
 
     def difference(self, other: FrozenMap[V]) -> set[str]:
         """The keys that have another value there; cheap between copies of one map."""
@@ -134,6 +139,8 @@ def differing(now: Mapping[str, V], before: Mapping[str, V]) -> set[str]:
     """The keys that have another value in one of two maps; cheap if both were made from copies of one map."""
     if now is before:
         return set()
+    if not before and isinstance(now, FrozenMap):
+        return set(now)
     keys: set[str] = set()
     base, other = now, before
     while isinstance(base, Patched):

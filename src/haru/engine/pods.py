@@ -166,7 +166,7 @@ class PodInfo:
     @cached_property
     def controller(self) -> Obj | None:
         """The owner reference of the controller that made it."""
-        return controller_of(self.obj)
+        return controller_of(self.obj) if "ownerReferences" in self.obj["metadata"] else None
 
     @cached_property
     def priority(self) -> int:

@@ -11,18 +11,16 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from haru.cel.errors import EvaluationError
-from haru.cel.libraries.timestamps import parse_duration
 from haru.engine.decision import Obj
 from haru.engine.pods import PodInfo
 from haru.engine.snapshot import Snapshot
+from haru.kube.durations import seconds_of
 from haru.kube.names import format_time, parse_time
 
 ANNOTATION = "haru.dev/run-time-limit"
 _GRACE_SECONDS = 30
 _START_SECONDS = 5.0
 """What a pod that has its place may need until its own time begins to run."""
-_NS = 1_000_000_000
 
 
 def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
@@ -45,12 +43,27 @@ def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
     return end if end >= now else None
 
 
+def ends_some_day(pod: PodInfo) -> bool | None:
+    """Whether the pod can be expected to end some day, at no time that anything could tell; None: see `latest_end`.
+
+    As with most pods, of which there may be many: nobody made it, and nothing is said of it that could limit it.
+    """
+    metadata, spec = pod.obj["metadata"], pod.spec
+    left_alone = "ownerReferences" not in metadata and "annotations" not in metadata
+    if left_alone and "activeDeadlineSeconds" not in spec and pod.group is None:
+        return True
+    return ends_by_itself(pod) if is_unlimited(pod) else None
+
+
 def is_unlimited(pod: PodInfo) -> bool:
     """Whether nothing can limit the pod's time, whatever else there is: neither itself, nor a group or Job of its."""
     if pod.spec.get("activeDeadlineSeconds") is not None or pod.group is not None:
         return False
-    annotations, owner = pod.obj["metadata"].get("annotations"), pod.controller
-    return not (annotations and ANNOTATION in annotations) and (owner is None or owner.get("kind") != "Job")
+    metadata = pod.obj["metadata"]
+    if ANNOTATION in (metadata.get("annotations") or ()):
+        return False
+    owner = pod.controller if "ownerReferences" in metadata else None
+    return owner is None or owner.get("kind") != "Job"
 
 
 def run_limit(snapshot: Snapshot, pod: PodInfo) -> float | None:
@@ -72,8 +85,8 @@ def ends_by_itself(pod: PodInfo) -> bool:
 def parse_limit(text: str) -> float:
     """Seconds of a text such as `90s` or `1h30m`. Raises ValueError, which says what to write."""
     try:
-        seconds = parse_duration(text).ns / _NS
-    except EvaluationError:
+        seconds = seconds_of(text)
+    except ValueError:
         seconds = -1.0
     if seconds <= 0:
         raise ValueError(f'Invalid value: "{text}": write a duration such as 10m or 1h30m')

@@ -8,12 +8,13 @@ from functools import cached_property
 
 from haru.engine.decision import GroupKey, Obj
 from haru.engine.devices import AllocatedState, DeviceSnapshot
+from haru.engine.devices.outfits import Dressed, Outfits, all_of
 from haru.engine.extended import explicit_classes
 from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nominations import Nomination
 from haru.engine.notes import Notes
-from haru.engine.persistent import values_of
+from haru.engine.persistent import FrozenMap, values_of
 from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
 
@@ -29,7 +30,8 @@ class Snapshot:
     of groups that lost members by eviction: what they reserved is free once no member of theirs uses it.
     `reservation` keeps places for the head of the queue.
     `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`); it may
-    have one of its own. `notes` keep what decisions learn about the cluster; they save work and change no answer.
+    have one of its own. `outfits` says which nodes have devices that are alike. `notes` keep what decisions learn about
+    the cluster; they save work and change no answer.
     """
 
     version: int
@@ -53,6 +55,7 @@ class Snapshot:
     evicted_groups: Mapping[str, bool]
     reservation: Reservation | None = None
     after: Snapshot | None = None
+    outfits: Outfits | None = field(default=None, repr=False)
     notes: Notes = field(default_factory=Notes, repr=False)
 
     @property
@@ -66,9 +69,28 @@ class Snapshot:
         return explicit_classes(self.objects("DeviceClass"))
 
     @cached_property
+    def dressed(self) -> FrozenMap[Dressed | None] | None:
+        """The outfits of the nodes (see `dressed_of`); None where nothing is known of devices taken like that."""
+        return self.outfits.of(self.devices, self.allocated) if self.outfits is not None else None
+
+    @cached_property
+    def all_dressed(self) -> Mapping[str, Dressed | None] | None:
+        """The same for all nodes of `node_names`, for whoever looks at all of them."""
+        known = self.dressed
+        return None if known is None else dict(zip(self.node_names, all_of(known, self.node_names), strict=True))
+
+    @cached_property
     def all_nodes(self) -> tuple[tuple[str, NodeInfo | None], ...]:
         """The nodes of `node_names` with their names: whoever looks at all of them need not look up each."""
         return tuple(zip(self.node_names, values_of(self.nodes, self.node_names), strict=True))
+
+    @cached_property
+    def present_nodes(self) -> tuple[tuple[str, NodeInfo | None], ...]:
+        """The same, with None for nodes that do not exist."""
+        nodes = self.all_nodes
+        if all(info is not None and info.present for _, info in nodes):
+            return nodes
+        return tuple([(name, info if info is not None and info.present else None) for name, info in nodes])
 
     def objects(self, kind: str) -> Mapping[str, Obj]:
         """Objects of a kind that the engine keeps as they are, by path: Job, PersistentVolume, DeviceClass, …"""

@@ -87,7 +87,7 @@ def _is_countable(kind: MemberKind) -> bool:
 
 def _wants(survey: Survey, node: NodeKind, tainted: bool) -> Iterator[_Wants]:
     funnels = list(node.funnel.requests)
-    shared = any(device.shape.shareable for _, _, device in node.devices(next(iter(node.views))))
+    shared = any(device.shape.shareable for _, _, device in node.devices(next(iter(node.nodes))))
     for claim in survey.claims:
         for request in claim.requests:
             own, funnels = funnels[: len(request.asks)], funnels[len(request.asks) :]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from haru.engine.cluster import Snapshot
-from haru.engine.devices import RequestFunnel
+from haru.engine.devices import RequestFunnel, dressed_of
 from haru.engine.devices.claims import Ask, Request
 from haru.engine.devices.model import Shape
 from haru.engine.devices.pools import PoolView
@@ -237,7 +237,7 @@ class _Count:
         self, tally: _Tally, stage: Stage, kind: NodeKind, names: Sequence[str], positions: Sequence[int]
     ) -> None:
         """By whom devices are held, whole or in part: their holders' claims, together for each device."""
-        if len(names) < len(kind.views):
+        if len(names) < len(kind.nodes):
             held, short = self._holdings(stage, kind, names, positions)
         else:
             key = (self._number, stage.name, positions)
@@ -255,9 +255,19 @@ class _Count:
         held: dict[tuple[str, ...], int] = {}
         short: Counter[str] = Counter()
         one = list(kind.devices(names[0]))
-        places = [(kind.views[names[0]].index(one[position][0]), one[position][1]) for position in positions]
+        first = kind.views(names[0])
+        places = [(first.index(one[position][0]), one[position][1]) for position in positions]
+        pools = {number for number, _ in places}
+        known = self._survey.snapshot.all_dressed if len(pools) == 1 and not by_counters else None
+        (sole,) = pools if known is not None else (0,)
+        many: list[tuple[str, ...]] = []
         for name in names:
-            views = kind.views[name]
+            dressed = dressed_of(known, name)
+            if dressed is not None and len(dressed.uses[sole].devices) == len(places):
+                # All that is taken there, by whomever: no device need be looked up.
+                many += dressed.uses[sole].devices.values()
+                continue
+            views = kind.views(name)
             uses = [state.use(view.key) for view in views]
             for number, index in places:
                 view, use = views[number], uses[number]
@@ -272,6 +282,9 @@ class _Count:
                     if use.shares or len(holding) > 1:  # mostly a device is held as a whole, by one claim
                         holding = users(use, view.devices[index].name)
                 held[holding] = held.get(holding, 0) + 1
+        for holding, count in Counter(many).items():
+            claims = holding if len(holding) < 2 else tuple(dict.fromkeys(holding))
+            held[claims] = held.get(claims, 0) + count
         return held, short
 
 

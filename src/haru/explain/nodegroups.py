@@ -23,6 +23,7 @@ from haru.explain.wording import amount_text, brief, counted, values_text
 
 _EXAMPLES = 3
 _SELECTING = ("devices", "offered", "class", "selector", "node")
+_OF_ROOM = ("InsufficientResource", "TooManyPods")
 Answers = Mapping[str, Sequence[Failure]]
 
 
@@ -86,21 +87,27 @@ def node_groups(snapshot: Snapshot, kind: MemberKind, survey: Survey | None, fou
     telling: dict[object, RequestFunnel | None] = {}
     alike: dict[object, tuple[_Group, RequestFunnel | None]] = {}
     many: Counter[object] = Counter()
-    for name, failures in sorted(found.items()):
-        requests = asked_on(kind, snapshot.nodes[name])
-        seen = (survey.kind_of.get(name) if survey is not None else None, requests)
-        if seen not in telling:
-            telling[seen] = _telling(survey, name, requests)
-        request = telling[seen]
-        said = (seen, *(_said(failure.reason) for failure in failures))
-        if said not in alike:
-            key, rank = _key(failures, request)
-            alike[said] = (groups.setdefault(key, _Group(rank, failures=failures, request=request)), request)
-        group, _ = alike[said]
+    same: dict[object, object] = {}  # what is said by these kinds of nodes with these very failures
+    kind_of = survey.kind_of if survey is not None else {}
+    for name in sorted(found):
+        failures = found[name]
+        requests = asked_on(kind, snapshot.nodes[name]) if kind.demand.extended is not None else None
+        seen = (kind_of.get(name), requests)
+        said = same.get((id(failures), seen))
+        if said is None:
+            if seen not in telling:
+                telling[seen] = _telling(survey, name, requests)
+            request = telling[seen]
+            said = same[id(failures), seen] = (seen, *(_said(failure.reason) for failure in failures))
+            if said not in alike:
+                key, rank = _key(failures, request)
+                alike[said] = (groups.setdefault(key, _Group(rank, failures=failures, request=request)), request)
+        group, request = alike[said]
         many[said] += 1
         group.names.append(name)
         for failure in failures:
-            _remember(group, name, failure.reason)
+            if failure.reason.type in _OF_ROOM:
+                _remember(group, name, failure.reason)
         if failures:
             group.failures = group.failures or failures
         else:
@@ -184,11 +191,10 @@ def _key(failures: Sequence[Failure], request: RequestFunnel | None) -> tuple[ob
 
 def _remember(group: _Group, name: str, reason: Reason) -> None:
     """The node that has most left of a resource."""
-    if reason.type in ("InsufficientResource", "TooManyPods"):
-        resource = str(reason.data["resource"])
-        free = int(reason.data["allocatable"]) - int(reason.data["used"])
-        if resource not in group.best or free > group.best[resource][0]:
-            group.best[resource] = (free, name)
+    resource = str(reason.data["resource"])
+    free = int(reason.data["allocatable"]) - int(reason.data["used"])
+    if resource not in group.best or free > group.best[resource][0]:
+        group.best[resource] = (free, name)
 
 
 def _room(node: NodeInfo, kind: MemberKind, request: RequestFunnel | None) -> int:

@@ -7,7 +7,7 @@ is how the Deployment is known without reading it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
@@ -29,7 +29,7 @@ _Told = tuple[tuple[Holder, ...], tuple[int, int]]
 
 def workload_of(pod: PodInfo) -> str:
     """`deployment/notebooks`, `job/training`, `podgroup/x`, or `pod/x` for a pod of its own."""
-    owner = pod.controller
+    owner = pod.controller if "ownerReferences" in pod.obj["metadata"] else None
     if owner is not None and owner.get("kind") and owner.get("name"):
         kind, name = str(owner["kind"]).lower(), str(owner["name"])
         suffix = f"-{pod.labels.get(_HASH_LABEL)}"
@@ -108,13 +108,16 @@ class _Owners:
         entries: Sequence[Obj] = ((claim or _NO_CLAIM).get("status") or _NO_CLAIM).get("reservedFor") or ()
         if len(entries) == 1 and entries[0].get("resource") == "pods":
             # As with most claims, of which there may be many: a pod that has it for itself.
-            (entry,) = entries
+            entry = entries[0]
             pod_path = f"{namespace}/{entry.get('name')}"
             pod = snapshot.pods.get(pod_path)
             if pod is not None and pod.key.uid == entry.get("uid") and not pod.terminal:
-                key = (namespace, workload_of(pod))
-                made: _Ownership = (key,), ((key, pod_path, pod),)
-                self._keep(path, made, (pod_path,))
+                keys = ((namespace, workload_of(pod)),)
+                made: _Ownership = keys, ((keys[0], pod_path, pod),)
+                self._known[path] = made
+                known = self._relying.setdefault(pod_path, (path,))
+                if path not in known:
+                    self._relying[pod_path] = (*known, path)
                 return made
         users = consumers(snapshot, claim) if claim is not None else []
         owned = tuple([((namespace, workload_of(user)), user.key.path, user) for user in users])
@@ -144,23 +147,25 @@ def holders_of(snapshot: Snapshot, held: _Held) -> _Told:
     if known_answer is not None:
         return known_answer
     devices: dict[_Workkey, int] = {}
-    owners: dict[str, tuple[_Workkey, ...]] = {}
+    found: dict[str, _Ownership] = {}
     for paths, count in held.items():
         mine: tuple[_Workkey, ...] = ()
         for path in paths:
-            known = owners.get(path)
-            if known is None:
-                known = owners[path] = memory.of(snapshot, path)[0]
-            mine = mine + known if mine else known
+            ownership = found.get(path)
+            if ownership is None:
+                ownership = found[path] = memory.of(snapshot, path)
+            mine = mine + ownership[0] if mine else ownership[0]
         for key in mine if len(mine) < 2 else dict.fromkeys(mine):
             devices[key] = devices.get(key, 0) + count
-    told = nsmallest(MOST_HOLDERS, devices, key=lambda key: (-devices[key], key))
+    least = nlargest(MOST_HOLDERS, devices.values())[-1] if devices else 0
+    told = sorted(key for key, count in devices.items() if count > least)
+    told += nsmallest(MOST_HOLDERS - len(told), [key for key, count in devices.items() if count == least])
+    told.sort(key=lambda key: (-devices[key], key))
     workloads = {key: _Workload(devices[key]) for key in told}
-    for path, keys in owners.items():
+    for path, (keys, users) in found.items():
         for key in keys:
             if key in workloads:
                 workloads[key].claims.append(path)
-                users = memory.of(snapshot, path)[1]
                 workloads[key].pods.update((name, pod) for owner, name, pod in users if owner == key)
     unnamed = len(devices) - len(told), sum(devices.values()) - sum(devices[key] for key in told)
     answer = tuple(_holder(snapshot, key, workloads[key]) for key in told), unnamed

@@ -19,6 +19,9 @@ from haru.engine.devices import (
     DeviceSnapshot,
     NodeFunnel,
     NodeView,
+    Outfit,
+    Regard,
+    dressed_of,
     explain_requests,
 )
 from haru.engine.devices.claims import Ask, Request
@@ -33,22 +36,27 @@ _MOST_SURVEYS = 8
 
 @dataclass(slots=True, eq=False)
 class NodeKind:
-    """Nodes with equal devices: their funnel, and each node's pools in the order of its positions."""
+    """Nodes with equal devices, and their funnel."""
 
     key: Hashable
     funnel: NodeFunnel
-    views: dict[str, list[PoolView]] = field(default_factory=dict)
+    survey: Survey
+    nodes: dict[str, None] = field(default_factory=dict)
     holdings: dict[Hashable, tuple[dict[tuple[str, ...], int], Counter[str]]] = field(default_factory=dict)
     """Who holds which devices of these nodes, and short of which counters, as far as it was asked."""
 
     @property
     def names(self) -> list[str]:
         """The nodes."""
-        return sorted(self.views)
+        return sorted(self.nodes)
+
+    def views(self, node: str) -> list[PoolView]:
+        """A node's pools in the order of its positions."""
+        return [view for view in self.survey.views(node) if view.status == "ok"]
 
     def devices(self, node: str) -> Iterator[tuple[PoolView, int, Device]]:
         """The node's devices by position: pool, index in it, device."""
-        for view in self.views[node]:
+        for view in self.views(node):
             for index, device in enumerate(view.devices):
                 yield view, index, device
 
@@ -78,6 +86,8 @@ class Survey:
         self.kinds: list[NodeKind] = []
         self.kind_of: dict[str, NodeKind] = {}
         self._known: dict[Hashable, NodeKind] = {}
+        self._dressed: dict[Outfit, NodeKind] = {}
+        self._wide: dict[str, frozenset[str]] = {}
         self._seen: _Seen | None = None
 
     def catch_up(self, snapshot: Snapshot, claims: Sequence[Claim], options: Options) -> None:
@@ -88,15 +98,20 @@ class Survey:
         last, self._seen = self._seen, None  # whatever goes wrong, nothing half done is built upon
         stale = None if last is None or last.devices.classes is not snapshot.devices.classes else self._stale(last)
         if stale is None:
-            self.faults, self.kind_of, self._known = {}, {}, {}
+            self.faults, self.kind_of, self._known, self._wide = {}, {}, {}, {}
             self._lens = Lens(self.claims, options.features)
+            self._regard = Regard.of(self.claims)
+        self._dressed.clear()
         named = ((name, snapshot.nodes.get(name)) for name in sorted(stale or ()))
-        for name, info in snapshot.all_nodes if stale is None else named:
+        infos = snapshot.all_nodes if stale is None else named
+        known = snapshot.all_dressed if stale is None else snapshot.dressed
+        for name, info in infos:
             if stale is not None:
                 self._drop(name)
             if info is not None and info.present:
-                self._add(info)
-        self.kinds = sorted(self._known.values(), key=lambda kind: min(kind.views))
+                dressed = dressed_of(known, name)
+                self._add(info, dressed.outfit if dressed is not None else None)
+        self.kinds = sorted(self._known.values(), key=lambda kind: min(kind.nodes))
         self._seen = _Seen(snapshot.nodes, snapshot.devices, snapshot.allocated)
 
     def asks(self) -> Iterator[tuple[Claim, Request, Ask]]:
@@ -108,8 +123,12 @@ class Survey:
 
     def wide_pools(self) -> frozenset[str]:
         """Pools of which several nodes may see the same devices."""
-        views = (view for kind in self.kinds for views in kind.views.values() for view in views)
-        return frozenset(str(view.key) for view in views if not view.confined)
+        return frozenset().union(*self._wide.values())
+
+    def views(self, node: str) -> list[PoolView]:
+        """The pools that a node sees. Raises AllocationError."""
+        info = self.snapshot.nodes[node]
+        return self.snapshot.devices.views(NodeView(node, info.labels), self.options.features.PartitionableDevices)
 
     def _stale(self, last: _Seen) -> set[str] | None:
         """The nodes to be looked at again; None for all of them."""
@@ -131,14 +150,29 @@ class Survey:
 
     def _drop(self, name: str) -> None:
         self.faults.pop(name, None)
+        self._wide.pop(name, None)
         kind = self.kind_of.pop(name, None)
         if kind is not None:
-            del kind.views[name]
+            del kind.nodes[name]
             kind.holdings.clear()
-            if not kind.views:
+            if not kind.nodes:
                 del self._known[kind.key]
 
-    def _add(self, info: NodeInfo) -> None:
+    def _add(self, info: NodeInfo, outfit: Outfit | None) -> None:
+        kind = self._dressed.get(outfit) if outfit is not None else None
+        if kind is None:
+            kind = self._looked_at(info)
+            if kind is None:
+                return
+            if outfit is not None and self._regard.is_blind(outfit):
+                self._dressed[outfit] = kind
+        if kind.holdings:
+            kind.holdings.clear()
+        kind.nodes[info.name] = None
+        self.kind_of[info.name] = kind
+
+    def _looked_at(self, info: NodeInfo) -> NodeKind | None:
+        """The kind of a node, by what its devices are; None if they cannot be read."""
         devices, allocated, features = self.snapshot.devices, self.snapshot.allocated, self.options.features
         node = NodeView(info.name, info.labels)
         try:
@@ -147,10 +181,11 @@ class Survey:
             kind = self._known.get(signature)
             if kind is None:
                 answer = explain_requests(devices, allocated, node, self.claims, features)
-                kind = self._known[signature] = NodeKind(signature, answer)
+                kind = self._known[signature] = NodeKind(signature, answer, self)
         except AllocationError as error:
             self.faults[info.name] = str(error)
-            return
-        kind.holdings.clear()
-        kind.views[info.name] = [view for view in views if view.status == "ok"]
-        self.kind_of[info.name] = kind
+            return None
+        wide = frozenset([str(view.key) for view in views if not view.confined and view.status == "ok"])
+        if wide:
+            self._wide[info.name] = wide
+        return kind

@@ -3,6 +3,7 @@
 inventory   published devices, indexed; `Inventory.snapshot()` gives an immutable `DeviceSnapshot`
 state       `AllocatedState`: what is taken, and by whom
 allocate    `allocate(snapshot, allocated, node, claims, features)`: the first solution, or none
+outfits     nodes that are alike but for identities, known as their slices and claims come
 fleet       `Fleet`, `Question`: a whole cluster asked at once, equal nodes decided once
 explain     `explain_requests(...)`: per request, how many devices are left after each condition
 taints      tolerations; `tracker` offers slices with the taints of DeviceTaintRules added
@@ -16,6 +17,7 @@ from haru.engine.devices.fleet import Fleet
 from haru.engine.devices.funnel import explain_requests
 from haru.engine.devices.inventory import DeviceSnapshot, Inventory
 from haru.engine.devices.model import Device, DeviceId, Features, NodeView, PoolKey, Slice
+from haru.engine.devices.outfits import Dressed, Outfit, Outfits, Regard, Wardrobe, dressed_of
 from haru.engine.devices.question import Question
 from haru.engine.devices.reasons import DeviceRefusal, NodeFunnel, RequestFunnel, Stage
 from haru.engine.devices.scoring import prioritized_score
@@ -34,23 +36,29 @@ __all__ = [
     "DeviceRefusal",
     "DeviceSnapshot",
     "DoesNotFit",
+    "Dressed",
     "Features",
     "Fleet",
     "GaveUp",
     "Inventory",
     "NodeFunnel",
     "NodeView",
+    "Outfit",
+    "Outfits",
     "PoolKey",
     "Question",
+    "Regard",
     "RequestFunnel",
     "Slice",
     "Stage",
     "TaintTracker",
+    "Wardrobe",
     "allocate",
     "claim_key",
     "decode_claims",
     "decode_class",
     "decode_slice",
+    "dressed_of",
     "explain_requests",
     "prioritized_score",
 ]

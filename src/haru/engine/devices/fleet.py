@@ -32,6 +32,8 @@ class Peers:
 
 _NOWHERE = Peers(None)
 """Where a node is that is not there."""
+_UNSEEN = Peers(None)
+"""Where a node is that nobody has asked about."""
 
 
 class Fleet:
@@ -58,7 +60,10 @@ class Fleet:
         self._stamps: dict[str, int] = {}
         self._clock = 0
         self._next = 0
+        self.touched: set[str] | None = set()
+        """The nodes, known here or not, whose devices the last update may have changed; None: all."""
         self._looked_at: tuple[int, DeviceSnapshot, list[PoolView]] | None = None
+        self._place: list[Peers] = []
         self._reset()
 
     def numbers(self, name: str) -> Sequence[int]:
@@ -66,7 +71,7 @@ class Fleet:
         return self._named.get(name, ())
 
     def put(self, node: NodeView) -> None:
-        """Take in a node that is new, or has other labels."""
+        """Take in a node that is new, or has other labels. It is looked at when somebody asks for its peers."""
         numbers = self._named.get(node.name)
         if numbers is None:
             number = self._free.pop() if self._free else len(self.nodes)
@@ -74,12 +79,10 @@ class Fleet:
                 self.nodes.append(node)
                 self._place.append(_NOWHERE)
             numbers = self._named[node.name] = [number]
-        known = len(self._numbers)
         for number in numbers:
             self.nodes[number] = node
             self._leave(number)
-            self._join(number)
-        self._numbers_at_reset += len(self._numbers) - known
+            self._place[number] = _UNSEEN
 
     def drop(self, name: str) -> None:
         """Forget the nodes of a name."""
@@ -96,6 +99,7 @@ class Fleet:
         if allocated is not self.allocated:
             changed |= {str(key) for key in allocated.changed(self.allocated)}
         moved: set[int] = set()
+        self.touched = set()
         moments = (snapshot,) if snapshot is self.snapshot else (self.snapshot, snapshot)
         for name in changed:
             moved.update(self._concerned(name, *moments))
@@ -104,8 +108,9 @@ class Fleet:
             self._reset()
             return None
         for number in moved:
-            self._leave(number)
-            self._join(number)
+            if self._place[number] is not _UNSEEN:
+                self._leave(number)
+                self._join(number)
         return moved
 
     def views(self, number: int) -> list[PoolView]:
@@ -118,6 +123,10 @@ class Fleet:
 
     def peers_of(self, number: int) -> Peers:
         """The nodes that are like this one, itself included."""
+        if self._place[number] is _UNSEEN:
+            known = len(self._numbers)
+            self._join(number)
+            self._numbers_at_reset += len(self._numbers) - known
         return self._place[number]
 
     def _concerned(self, name: str, *snapshots: DeviceSnapshot) -> Iterable[int]:
@@ -125,9 +134,12 @@ class Fleet:
         self._clock += 1
         self._stamps[name] = self._clock
         if any(name in snapshot.everywhere or name in snapshot.troubled for snapshot in snapshots):
+            self.touched = None
             return [number for number, place in enumerate(self._place) if place is not _NOWHERE]
         pools = [snapshot.pools[name] for snapshot in snapshots if name in snapshot.pools]
         nodes = {item.placement.node_name for pool in pools for item in pool.slices}
+        if self.touched is not None:
+            self.touched |= nodes
         return [number for node in nodes for number in self._named.get(node, ())]
 
     def _reset(self) -> None:
@@ -137,10 +149,14 @@ class Fleet:
         """The one view of a form; None once there were several."""
         self.inventories = 0
         """How many different pools there are, whatever their devices are called."""
-        self._place: list[Peers] = [_NOWHERE] * len(self.nodes)
+        before = self._place
+        self._place = [_NOWHERE] * len(self.nodes)
         for numbers in self._named.values():
             for number in numbers:
-                self._join(number)
+                if before and before[number] is _UNSEEN:
+                    self._place[number] = _UNSEEN
+                else:
+                    self._join(number)
         self._numbers_at_reset = len(self._numbers)
 
     def _join(self, number: int) -> None:
@@ -158,7 +174,7 @@ class Fleet:
 
     def _leave(self, number: int) -> None:
         peers = self._place[number]
-        if peers is _NOWHERE:
+        if peers is _NOWHERE or peers is _UNSEEN:
             return
         del peers.nodes[number]
         if not peers.nodes:

@@ -78,6 +78,7 @@ class Inventory:
         self._members: dict[str, dict[str, Slice]] = {}
         self._pools: CowMap[Pool] = CowMap()
         self._by_node: CowMap[frozenset[str]] = CowMap()
+        self._moved: set[str] = set()
         self._everywhere: frozenset[str] = frozenset()
         self._troubled: frozenset[str] = frozenset()
         self._classes: dict[str, DeviceClass] = {}
@@ -136,6 +137,20 @@ class Inventory:
                 bool(self._mapping),
             )
         return self._snapshot
+
+    def pool(self, name: str) -> Pool | None:
+        """A pool as it is now, by `driver/pool`."""
+        found: Pool | None = self._pools.get(name)
+        return found
+
+    def pools_of(self, node: str) -> list[Pool]:
+        """The pools with slices that name a node."""
+        return [self._pools[name] for name in self._by_node.get(node) or ()]
+
+    def take_moved(self) -> set[str]:
+        """The nodes named by slices of pools that changed since this was asked last."""
+        moved, self._moved = self._moved, set()
+        return moved
 
     def _changed(self) -> None:
         self._version += 1
@@ -204,6 +219,8 @@ class Inventory:
             after = frozenset()
             self._everywhere -= {name}
             self._troubled -= {name}
+        self._moved |= before
+        self._moved |= after
         for node in before - after:
             rest = self._by_node[node] - {name}
             if rest:

@@ -201,6 +201,12 @@ class Pool:
         """Make what the node will see to which a pool of one slice is tied, while the slice is at hand."""
         if self._owner is not None and len(self.slices) == 1:
             self._whole = self._view((0,), True)
+            if self._whole is not None:
+                self._whole.table.look_ahead()
+
+    def sole_view(self, node: str) -> PoolView | None:
+        """What a node sees to which a pool of one slice is tied; None for any other."""
+        return self._whole if node == self._owner and len(self.slices) == 1 else None
 
     def foreign_view(self, partitionable: bool) -> PoolView | None:
         """What a node sees to which no slice with devices is tied: the slices with counters."""

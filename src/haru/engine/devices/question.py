@@ -15,6 +15,7 @@ from haru.engine.devices.errors import AllocationError, GaveUp
 from haru.engine.devices.fleet import Fleet, Peers
 from haru.engine.devices.inventory import DeviceSnapshot
 from haru.engine.devices.model import Features, Obj
+from haru.engine.devices.outfits import Outfit, Regard
 from haru.engine.devices.sight import Sight
 from haru.engine.devices.site import Site
 
@@ -50,6 +51,8 @@ class Question:
         self._sight: Sight | None = None
         self._answers: dict[Hashable, Answer] = {}
         self._seen: dict[Hashable, Answer] = {}
+        self._dressed: dict[Outfit, Answer] = {}
+        self._regard = Regard.of(self.claims)
         self._board: Board | None = None
         self._asked: tuple[DeviceSnapshot, int] | None = None  # what the board is of
 
@@ -72,6 +75,19 @@ class Question:
             found = self._look(fleet, next(iter(peers.nodes)))
             if not isinstance(found, GaveUp):
                 self._answers[peers.key] = found
+        return found
+
+    def known_of(self, outfit: Outfit) -> Answer | None:
+        """What nodes with this outfit answer, whichever they are, if one was asked."""
+        return self._dressed.get(outfit)
+
+    def answer_of(self, fleet: Fleet, number: int, outfit: Outfit) -> Answer:
+        """What a node with this outfit answers; known from now on, if all with it answer the same."""
+        found = self.answer(fleet, fleet.peers_of(number))
+        if isinstance(found, Solution | DoesNotFit) and self._regard.is_blind(outfit):
+            if len(self._dressed) >= _SPARE:
+                self._dressed.clear()
+            self._dressed[outfit] = found
         return found
 
     def results(self, fleet: Fleet, number: int, new_share_id: Callable[[], str]) -> tuple[Obj, ...] | Refusal:

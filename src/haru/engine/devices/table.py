@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from haru.engine.cached import cached_property
 from haru.engine.devices.model import Device, PlainDevices, Shape
+from haru.engine.devices.tablemodel import Model, model_of
 
 _NAME, _SHAPE, _CONSUMES, _TAINTS, _BINDING, _PLACEMENT = map(
     attrgetter, ("name", "shape", "consumes", "taints", "binding", "placement")
@@ -76,6 +77,16 @@ class Table:
             amounts = [shape.capacity for shape in shapes]
             found.append(amounts[0] if amounts.count(amounts[0]) == count else (None, *amounts))
         return tuple(found)
+
+    @cached_property
+    def model(self) -> Model | None:
+        """What there is about the devices beside their identities; None where it is not that simple."""
+        return model_of(self.shape_of) if self.plain and self.uniform and not self.placed else None
+
+    def look_ahead(self) -> None:
+        """Find out now what most tables are asked for."""
+        if self.devices:
+            _ = self.model
 
     @cached_property
     def shapes(self) -> Sequence[Shape]:

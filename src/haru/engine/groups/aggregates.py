@@ -7,7 +7,7 @@ Source: our own; KEP-5732 tries every domain without looking at its capacity fir
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from haru.engine.cluster import Snapshot
@@ -157,6 +157,10 @@ class DeviceCounts:
     def on(self, node: str) -> int:
         """How many a node can have at most."""
         return self._on.get(node, _NONE).free + self._wide
+
+    def on_any(self, nodes: Iterable[str]) -> int:
+        """How many some nodes can have together at most."""
+        return sum(self._on.get(node, _NONE).free for node in nodes) + self._wide
 
     def free(self, domain: str) -> int:
         """How many the nodes of a domain can have together at most."""

@@ -62,12 +62,12 @@ def attempt_on(
         return greedy
     short = greedy.fit < needed
     questions = options.placement_budget if short else options.extras_budget
-    found = search(snapshot, members, group, needed, options, nodes, questions)
+    found = search(snapshot, members, group, needed, options, nodes, questions, needed if short else 0)
     if rank(number for number, _ in found.placed) < rank(greedy.numbers):
         return Attempt(_with_diagnoses(snapshot, members, group, options, nodes, found))
     if short and found.problem:
         return Attempt(greedy.outcomes, Reason("SelectorError", found.problem))
-    if short and not found.complete:
+    if short and not found.complete and (found.ceiling is None or found.ceiling >= needed):
         message = f"gave up after {questions} questions to nodes in search of places for {needed} members"
         return Attempt(greedy.outcomes, Reason("GaveUp", message, {"budget": questions, "needed": needed}))
     return greedy

@@ -19,6 +19,7 @@ from haru.engine.devices import (
     DoesNotFit,
     GaveUp,
     NodeView,
+    Question,
     allocate,
     decode_claims,
     prioritized_score,
@@ -137,6 +138,7 @@ class Boards:
         self._plans: dict[Hashable, NodePlan] = {}
         self._decoder = Decoder(overlay, options)
         self._shared_later: list[Neighbourhood] = []
+        self._asking: tuple[Demand, Sequence[ClaimUse], Question] | None = None
         self._said: tuple[DoesNotFit, Sequence[Failure]] | None = None
 
     def board(self, pod: PodInfo, demand: Demand) -> Board:
@@ -253,8 +255,11 @@ class Boards:
         if stale or board.setting.gated:
             board.summary = None
         known = board.size
+        everybody = stale is self._overlay.snapshot.node_names
+        if everybody and self._supply is not None:
+            self._supply.look_at_all(self._overlay)
         some = ((name, present_node(self._overlay, name)) for name in stale)
-        for name, node in self._overlay.present_nodes() if stale is self._overlay.snapshot.node_names else some:
+        for name, node in self._overlay.present_nodes() if everybody else some:
             if known:
                 board.forget(name)
             if node is not None:
@@ -274,7 +279,7 @@ class Boards:
         failures = (
             board.plan.check(node)
             or board.setting.check(node)
-            or self._refused_later(board, name)
+            or (self._overlay.after is not None and self._refused_later(board, name))
             or demand.tied_elsewhere(node)
         )
         if failures:
@@ -294,15 +299,18 @@ class Boards:
 
     def _ask_supply(self, board: Board, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse]) -> None:
         assert self._supply is not None
-        answer = self._supply.answer(node, *self._question(demand, uses))
-        if isinstance(answer, GaveUp):
+        last = self._asking
+        if last is None or last[0] is not demand or last[1] is not uses:
+            last = self._asking = demand, uses, self._supply.question(*self._question(demand, uses))
+        answer = self._supply.answer(node, last[2])
+        if isinstance(answer, DoesNotFit):
+            board.refusals[node.name] = self._refused(answer)
+        elif isinstance(answer, GaveUp):
             board.undecided[node.name] = str(answer)
         elif isinstance(answer, AllocationError):
             # Asked for these claims, the error names them.
             allocate_on(self._overlay, self._options, node, self._decoder.claims(uses))
             raise answer
-        elif isinstance(answer, DoesNotFit):
-            board.refusals[node.name] = self._refused(answer)
         else:
             fixed = _preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
             self._offer(board, node, Candidate(answer=answer), fixed + chosen_score(answer.claims, answer.asks))
@@ -343,8 +351,6 @@ class Boards:
     def _refused_later(self, board: Board, name: str) -> Sequence[Failure]:
         """What speaks against a node once room was made for others."""
         failures: Sequence[Failure] = ()
-        if self._overlay.after is None:
-            return failures
         for moment in self._overlay.moments[1:] if name in board.differing else ():
             failures = failures or board.plan.check(moment.node(name))
         for setting, moment in zip(board.later, self._overlay.moments[1:], strict=False):

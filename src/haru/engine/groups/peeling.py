@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from haru.engine.clearing import Clearing
 from haru.engine.cluster import Snapshot
+from haru.engine.devices import dressed_of
 from haru.engine.groups.counting import Shelf
 from haru.engine.groups.stands import Stand, Stands
 from haru.engine.groups.tally import Tally
@@ -173,10 +174,16 @@ class Peeling:
     def _counts(self, names: Sequence[str]) -> list[int]:
         """The same for some nodes; of most of them it is known."""
         known, stands = self._tally.standing, self._stands.known
+        dressed, least = self._base.all_dressed, self._tally.least
         found = []
         for name in names:
             counted = known.get(name)
-            found.append(counted[1] if counted is not None and counted[0] is stands.get(name) else self._now(name))
+            if counted is not None and counted[0] is stands.get(name):
+                found.append(counted[1])
+                continue
+            seen = dressed_of(dressed, name)
+            few = seen is not None and seen.outfit.free < least
+            found.append(0 if few else self._now(name))
         return found
 
     def _look(self, name: str) -> int:

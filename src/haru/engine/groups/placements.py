@@ -16,15 +16,13 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import GroupKey, Obj, Reason
-from haru.engine.groups.aggregates import PODS, Aggregates
+from haru.engine.decision import GroupKey, Obj
+from haru.engine.groups.aggregates import Aggregates
 from haru.engine.groups.attempt import Attempt, attempt_on, greedily
-from haru.engine.groups.board import decoded_claims
-from haru.engine.groups.demand import demand_of
 from haru.engine.groups.fullness import Fullness, amounts_of
 from haru.engine.groups.options import Options
-from haru.engine.groups.sieve import Sieve, Want, Wants
-from haru.engine.overlay import Overlay
+from haru.engine.groups.sieve import Sieve, Want
+from haru.engine.groups.wanting import wants_of
 from haru.engine.pods import PodInfo
 
 
@@ -69,7 +67,7 @@ class Placements:
         self._salt = f"{options.seed}/{key.path}/"
         self._running = snapshot.group_state(key).scheduled_count
         self._aggregates = Aggregates.of(snapshot, label)
-        self._wants, self._of_member, self._shared_cards = _wants(snapshot, members, group, needed, options)
+        self._wants, self._of_member, self._shared_cards = wants_of(snapshot, members, group, needed, options)
         self.sieve = Sieve(snapshot, self._aggregates, self._wants, options.features)
         cards = {key for want in self._wants.members for key in want.cards} | self._shared_cards.keys()
         resources = {name for pod in members for name in pod.requests}
@@ -174,49 +172,3 @@ class Placements:
             amounts = amounts_of(pod, want.cards if want is not None else {})
             total.update({key: amount * counts[kind] for key, amount in amounts.items()})
         return total
-
-
-def _wants(
-    snapshot: Snapshot, members: Sequence[PodInfo], group: Obj | None, needed: int, options: Options
-) -> tuple[Wants, list[Want | None], Counter[Hashable]]:
-    """What the group asks for; per member what it asks for; the devices of shared claims as scores count them."""
-    overlay = Overlay(snapshot)
-    demands = [demand_of(overlay, pod, group, options) for pod in members]
-    users: Counter[str] = Counter()
-    for demand in demands:
-        if not isinstance(demand, Reason):
-            users.update(use.path for use in demand.pending)
-    classes: dict[Hashable, list[int]] = {}
-    for number, (pod, demand) in enumerate(zip(members, demands, strict=True)):
-        if not isinstance(demand, Reason):
-            own = tuple(users[use.path] == 1 for use in demand.pending)
-            classes.setdefault((pod.shape, demand.shape, own), []).append(number)
-    wants = Wants(needed)
-    of_member: list[Want | None] = [None] * len(members)
-    for numbers in classes.values():
-        pod, demand = members[numbers[0]], demands[numbers[0]]
-        assert not isinstance(demand, Reason)
-        own_uses = [use for use in demand.pending if users[use.path] == 1]
-        want = wants.add(_limits(pod, demand.backed, options), decoded_claims(overlay, options, own_uses), len(numbers))
-        for number in numbers:
-            of_member[number] = want
-    shared_cards: Counter[Hashable] = Counter()
-    seen: set[str] = set()
-    for demand in demands:
-        for use in demand.pending if not isinstance(demand, Reason) else ():
-            if users[use.path] > 1 and use.path not in seen:
-                seen.add(use.path)
-                claims = decoded_claims(overlay, options, [use])
-                shared_cards.update(wants.cards(claims))
-                if users[use.path] > wants.total - needed:
-                    wants.share(claims)
-    return wants, of_member, shared_cards
-
-
-def _limits(pod: PodInfo, backed: frozenset[str], options: Options) -> dict[str, int]:
-    """The resources that must be free on a node for the pod, its own place among the pods included."""
-    profile = options.profile
-    if "NodeResourcesFit" not in profile.filters:
-        return {}
-    asked = {name: amount for name, amount in pod.requests.items() if name not in backed and not profile.ignores(name)}
-    return {**asked, PODS: 1}

@@ -30,7 +30,7 @@ from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nominations import Nomination
 from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
-from haru.engine.run_times import ends_by_itself, is_unlimited, latest_end
+from haru.engine.run_times import ends_by_itself, ends_some_day, latest_end
 
 _TOPIC = "ends"
 
@@ -100,6 +100,7 @@ class _Ends:
         known = base.nodes is snapshot.nodes
         found: dict[Unit, _End] = {}
         all_unlimited = True
+        unknown: dict[str, _End] = {}
         if len(self._known) > 2 * len(base.node_names):
             self._known.clear()
         for name, info in base.all_nodes:
@@ -111,10 +112,15 @@ class _Ends:
             pairs: list[tuple[Unit, _End]] = []
             unlimited = True
             for pod in info.pods.values():
-                if is_unlimited(pod):
-                    end = _unknown_end(pod) if ends_by_itself(pod) else None
-                else:
+                end: _End | None = None
+                some_day = ends_some_day(pod)
+                if some_day is None:
                     unlimited, end = False, _end(snapshot, pod, now, known=known)
+                elif some_day:
+                    started = _started(pod)
+                    end = unknown.get(started)
+                    if end is None:
+                        end = unknown[started] = _End(True, 0.0, started)
                 if end is not None:
                     pairs.append((Unit((pod,), 0), end))
             if unlimited:
@@ -122,10 +128,6 @@ class _Ends:
             all_unlimited &= unlimited
             found.update(pairs)
         return found, all_unlimited
-
-
-def _unknown_end(pod: PodInfo) -> _End:
-    return _End(True, 0.0, _started(pod))
 
 
 def _started(pod: PodInfo) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
@@ -23,6 +24,7 @@ from haru.engine.groups.demand import Demand, counts_devices, demand_of
 from haru.engine.groups.options import Options
 from haru.engine.groups.packing import MemberClass, Packing
 from haru.engine.groups.placing import Placed
+from haru.engine.groups.reach import within_reach
 from haru.engine.groups.walk import Walk
 from haru.engine.nodes.disks import sole_claims
 from haru.engine.nodes.interpod import inter_pod_rules
@@ -40,6 +42,8 @@ class Found:
     placed: tuple[tuple[int, Placed], ...]
     complete: bool
     problem: str = ""
+    ceiling: int | None = None
+    """No more members than this can have places, if the search asked."""
 
 
 def search(
@@ -50,17 +54,25 @@ def search(
     options: Options,
     nodes: Sequence[str],
     questions: int,
+    quorum: int = 0,
 ) -> Found:
-    """Look for places for as many members as possible. Ends early when all have one; never says no without proof."""
-    attempt = _Search(Overlay(snapshot), list(enumerate(members)), group, needed, options, nodes, Budget(questions))
+    """Look for places for as many members as possible. Ends early when all have one; never says no without proof.
+
+    With a `quorum` it also ends once it is known that fewer members can have places.
+    """
+    reach = partial(within_reach, snapshot, members, group, needed, options, nodes)
+    budget = Budget(questions, reach, quorum)
+    attempt = _Search(Overlay(snapshot), list(enumerate(members)), group, needed, options, nodes, budget)
     try:
         attempt.run()
-        complete = not attempt.budget.missed
+        complete = not budget.missed
     except OutOfBudgetError:
         complete = False
     except AllocationError as error:
-        return Found(tuple(attempt.best), False, str(error))
-    return Found(tuple(attempt.best), complete)
+        return Found(tuple(attempt.best), False, str(error), budget.ceiling)
+    if budget.ceiling is not None and len(attempt.best) >= budget.ceiling:
+        complete = True
+    return Found(tuple(attempt.best), complete, "", budget.ceiling)
 
 
 class _Search:

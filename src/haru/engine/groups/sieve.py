@@ -51,16 +51,21 @@ class Wants:
     def _devices(self, claims: Iterable[Claim]) -> Counter[Hashable]:
         """How many devices claims take at least, by ask, and by ask for anything of the class.
 
-        Requests with alternatives, for all devices, or for access to devices in use may be met with none of them.
+        Requests for all devices, or for access to devices in use, may be met with none, and those with alternatives
+        with the fewest of these; alternatives of several classes count for nothing.
         """
         found: Counter[Hashable] = Counter()
         for request in (request for claim in claims for request in claim.requests):
-            ask = request.asks[0] if len(request.asks) == 1 else None
-            if ask is None or request.error or not _counts(ask) or ask.mode != EXACT_COUNT:
+            asks = request.asks
+            if not asks or request.error or not all(_counts(ask) and ask.mode == EXACT_COUNT for ask in asks):
                 continue
-            kinds = {ask_key(kind): kind for kind in (ask, _anything_of_the_class(ask))}
+            kinds = {ask_key(kind): kind for kind in map(_anything_of_the_class, asks)}
+            if len(kinds) > 1:
+                continue
+            if len(asks) == 1:
+                kinds[ask_key(asks[0])] = asks[0]
             self.asks.update(kinds)
-            found.update(dict.fromkeys(kinds, ask.count))
+            found.update(dict.fromkeys(kinds, min(ask.count for ask in asks)))
         return found
 
     def cards(self, claims: Iterable[Claim]) -> Counter[Hashable]:
@@ -95,14 +100,8 @@ class Sieve:
         self._aggregates = aggregates
         self.wants = wants
         self._total = wants.total
-        self._ladders = {
-            name: _Ladder((w.resources.get(name, 0), w.count) for w in wants.members)
-            for name in sorted({name for want in wants.members for name in want.resources})
-        }
+        self._ladders, self._device_ladders = ladders_of(wants)
         self.counts = {key: DeviceCounts.of(snapshot, aggregates, ask, features) for key, ask in wants.asks.items()}
-        self._device_ladders = {
-            key: _Ladder((w.devices.get(key, 0), w.count) for w in wants.members) for key in self.counts
-        }
 
     def most(self, domain: str) -> int:
         """No more members than this find room in a domain, seen from its sums."""
@@ -144,13 +143,14 @@ class Sieve:
         return most
 
 
-class _Ladder:
+class Ladder:
     """How many members an amount suffices for, the most modest first."""
 
     def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
         self._steps: Sequence[tuple[int, int]] = sorted(amounts)
 
     def most(self, free: int) -> int:
+        """How many at most; the others ask for more than is left."""
         if free < 0:
             return 0
         found = 0
@@ -164,3 +164,11 @@ class _Ladder:
                 break
             free -= here * amount
         return found
+
+
+def ladders_of(wants: Wants) -> tuple[dict[str, Ladder], dict[Hashable, Ladder]]:
+    """By resource, and by ask for devices: how many members an amount suffices for."""
+    members = wants.members
+    names = sorted({name for want in members for name in want.resources})
+    resources = {name: Ladder((w.resources.get(name, 0), w.count) for w in members) for name in names}
+    return resources, {key: Ladder((w.devices.get(key, 0), w.count) for w in members) for key in wants.asks}

@@ -16,7 +16,7 @@ from haru.engine.devices.mapped import mappings_of
 from haru.engine.devices.placement import matches_node
 from haru.engine.devices.pools import Pool, PoolView
 from haru.engine.devices.selection import Selection
-from haru.engine.persistent import differing
+from haru.engine.persistent import FrozenMap, differing
 
 
 class DeviceLens:
@@ -86,11 +86,17 @@ class _WidePools:
 
     def of(self, devices: DeviceSnapshot) -> list[Pool]:
         """Those of an inventory."""
-        changed, self._pools = differing(devices.pools, self._pools), devices.pools
-        self._names -= changed
-        for name in changed:
-            pool = devices.pools.get(name)
-            if pool is not None and len({item.placement.node_name for item in pool.slices}) > 1:
+        before, self._pools = self._pools, devices.pools
+        pairs: Iterable[tuple[str, Pool | None]]
+        if not before and isinstance(devices.pools, FrozenMap):
+            pairs = devices.pools.pairs()
+        else:
+            changed = differing(devices.pools, before)
+            self._names -= changed
+            pairs = ((name, devices.pools.get(name)) for name in changed)
+        for name, pool in pairs:
+            slices = pool.slices if pool is not None else ()
+            if len(slices) > 1 and len({item.placement.node_name for item in slices}) > 1:
                 self._names.add(name)
         return [devices.pools[name] for name in sorted(self._names | devices.everywhere)]
 

@@ -10,13 +10,14 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from haru.engine.cluster import Snapshot
-from haru.engine.devices import Claim, NodeView
+from haru.engine.devices import Claim, NodeView, Regard
 from haru.engine.devices.placement import matches_node
 from haru.engine.devices.pools import PoolView
 from haru.engine.devices.selection import Selection, SelectionError
 from haru.engine.groups.stands import Stand
 
 _TOPIC = "sorts of devices"
+_MOST_MODELS = 4096
 
 
 class Sorts(NamedTuple):
@@ -41,6 +42,8 @@ class Sorter:
         self._lists = lists
         self._known: dict[str, tuple[tuple[PoolView, ...], object, Sorts | None]] = {}
         self._kinds: dict[Hashable, int] = {}
+        self._regard = Regard(selections, compared)
+        self._by_models: dict[Hashable, Sorts | None] = {}
 
     @staticmethod
     def of(base: Snapshot, claims: Sequence[Claim], *, lists: bool) -> Sorter:
@@ -52,7 +55,13 @@ class Sorter:
 
     def sorts(self, stand: Stand) -> Sorts | None:
         """The node's devices by sort; None if a selector cannot be evaluated on one of them."""
-        info = stand.info
+        info, outfit = stand.info, stand.outfit
+        if outfit is not None and self._regard.is_blind(outfit):
+            if outfit.models not in self._by_models:
+                if len(self._by_models) >= _MOST_MODELS:
+                    self._by_models.clear()
+                self._by_models[outfit.models] = self._sorted(stand)
+            return self._by_models[outfit.models]
         known = self._known.get(info.name)
         if known is None or known[0] != stand.views or known[1] is not info.labels:
             known = self._known[info.name] = stand.views, info.labels, self._sorted(stand)

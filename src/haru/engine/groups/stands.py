@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from haru.engine.clearing import claim_users
 from haru.engine.cluster import Snapshot
-from haru.engine.devices import NodeView
+from haru.engine.devices import NodeView, Outfit, dressed_of
 from haru.engine.devices.pools import PoolView
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.persistent import differing
@@ -27,12 +27,14 @@ class Stand:
     where somebody thinks pods away (`Stands.settled`): most nodes are counted as they are.
     """
 
-    __slots__ = ("devices", "frees", "info", "plain", "settled", "shared", "simple", "taken", "views")
+    __slots__ = ("devices", "frees", "info", "outfit", "plain", "settled", "shared", "simple", "taken", "views")
 
     def __init__(self, info: NodeInfo) -> None:
         self.info = info
         self.views: tuple[PoolView, ...] = ()
         """The node's own pools; devices that others see as well are not among them."""
+        self.outfit: Outfit | None = None
+        """What others may have as well, if all of its devices are as simple as that."""
         self.devices = 0
         self.taken = 0
         self.shared = False
@@ -124,6 +126,8 @@ class Stands:
         assert self._base is not None
         base = self._base
         stand = Stand(base.nodes[name])
+        dressed = dressed_of(base.dressed, name)
+        stand.outfit = dressed.outfit if dressed is not None else None
         own: list[PoolView] = []
         offset = 0
         for view in base.devices.views(NodeView(name, stand.info.labels), self._partitionable):

@@ -11,7 +11,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from haru.engine.decision import Obj
-from haru.engine.devices import AllocationError, Claim, DoesNotFit, Features, Fleet, GaveUp, NodeView, Question
+from haru.engine.devices import (
+    AllocationError,
+    Claim,
+    DoesNotFit,
+    Dressed,
+    Features,
+    Fleet,
+    GaveUp,
+    NodeView,
+    Question,
+    dressed_of,
+)
 from haru.engine.devices.allocate import Solution
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.overlay import Overlay
@@ -35,6 +46,9 @@ class Supply:
         self._fleet: Fleet | None = None
         self._classes: object = None
         self._nodes: Mapping[str, NodeInfo] = {}
+        self._dressed: Mapping[str, Dressed | None] | None = None
+        self._by_outfit: set[str] = set()
+        """Nodes that were not looked at, since others with their outfit had answered."""
         self._labels: dict[str, Mapping[str, str]] = {}
         self._questions: OrderedDict[Hashable, Question] = OrderedDict()
         self._changes: list[str] = []
@@ -53,6 +67,8 @@ class Supply:
         """Take in what has changed: nodes, devices, and what is taken of them."""
         devices, fleet = overlay.snapshot.devices, self._fleet
         self._nodes, before = overlay.snapshot.nodes, self._nodes
+        untouched = overlay.allocated is overlay.snapshot.allocated
+        self._dressed = overlay.snapshot.dressed if untouched else None
         if fleet is None or devices.classes is not self._classes:
             # What a class selects is part of what was asked.
             self._questions.clear()
@@ -64,20 +80,39 @@ class Supply:
             return
         if devices is not fleet.snapshot or overlay.allocated is not fleet.allocated:
             moved = fleet.update(devices, overlay.allocated)
-            if moved is None or len(moved) > len(fleet.nodes) // 2 + _FEW:
+            named = self._by_outfit if fleet.touched is None else self._by_outfit & fleet.touched
+            asked = len(fleet.nodes) + len(self._by_outfit)
+            if moved is None or len(moved) + len(named) > asked // 2 + _FEW:
                 self._forget_changes()
             else:
-                self._changes += [fleet.nodes[number].name for number in moved]
+                self._changes += {*named, *[fleet.nodes[number].name for number in moved]}
         if self._nodes is not before:
             for name in overlay.changed_since(before):
                 self._relabel(fleet, name)
         if len(self._changes) > _MOST_CHANGES:
             self._forget_changes()
 
-    def answer(self, node: NodeInfo, key: Hashable, claims: Callable[[], Sequence[Claim]]) -> Answer:
-        """What a node answers to claims; `key` is equal for claims that ask for the same."""
-        fleet, question = self._asked(key, claims)
-        return question.answer(fleet, fleet.peers_of(self._number(fleet, node.name, node.labels)))
+    def look_at_all(self, overlay: Overlay) -> None:
+        """Say that all nodes will be asked, on the overlay that was caught up with."""
+        if self._dressed is not None:
+            self._dressed = overlay.snapshot.all_dressed
+
+    def question(self, key: Hashable, claims: Callable[[], Sequence[Claim]]) -> Question:
+        """The question whether nodes have devices for claims; `key` is equal for claims that ask for the same."""
+        return self._asked(key, claims)[1]
+
+    def answer(self, node: NodeInfo, question: Question) -> Answer:
+        """What a node answers to one of the questions."""
+        fleet = self._fleet
+        assert fleet is not None
+        dressed = dressed_of(self._dressed, node.name)
+        if dressed is None:
+            return question.answer(fleet, fleet.peers_of(self._number(fleet, node.name, node.labels)))
+        found = question.known_of(dressed.outfit)
+        if found is not None:
+            self._by_outfit.add(node.name)
+            return found
+        return question.answer_of(fleet, self._number(fleet, node.name, node.labels), dressed.outfit)
 
     def results(
         self, node: str, key: Hashable, claims: Callable[[], Sequence[Claim]], new_share_id: Callable[[], str]

@@ -160,14 +160,15 @@ def node_resources_fit(pod: PodInfo, backed: Collection[str] = (), profile: Prof
 
     def check(node: NodeInfo) -> Sequence[Failure]:
         failures: list[Failure] = []
-        room = node.allocatable.get("pods")
+        offered, requested = node.spec.allocatable, node.requested
+        room = offered.get("pods")
         if room is not None and len(node.pods) + 1 > room:
             failures.append(_too_many_pods(len(node.pods), room))
         for name, amount in requests:
-            allocatable = node.allocatable.get(name, 0)
+            allocatable = offered.get(name, 0)
             if name in backed and not allocatable:
                 continue
-            used = node.requested.get(name, 0)
+            used = requested.get(name, 0)
             if amount > allocatable - used:
                 data: dict[str, Any] = {
                     "resource": name,

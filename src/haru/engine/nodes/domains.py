@@ -67,7 +67,12 @@ class AffinePods:
         """Take in what has changed."""
         changed = self._follower.catch_up(overlay)
         if changed is None:
-            self._pods, self._labels = {}, Counter()
+            self._labels = Counter()
+            nodes = overlay.present_nodes()
+            self._pods = {name: node.affine for name, node in nodes if node is not None and node.affine}
+            for pods in self._pods.values():
+                self._labels += _looked_at(pods)
+            return
         for name, node in present_nodes(overlay, changed):
             found = node.affine if node is not None else ()
             before = self._pods.pop(name, ())
@@ -101,7 +106,9 @@ class Images:
         """Take in what has changed."""
         changed = self._follower.catch_up(overlay)
         if changed is None:
-            self._of, self._holders = {}, Counter()
+            self._of = {name: node.spec.images for name, node in overlay.present_nodes() if node is not None}
+            self._holders = Counter(image for images in self._of.values() if images for image in images)
+            return
         for name, node in present_nodes(overlay, changed):
             self._put(name, node)
 
