@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from haru.clock import Clock
+
 T = TypeVar("T")
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _TURN_SECONDS = 20e-6  # what one turn of the loop is said to take
@@ -43,6 +45,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 def now() -> datetime:
     """The wall clock of the running loop."""
     return _START + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+def clock() -> Clock:
+    """The time of the running loop, for what is given a clock."""
+    return Clock(now, asyncio.get_running_loop().time)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ ANSWER = "haru.answer"
 they were taken. They are not where the client has yet to read what was sent before, or is gone: `send` sees to that."""
 HEAD_BYTES = 1024 * 1024
 """A request line with its headers may have as much, as in Go's server."""
+TICK_SECONDS = 1.0
+"""How often a server looks at the time, which its answers tell."""
 HEAD_SECONDS = 32.0
 """So long a client may take for the head of a request, as for kube-apiserver."""
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -70,6 +73,30 @@ def settings(app: Any, **more: Any) -> uvicorn.Config:
         server_header=False,
         **more,
     )
+
+
+@cache
+def server_class() -> Any:
+    """uvicorn's server of some sockets, which waits to be told to end and looks ten times less often whether it is."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            self._ending = asyncio.Event()
+
+        def end(self) -> None:
+            """Finish what is in flight and close."""
+            self.should_exit = True
+            self._ending.set()
+
+        async def main_loop(self) -> None:
+            # A tick of 0 keeps the date of the answers.
+            while not await self.on_tick(0):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), TICK_SECONDS)
+
+    return Server
 
 
 def _answer(cycle: Any, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:

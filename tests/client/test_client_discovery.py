@@ -7,8 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
+from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
 from haru.client.api import ApiClient
-from haru.client.discovery import newest_kind
+from haru.client.discovery import newest_kind, resources_of, served_group_versions, served_resources
+from haru.kube.gates import FeatureGates
+from haru.storage.memory import MemoryStore
 
 GROUP, RULES = "resource.k8s.io", "devicetaintrules"
 
@@ -45,3 +48,34 @@ def server(**versions: list[str]) -> Any:
 async def test_the_newest_version_that_has_a_resource(versions: dict[str, list[str]], newest: str | None) -> None:
     found = await newest_kind(ApiClient.in_process(server(**versions)), GROUP, RULES)
     assert (found.version if found else None) == newest
+
+
+@pytest.mark.parametrize("is_aggregated", [True, False])
+async def test_all_that_is_served_is_told_at_once_or_piece_by_piece(is_aggregated: bool) -> None:
+    """What a server tells in two documents is what the others say; one that has no such documents is asked for them."""
+    server = ApiServer(
+        ServerConfig(
+            store=MemoryStore(),
+            gates=FeatureGates.accelerator_defaults(),
+            runtime_config={"api/all": True},
+            tokens={"admin": UserInfo("admin", ("system:masters",))},
+        )
+    )
+    await server.start()
+    asked: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["path"])
+        if not is_aggregated:
+            scope["headers"] = [header for header in scope["headers"] if header[0] != b"accept"]
+        await server(scope, receive, send)
+
+    client = ApiClient.in_process(app, "admin")
+    found = await served_resources(client)
+    assert (len(asked) == 2) == is_aggregated
+    versions = await served_group_versions(client)
+    legacy = [kind for version in versions for kind in await resources_of(client, *version)]
+    assert set(found) == set(legacy) and len(found) == len(legacy) > 80
+    firsts = {kind.group: kind.version for kind in reversed(found)}
+    assert firsts == {kind.group: kind.version for kind in reversed(legacy)}
+    await server.stop()

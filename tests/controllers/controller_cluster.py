@@ -21,6 +21,7 @@ from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.backoff import update_with_retry
 from haru.client.informer import Informer
+from haru.clock import Clock
 from haru.controllers.manager import ControllerManager
 from haru.controllers.objects import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from haru.embedded.identity import USERS, controller_user
@@ -51,13 +52,15 @@ class Cluster:
         """How far the clock of the controllers is ahead: what they wait for is over at once."""
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self, *controllers: str, **options: Any) -> ControllerManager:
+    async def start(
+        self, *controllers: str, monotonic: Callable[[], float] = time.monotonic, **options: Any
+    ) -> ControllerManager:
         manager = ControllerManager(
             self.client_of("manager"),
             self.gates,
             controllers,
             options=options,
-            now=self._now,
+            clock=Clock(self._now, monotonic),
             clients=self.client_of,
         )
         task = asyncio.create_task(manager.run())

@@ -127,9 +127,11 @@ async def test_a_node_that_was_never_heard_of_has_time_to_start(cluster):
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusNeverUpdated")
 
 
-async def test_pods_leave_a_tainted_node_in_their_time(cluster):
-    added = format_time(datetime.now(UTC))
-    taint = {"key": "k", "effect": "NoExecute", "timeAdded": added}
+@pytest.mark.parametrize("dated", [True, False])
+async def test_pods_leave_a_tainted_node_in_their_time(cluster, dated):
+    taint = {"key": "k", "effect": "NoExecute"}
+    if dated:
+        taint["timeAdded"] = format_time(datetime.now(UTC))
     for name, tolerations in {
         "never": [{"key": "k", "operator": "Exists"}],
         "soon": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}],

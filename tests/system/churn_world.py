@@ -144,7 +144,7 @@ class ChurnWorld:
         await self._furnish()
         client = ApiClient.in_process(self.server, "admin", rng=random.Random(self.seed))
         clock = random.Random(self.seed)
-        self._spawn(ControllerManager(client, self._gates, CONTROLLERS, now=virtual_time.now, rng=clock).run())
+        self._spawn(ControllerManager(client, self._gates, CONTROLLERS, clock=virtual_time.clock(), rng=clock).run())
         pods = Informer(self.admin, PODS)
         pods.add_handler(lambda pod: self._seen(None, pod), self._seen, self._gone)
         self._spawn(pods.run())

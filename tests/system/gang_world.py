@@ -147,7 +147,9 @@ class World:
     async def start_controllers(self) -> None:
         """Those of claims and garbage, over the same bad line."""
         client = ApiClient.in_process(self.faulty, "admin", rng=random.Random(self.seed))
-        manager = ControllerManager(client, self.gates, CONTROLLERS, now=virtual_time.now, rng=random.Random(self.seed))
+        manager = ControllerManager(
+            client, self.gates, CONTROLLERS, clock=virtual_time.clock(), rng=random.Random(self.seed)
+        )
         self._tasks["controllers"] = asyncio.create_task(manager.run())
 
     async def start_scheduler(self) -> None:

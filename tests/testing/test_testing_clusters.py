@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from haru.testing import LocalCluster, Template, WaitTimeoutError
+from haru.embedded.options import OptionError
+from haru.kube.errors import StatusError
+from haru.testing import Cluster, LocalCluster, ProcessCluster, Template, WaitTimeoutError
 from haru.testing.plugin import _marked
 
 POD = """
@@ -41,7 +47,7 @@ spec:
 """
 
 
-def test_a_cluster_runs_pods_and_tells_of_them(haru_cluster: LocalCluster) -> None:
+def test_a_cluster_runs_pods_and_tells_of_them(haru_cluster: Cluster) -> None:
     haru_cluster.apply(POD)
     pod = haru_cluster.wait("Pod", "worker")
     assert pod["status"]["phase"] == "Running"
@@ -58,13 +64,13 @@ def test_a_cluster_runs_pods_and_tells_of_them(haru_cluster: LocalCluster) -> No
     assert haru_cluster.get("Pod", "worker") is None
 
 
-def test_the_next_test_has_a_fresh_one(haru_cluster: LocalCluster) -> None:
+def test_the_next_test_has_a_fresh_one(haru_cluster: Cluster) -> None:
     assert haru_cluster.get("ConfigMap", "settings") is None
     assert haru_cluster.list("Pod") == []
 
 
 @pytest.mark.haru(profiles="dgx-h100:1")
-def test_a_cluster_with_cards(haru_cluster: LocalCluster) -> None:
+def test_a_cluster_with_cards(haru_cluster: Cluster) -> None:
     haru_cluster.apply(CLAIM)
     haru_cluster.wait("Pod", "trainer")
     claim = haru_cluster.wait_for("ResourceClaim", "card", lambda found: found["status"].get("allocation"))
@@ -72,7 +78,7 @@ def test_a_cluster_with_cards(haru_cluster: LocalCluster) -> None:
     assert result["driver"] == "gpu.nvidia.com"
 
 
-def test_what_does_not_come_is_told(haru_cluster: LocalCluster) -> None:
+def test_what_does_not_come_is_told(haru_cluster: Cluster) -> None:
     haru_cluster.apply(POD.replace("spec:\n", "spec:\n  nodeSelector: {no: such}\n", 1))
     with pytest.raises(WaitTimeoutError) as caught:
         haru_cluster.wait("Pod", "worker", timeout=1.5)
@@ -89,7 +95,7 @@ def test_namespaces_of_a_shared_cluster(haru_shared_cluster: LocalCluster, haru_
     assert haru_shared_cluster.get("ConfigMap", "c", haru_namespace) is not None
 
 
-def test_real_clients_use_its_kubeconfig(haru_cluster: LocalCluster) -> None:
+def test_real_clients_use_its_kubeconfig(haru_cluster: Cluster) -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         assert os.environ.get("HARU_REQUIRE_ALL") != "1", "kubectl is required but not installed"
@@ -126,3 +132,38 @@ def test_the_nearest_marker_wins_and_nonsense_is_refused() -> None:
     assert _marked(_Marked(near, far)) == {"profiles": "cpu:2", "controllers": ("*",)}
     with pytest.raises(pytest.UsageError, match=r"takes profiles, .*, not nodes"):
         _marked(_Marked(pytest.mark.haru(nodes=3).mark))
+
+
+@pytest.mark.haru(process=True)
+def test_a_cluster_in_a_process_of_its_own(haru_cluster: Cluster) -> None:
+    """All that can be done with one in a thread, errors included, and it ends with its test."""
+    assert isinstance(haru_cluster, ProcessCluster)
+    haru_cluster.apply(POD)
+    pod = haru_cluster.wait("Pod", "worker")
+    assert pod["status"]["phase"] == "Running"
+    assert haru_cluster.wait_for_event("worker", "Scheduled")
+    with pytest.raises(LookupError, match="the cluster serves no 'nonsense'"):
+        haru_cluster.get("nonsense", "x")
+    with pytest.raises(StatusError, match=r"nodeName.*Forbidden|may not change"):
+        haru_cluster.patch("Pod", "worker", {"spec": {"nodeName": "elsewhere"}})
+    before = haru_cluster.now
+    assert haru_cluster.advance(60) - before >= timedelta(seconds=60)
+    assert haru_cluster.url.startswith("https://127.0.0.1:")
+
+
+def test_what_a_process_cannot_bring_up_is_told(tmp_path: Path) -> None:
+    template = Template(tmp_path / "template", profiles="cpu:1")
+    with pytest.raises(OptionError, match=r"--feature-gates: .*Nonsense"):
+        ProcessCluster(tmp_path / "other", replace(template.options, feature_gates="Nonsense=true")).start()
+
+
+def test_a_process_that_dies_is_told(tmp_path: Path, haru_template: Callable[..., Template]) -> None:
+    template = haru_template()
+    cluster = ProcessCluster(template.copy(tmp_path / "cluster"), template.options).start()
+    try:
+        assert cluster._process.pid is not None
+        os.kill(cluster._process.pid, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="the cluster has ended, with the exit code -9"):
+            cluster.get("Pod", "worker")
+    finally:
+        cluster.stop()

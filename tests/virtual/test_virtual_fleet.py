@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from in_memory_client import InMemoryClient, named
 
+from haru.clock import Clock
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition
 from haru.virtual.fleet import CLAIMS, PODS, Fleet
@@ -23,7 +24,7 @@ class Recorder:
         self.events.append((obj["metadata"]["name"], reason, message))
 
 
-class Clock:
+class Watch:
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -37,14 +38,14 @@ class Stage:
     def __init__(self, nodes: str = "dgx-h100:1,cpu:1") -> None:
         self.client = InMemoryClient()
         self.recorder = Recorder()
-        self.clock = Clock()
+        self.clock = Watch()
         self.nodes = nodes
         self.fleet: Fleet | None = None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Fleet"]:
         self.fleet = Fleet(
-            self.client, named(self.nodes), self.clock, recorder=self.recorder, renew_seconds=0.05  # type: ignore[arg-type]
+            self.client, named(self.nodes), Clock(self.clock), recorder=self.recorder, renew_seconds=0.05  # type: ignore[arg-type]
         )  # fmt: skip
         task = asyncio.create_task(self.fleet.run())
         try:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.client.api import ApiClient
+from haru.clock import utc_now
 from haru.engine.devices import Features
 
 if TYPE_CHECKING:
@@ -25,10 +28,16 @@ class AccountingServer:
     """Keeps the accounts in a file (None: in none), and serves their metrics on a loopback address if one is given."""
 
     def __init__(
-        self, client: ApiClient, file: Path | None, metrics: tuple[str, int] | None, features: Features | None = None
+        self,
+        client: ApiClient,
+        file: Path | None,
+        metrics: tuple[str, int] | None,
+        features: Features | None = None,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client = client
         self._features = features
+        self._now = now
         self._file = file
         self._address = metrics
         self._keeper: Keeper | None = None
@@ -65,7 +74,8 @@ class AccountingServer:
         from haru.accounting.keeper import Keeper
 
         history = History(self._file) if self._file is not None else None
-        return Keeper(self._client, history, features=self._features)
+        now = self._now
+        return Keeper(self._client, history, features=self._features, clock=lambda: now().timestamp())
 
     async def _serve(self, host: str, port: int) -> None:
         from aiohttp import web

@@ -7,6 +7,9 @@ Source: RBAC's bootstrap policy and its reconciliation, as behaviour.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from haru.apiserver.bootstrap_roles import AUTOUPDATE, role_objects
@@ -26,7 +29,9 @@ _COMPLETED = {"ClusterRole": "rules", "ClusterRoleBinding": "subjects"}
 _SELF = UserInfo("system:apiserver", ("system:masters",))
 
 
-def _objects() -> list[Obj]:
+@cache
+def _objects() -> Sequence[Obj]:
+    """To be read only."""
     found: list[Obj] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in NAMESPACES]
     for name, value, description in (
         ("system-cluster-critical", 2_000_000_000, "must run in the cluster, but can be moved to another node"),
@@ -93,9 +98,7 @@ def _lacking(live: Obj, wanted: Obj, field: str) -> list[Obj]:
 
 def own_call(core: Core, obj: Obj, verb: str) -> Call:
     """A call that the server makes itself, for the resource of an object."""
-    resource = next(
-        r for r in core.served.all() if (r.kind.api_version, r.kind.kind) == (obj["apiVersion"], obj["kind"])
-    )
+    resource = core.served.of_kind(obj["apiVersion"], obj["kind"])
     request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, _nothing, _nowhere)
     request.user = _SELF
     namespace = obj["metadata"].get("namespace", "")
@@ -108,7 +111,7 @@ async def ensure_object(core: Core, obj: Obj) -> bool:
     if await core.store.get(call.resource.key(call.namespace, obj["metadata"]["name"])) is not None:
         return False
     try:
-        await create(call, obj)
+        await create(call, deepcopy(obj))
     except StatusError as error:
         if error.reason != "AlreadyExists":
             raise

@@ -241,7 +241,7 @@ def _simulated() -> list[Obj]:
         _EVENTS,
         (("list", "watch"), ("",), ("nodes",)),
         ((*_READ, "create", "delete", "update"), ("resource.k8s.io",), ("resourceslices",)),
-        (("create",), ("resource.k8s.io",), ("deviceclasses",)),
+        (("create", "list"), ("resource.k8s.io",), ("deviceclasses",)),
     )
     return [*_own("fleet", watched), *_own("driver", published)]
 

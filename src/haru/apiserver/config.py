@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.admission_options import AdmissionOptions
 from haru.apiserver.token_options import TokenOptions
+from haru.clock import utc_now
 from haru.kube.gates import FeatureGates
 from haru.storage import Store
 
@@ -41,11 +42,6 @@ def user_object(user: UserInfo) -> dict[str, Any]:
 
 
 ANONYMOUS = UserInfo("system:anonymous", ("system:unauthenticated",))
-
-
-def utc_now() -> datetime:
-    """The wall clock."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)

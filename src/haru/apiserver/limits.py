@@ -24,6 +24,11 @@ class InFlight:
         self._limits = (reads, writes)
         self._counts = [0, 0]
 
+    @property
+    def count(self) -> int:
+        """How many requests are worked on."""
+        return sum(self._counts)
+
     @contextmanager
     def slot(self, method: str) -> Iterator[None]:
         """Hold a place for the time of a request; 429 when there is none."""

@@ -85,8 +85,10 @@ class Served:
         self.group_versions = list(dict.fromkeys(versions))
         self._resources = {(r.kind.group, r.kind.version, r.kind.plural): r for r in resources}
         self._preferred: dict[tuple[str, str], Resource] = {}
+        self._by_kind: dict[tuple[str, str], Resource] = {}
         for resource in resources:
             self._preferred.setdefault((resource.kind.group, resource.kind.plural), resource)
+            self._by_kind.setdefault((resource.kind.api_version, resource.kind.kind), resource)
 
     def get(self, group: str, version: str, plural: str) -> Resource | None:
         """The resource of a group, version and plural name."""
@@ -99,6 +101,10 @@ class Served:
     def find(self, group: str, plural: str) -> Resource | None:
         """As `preferred`; None when the resource is not served."""
         return self._preferred.get((group, plural))
+
+    def of_kind(self, api_version: str, kind: str) -> Resource:
+        """The resource whose objects say so of themselves."""
+        return self._by_kind[api_version, kind]
 
     def all(self) -> list[Resource]:
         """Every served resource in every version."""

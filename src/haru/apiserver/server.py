@@ -210,6 +210,11 @@ class ApiServer:
         with self._in_flight.slot(request.method):
             return await self._patience.wait_for(self._registry.handle(call, handler))
 
+    @property
+    def in_flight(self) -> int:
+        """How many requests are worked on; watches are not counted."""
+        return self._in_flight.count
+
     async def _identify(self, request: Request) -> None:
         """Find out who asks, begin to tell the audit log of it, and let one speak for another who may."""
         auditor = self._auditor

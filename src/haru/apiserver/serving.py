@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.protocol import protocol_class
 from haru.apiserver.published import publish
-from haru.serving import listening_socket, settings
+from haru.serving import listening_socket, server_class, settings
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from haru.apiserver.server import ApiServer
 
 GRACE_SECONDS = 5
@@ -52,7 +50,7 @@ class HttpServer:
         self.port = 0
         """The port that is served; 0 before the first start."""
         self._tls = (cert_file, key_file, client_ca_file, front_proxy_ca_file)
-        self._server: uvicorn.Server | None = None
+        self._server: Any = None
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -61,6 +59,16 @@ class HttpServer:
         """Where clients find the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self._tls[0] else 'http'}://{host}:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return 0 if self._server is None else len(self._server.server_state.connections)
+
+    @property
+    def requests(self) -> int:
+        """How many requests have come over connections since the start."""
+        return 0 if self._server is None else self._server.server_state.total_requests
 
     async def start(self) -> None:
         """Listen and serve; OSError when the address is taken."""
@@ -89,7 +97,7 @@ class HttpServer:
         if self._app.core.peers is not None:
             await self._app.core.peers.stop()
         self._app.core.stop_streams()
-        self._server.should_exit = True
+        self._server.end()
         while not self._task.done():
             await asyncio.wait([self._task], timeout=LINGER_SECONDS)
             _drop_idle(self._server)
@@ -107,9 +115,7 @@ def _drop_idle(server: Any) -> None:
                 connection.transport.abort()
 
 
-def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> uvicorn.Server:
-    import uvicorn
-
+def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> Any:
     cert, key, *authorities = tls
     given = [path for path in authorities if path]
     client_ca, others = (given[0], given[1:]) if given else (None, [])
@@ -129,4 +135,4 @@ def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> uvicorn.
         assert config.ssl is not None
         for path in others:
             config.ssl.load_verify_locations(cafile=path)
-    return uvicorn.Server(config)
+    return server_class()(config)

@@ -12,12 +12,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 
+from haru.clock import utc_now
 from haru.kube.names import parse_time
 
 _REREAD_SECONDS = 60.0
@@ -87,7 +88,7 @@ class Program:
 class ProgramToken:
     """The token that a program prints."""
 
-    def __init__(self, program: Program, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, program: Program, now: Callable[[], datetime] = utc_now) -> None:
         self._program = program
         self._now = now
         self._token = ""

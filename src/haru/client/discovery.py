@@ -1,12 +1,13 @@
 """What a server serves: its resources as `Kind`s, custom resources included.
 
-Source: the legacy discovery documents (`/api/v1`, `/apis`, `/apis/<group>/<version>`), which every server has.
+Source: the aggregated discovery documents (KEP-3352), which tell everything in two answers; a server without them is
+asked for the legacy ones (`/api/v1`, `/apis`, `/apis/<group>/<version>`), which every server has.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -16,9 +17,12 @@ from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 
+_AGGREGATED = "APIGroupDiscoveryList"
+_ACCEPT = {"accept": f"application/json;g=apidiscovery.k8s.io;v=v2;as={_AGGREGATED},application/json"}
 
-async def _document(client: ApiClient, path: str) -> Obj | None:
-    status, _, body = await client.raw("GET", path)
+
+async def _document(client: ApiClient, path: str, headers: Mapping[str, str] | None = None) -> Obj | None:
+    status, _, body = await client.raw("GET", path, headers=headers)
     if status == 404:
         return None
     if status != 200:
@@ -53,7 +57,38 @@ async def resources_of(client: ApiClient, group: str, version: str) -> list[Kind
     return [_kind(group, version, entry, below.get(entry["name"], [])) for entry in plain]
 
 
+async def served_resources(client: ApiClient) -> list[Kind]:
+    """Every resource in every version of its group, the preferred versions first."""
+    found: list[Kind] = []
+    for root in ("/api", "/apis"):
+        document = await _document(client, root, _ACCEPT) or {}
+        if document.get("kind") != _AGGREGATED:
+            versions = await served_group_versions(client)
+            return [kind for version in versions for kind in await resources_of(client, *version)]
+        for group in document.get("items") or ():
+            for version in group.get("versions") or ():
+                found += _aggregated(group["metadata"].get("name", ""), version)
+    return found
+
+
+def _aggregated(group: str, version: Mapping[str, Any]) -> Iterator[Kind]:
+    for entry in version.get("resources") or ():
+        if entry.get("verbs"):  # the others are only there for what is below them
+            legacy = {
+                "name": entry["resource"],
+                "kind": entry["responseKind"]["kind"],
+                "singularName": entry.get("singularResource"),
+                "namespaced": entry.get("scope") == "Namespaced",
+                "shortNames": entry.get("shortNames"),
+                "categories": entry.get("categories"),
+                "verbs": entry["verbs"],
+            }
+            below = [sub["subresource"] for sub in entry.get("subresources") or ()]
+            yield _kind(group, version["version"], legacy, below)
+
+
 def _kind(group: str, version: str, entry: Mapping[str, Any], subresources: list[str]) -> Kind:
+    """The kind of an entry as the legacy documents have it."""
     known = kinds.lookup(group, version, entry["name"])
     if known is not None:
         return known
@@ -78,9 +113,8 @@ def _kind(group: str, version: str, entry: Mapping[str, Any], subresources: list
 async def served_kinds(client: ApiClient) -> list[Kind]:
     """Each resource once, in the preferred version of its group (else the first version that has it)."""
     found: dict[tuple[str, str], Kind] = {}
-    for group, version in await served_group_versions(client):
-        for kind in await resources_of(client, group, version):
-            found.setdefault((kind.group, kind.plural), kind)
+    for kind in await served_resources(client):
+        found.setdefault((kind.group, kind.plural), kind)
     return list(found.values())
 
 

@@ -15,10 +15,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from haru.client.api import ApiClient, Obj
+from haru.clock import utc_now
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.names import format_micro_time, format_time
@@ -34,10 +35,6 @@ _SIMILAR_SECONDS = 600.0
 _BURST = 25.0
 _REFILL_PER_SECOND = 1 / 300
 _MAX_MESSAGE = 1024
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(slots=True)
@@ -103,7 +100,7 @@ class EventRecorder:
         component: str,
         *,
         instance: str = "",
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         kind = kinds.lookup("", "v1", "events")

@@ -15,20 +15,17 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from haru.client.api import ApiClient, Obj
+from haru.clock import utc_now
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.names import format_micro_time
 
 _log = logging.getLogger(__name__)
 _JITTER = 0.2
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 class LeaderElector:
@@ -44,7 +41,7 @@ class LeaderElector:
         lease_seconds: float = 15.0,
         renew_deadline: float = 10.0,
         retry_period: float = 2.0,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,

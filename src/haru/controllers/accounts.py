@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from haru.client.api import ApiClient
+from haru.clock import utc_now
 from haru.controllers.objects import SERVICE_ACCOUNTS
 from haru.kube.errors import StatusError
 from haru.kube.names import parse_time
@@ -49,9 +50,7 @@ def account_clients(client: ApiClient) -> Callable[[str], ApiClient]:
 class AccountToken:
     """The token of a ServiceAccount, asked for anew well before it expires; the account is made if it is missing."""
 
-    def __init__(
-        self, client: ApiClient, account: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, client: ApiClient, account: str, now: Callable[[], datetime] = utc_now) -> None:
         self._client = client
         self._account = account
         self._now = now

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
 from prometheus_client import Metric
@@ -19,6 +20,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer, SharedInformers
 from haru.client.workqueue import WorkQueue
+from haru.clock import utc_now
 from haru.controllers.objects import Obj
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
@@ -30,10 +32,6 @@ log = logging.getLogger("haru.controllers")
 T = TypeVar("T")
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(slots=True)
 class Context:
     """What every controller of one manager shares."""
@@ -41,10 +39,11 @@ class Context:
     client: ApiClient
     informers: SharedInformers
     gates: FeatureGates
-    now: Callable[[], datetime] = _utc_now
+    now: Callable[[], datetime] = utc_now
     served: frozenset[tuple[str, str, str]] | None = None
     """(group, version, plural) of what the server has; None: everything."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    monotonic: Callable[[], float] = time.monotonic
 
     def serves(self, kind: Kind) -> bool:
         """Whether the server has the kind."""
@@ -64,7 +63,7 @@ class Controller:
         self.gates = context.gates
         self.now = context.now
         self.queue: WorkQueue[str] = WorkQueue(self.name)
-        self.events = EventRecorder(context.client, self.name, now=context.now)
+        self.events = EventRecorder(context.client, self.name, now=context.now, monotonic=context.monotonic)
         self._used: list[Informer] = []
 
     @classmethod

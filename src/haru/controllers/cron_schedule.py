@@ -7,11 +7,12 @@ Source: the parser that Kubernetes' CronJobs use (robfig/cron v3, standard form)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from haru.kube.durations import seconds_of
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -31,7 +32,6 @@ _NAMED = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _YEARS = 5
 
 
@@ -142,7 +142,7 @@ def _number(text: str, what: str, names: dict[str, int]) -> int:
 
 
 def _duration(text: str) -> float:
-    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ScheduleError(f"failed to parse duration {text!r}")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    try:
+        return seconds_of(text)
+    except ValueError:
+        raise ScheduleError(f"failed to parse duration {text!r}") from None

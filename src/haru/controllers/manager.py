@@ -11,13 +11,13 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
-from haru.client.discovery import resources_of, served_group_versions
+from haru.client.discovery import served_resources
 from haru.client.informer import SharedInformers
+from haru.clock import SYSTEM, Clock
 from haru.controllers.base import Context, Controller, log
 from haru.controllers.cron_job import CronJobController
 from haru.controllers.daemon_set import DaemonSetController
@@ -94,11 +94,7 @@ def select_controllers(patterns: Iterable[str]) -> list[str]:
 
 
 async def _served(client: ApiClient) -> frozenset[tuple[str, str, str]]:
-    found = set()
-    for group, version in await served_group_versions(client):
-        for kind in await resources_of(client, group, version):
-            found.add((kind.group, kind.version, kind.plural))
-    return frozenset(found)
+    return frozenset((kind.group, kind.version, kind.plural) for kind in await served_resources(client))
 
 
 class ControllerManager:
@@ -110,7 +106,7 @@ class ControllerManager:
         gates: FeatureGates | None = None,
         controllers: Sequence[str] = ("*",),
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Clock = SYSTEM,
         options: Mapping[str, Any] | None = None,
         rng: random.Random | None = None,
         clients: Callable[[str], ApiClient] | None = None,
@@ -118,7 +114,7 @@ class ControllerManager:
         self._client = client
         self._gates = gates or FeatureGates()
         self._names = select_controllers(controllers)
-        self._now = now
+        self._clock = clock
         self._options = dict(options or {})
         self._rng = rng or random.Random()
         self._clients = clients
@@ -142,7 +138,9 @@ class ControllerManager:
         """Run until cancelled."""
         served = await self._discover()
         informers = SharedInformers(self._client, self._rng, {SLICES: kept_part})
-        context = Context(self._client, informers, self._gates, self._now, served, self._options)
+        context = Context(
+            self._client, informers, self._gates, self._clock.now, served, self._options, self._clock.monotonic
+        )
         for name in self._names:
             if CONTROLLERS[name].enabled(context):
                 self.running[name] = CONTROLLERS[name](self._own(name, context))

@@ -11,7 +11,6 @@ Source: Kubernetes `node-lifecycle-controller`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -100,7 +99,7 @@ class NodeLifecycleController(Controller):
         self.grace = float(context.options.get("node-monitor-grace-period", _GRACE_SECONDS))
         self.startup_grace = float(context.options.get("node-startup-grace-period", _STARTUP_GRACE_SECONDS))
         self.period = float(context.options.get("node-monitor-period", _PERIOD_SECONDS))
-        self._clock: Callable[[], float] = context.options.get("monotonic", time.monotonic)
+        self._clock = context.monotonic
         self._heard: dict[str, float] = {}
         self._not_ready: set[str] = set()
         self.nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from haru.cel.errors import EvaluationError
-from haru.cel.libraries.timestamps import parse_duration
 from haru.controllers.objects import Obj, is_active, node_of, phase_of
+from haru.kube.durations import seconds_of
 from haru.kube.meta import annotations_of, get_condition
 from haru.kube.names import format_time, parse_time
 
@@ -23,7 +22,6 @@ CONDITION = "haru.dev/Stale"
 AFTER = "haru.dev/stale-gang-after"
 POLICY = "haru.dev/stale-gang-policy"
 POLICIES = ("Report", "Evict")
-_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +35,8 @@ class StalePolicy:
 def parse_after(text: str) -> float | None:
     """Seconds of a text such as `90s` or `1h30m`; None for `0s`, which switches off. ValueError says what to write."""
     try:
-        seconds = parse_duration(text).ns / _NS
-    except EvaluationError:
+        seconds = seconds_of(text)
+    except ValueError:
         seconds = -1.0
     if seconds < 0:
         raise ValueError(f'Invalid value: "{text}": write a duration such as 10m or 1h30m, or 0s for never')

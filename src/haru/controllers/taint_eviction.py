@@ -14,7 +14,10 @@ from haru.controllers.pod_disruption import mark_disrupted
 from haru.engine.nodes.eviction import eviction_time, no_execute_taints
 from haru.kube.kinds import Kind
 from haru.kube.meta import is_being_deleted, name_of
+from haru.kube.names import format_time
 
+_Taint = tuple[str, str]
+"""The key and the value."""
 _MESSAGE = "Taint manager: deleting due to NoExecute taint"
 
 
@@ -29,10 +32,12 @@ class TaintEvictionController(Controller):
         self.nodes = self.informer(NODES)
         self.pods = self.informer(PODS)
         self.pods.add_index("node", by_node)
-        self.nodes.add_handler(self._node_added, self._node_updated)
+        self._first_seen: dict[str, dict[_Taint, str]] = {}
+        self.nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
         self.pods.add_handler(self._pod_changed, lambda _, new: self._pod_changed(new))
 
     def _node_added(self, node: Obj) -> None:
+        self._note_taints(node)
         if no_execute_taints(node):
             for pod in self.pods.by_index("node", name_of(node)):
                 self.queue.add(object_key(pod))
@@ -40,6 +45,21 @@ class TaintEvictionController(Controller):
     def _node_updated(self, old: Obj, new: Obj) -> None:
         if no_execute_taints(old) != no_execute_taints(new):
             self._node_added(new)
+
+    def _node_deleted(self, node: Obj) -> None:
+        self._first_seen.pop(name_of(node), None)
+
+    def _note_taints(self, node: Obj) -> None:
+        """Users' taints do not tell since when they are there: what is tolerated for a while counts from now on."""
+        undated = [_identity(taint) for taint in no_execute_taints(node) if not taint.get("timeAdded")]
+        known = self._first_seen.pop(name_of(node), {})
+        if undated:
+            now = format_time(self.now())
+            self._first_seen[name_of(node)] = {taint: known.get(taint, now) for taint in undated}
+
+    def _dated_taints(self, node: Obj) -> list[Obj]:
+        seen = self._first_seen.get(name_of(node), {})
+        return [{"timeAdded": seen.get(_identity(taint)), **taint} for taint in no_execute_taints(node)]
 
     def _pod_changed(self, pod: Obj) -> None:
         node = self.nodes.get(node_of(pod)) if node_of(pod) else None
@@ -54,7 +74,7 @@ class TaintEvictionController(Controller):
             return None
         node = self.nodes.get(node_of(pod))
         now = self.now()
-        due = eviction_time(pod, no_execute_taints(node), now) if node is not None else None
+        due = eviction_time(pod, self._dated_taints(node), now) if node is not None else None
         if due is None:
             return None
         remaining = (due - now).total_seconds()
@@ -64,3 +84,7 @@ class TaintEvictionController(Controller):
         await mark_disrupted(self, self.pods, pod, "DeletionByTaintManager", _MESSAGE)
         await self.delete(self.pods, pod)
         return None
+
+
+def _identity(taint: Obj) -> _Taint:
+    return taint["key"], taint.get("value") or ""

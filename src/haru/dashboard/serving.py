@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from haru.client.api import ApiClient
 from haru.dashboard.access import Access, check_loopback
-from haru.serving import listening_socket, settings
+from haru.serving import listening_socket, server_class, settings
 
 if TYPE_CHECKING:
     from haru.dashboard.app import Dashboard
@@ -41,13 +41,11 @@ class DashboardServer:
 
     async def start(self) -> None:
         """Listen and serve; OSError when the address is taken."""
-        import uvicorn
-
         self._socket = listening_socket(self._host, self._wanted_port, "port for the dashboard")
         port = self._socket.getsockname()[1]
         self._access = Access(port)
         config = settings(self._answer, timeout_graceful_shutdown=2)
-        self._server = uvicorn.Server(config)
+        self._server = server_class()(config)
         # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
         self._task = asyncio.create_task(self._server._serve([self._socket]), name="haru dashboard: http")
         while not self._server.started:
@@ -64,7 +62,7 @@ class DashboardServer:
             return
         if self._app is not None:
             await self._app.stop()
-        self._server.should_exit = True
+        self._server.end()
         while not self._task.done():
             await asyncio.wait([self._task], timeout=_LINGER_SECONDS)
         self._socket.close()

@@ -17,6 +17,7 @@ from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
 from haru.apiserver.serving import HttpServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
+from haru.clock import SYSTEM, Clock
 from haru.controllers.manager import CONTROLLERS, ControllerManager, select_controllers
 from haru.controllers.stale_gang_rules import StalePolicy, default_policy
 from haru.dashboard.serving import DashboardServer
@@ -49,10 +50,14 @@ RUNTIME_CONFIG = {
 
 
 class EmbeddedCluster:
-    """A whole cluster in this process. `start` returns when it is ready; `failed` ends when a part of it fails."""
+    """A whole cluster in this process. `start` returns when it is ready; `failed` ends when a part of it fails.
 
-    def __init__(self, options: UpOptions, directory: Path) -> None:
+    Its parts go by `clock`, whose monotonic time has to be that of the running event loop.
+    """
+
+    def __init__(self, options: UpOptions, directory: Path, clock: Clock = SYSTEM) -> None:
         self._options = options
+        self._clock = clock
         self._directory = directory
         self.gates = _gates(options.feature_gates)
         self.nodes = _nodes(options)
@@ -68,10 +73,10 @@ class EmbeddedCluster:
         self._audit = options.security.audit()
         self._admission = options.security.admission()
         options.account_tokens.read()  # what is wrong with it is told before anything is begun
-        self.store = SqliteStore(directory / "state.db", sealing=options.security.sealing())
+        self.store = SqliteStore(directory / "state.db", clock=clock.monotonic, sealing=options.security.sealing())
         self._identity: Identity | None = None
         self._minted: dict[str, ApiClient] = {}
-        self._listener: HttpServer | None = None
+        self.listener: HttpServer | None = None
         self._dashboard: DashboardServer | None = None
         self._accounting: AccountingServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,6 +90,7 @@ class EmbeddedCluster:
         self.server = ApiServer(
             ServerConfig(
                 store=self.store,
+                clock=self._clock.now,
                 gates=self.gates,
                 runtime_config={**RUNTIME_CONFIG, **self._options.runtime_config},
                 tokens=users,
@@ -102,7 +108,7 @@ class EmbeddedCluster:
             )
         )
         await self.server.start()
-        self._listener = HttpServer(
+        self.listener = HttpServer(
             self.server,
             self._options.host,
             self._options.port,
@@ -111,12 +117,12 @@ class EmbeddedCluster:
             client_ca_file=identity.ca_file,
         )
         try:
-            await self._listener.start()
+            await self.listener.start()
         except OSError as error:
             where = f"{self._options.host}:{self._options.port}"
             remedy = "take another address, or port 0 for any that is free"
             raise OptionError(f"--listen: {where}: {os.strerror(error.errno or 0)}; {remedy}") from error
-        self.address = self._listener.url
+        self.address = self.listener.url
         self._write_kubeconfigs(identity)
         await install_device_classes(self.client("driver"))
         await self._start_components()
@@ -125,7 +131,7 @@ class EmbeddedCluster:
         if self._options.usage_history or self._options.usage_metrics is not None:
             file = self._directory / "usage.db" if self._options.usage_history else None
             features, metrics = Features.from_gates(self.gates.all()), self._options.usage_metrics
-            self._accounting = AccountingServer(self.client("accounting"), file, metrics, features)
+            self._accounting = AccountingServer(self.client("accounting"), file, metrics, features, self._clock.now)
             await self._start_accounting(self._accounting)
 
     def client(self, component: str) -> ApiClient:
@@ -167,8 +173,8 @@ class EmbeddedCluster:
         for task in reversed(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._listener is not None:
-            await self._listener.stop()
+        if self.listener is not None:
+            await self.listener.stop()
         if self.server is not None:
             await self.server.stop()
         await self.store.stop()
@@ -187,19 +193,29 @@ class EmbeddedCluster:
                 self.client("controllers"),
                 self.gates,
                 self._controllers,
+                clock=self._clock,
                 options=settings,
                 clients=self.controller_client,
             )
             self._run("controllers", manager.run())
             waits.append(manager.wait_started)
         if names := tuple(self._configuration.profiles):
-            recorder = EventRecorder(self.client("scheduler"), names[0])
-            config = scheduler_config(self.gates, (), configuration=self._configuration, fairness=self._fairness)
+            recorder = EventRecorder(
+                self.client("scheduler"), names[0], now=self._clock.now, monotonic=self._clock.monotonic
+            )
+            config = scheduler_config(
+                self.gates,
+                (),
+                configuration=self._configuration,
+                fairness=self._fairness,
+                clock=self._clock.now,
+                monotonic=self._clock.monotonic,
+            )
             scheduler = Scheduler(self.client("scheduler"), config, recorder, self._decision_log())
             self._run("scheduler", scheduler.run())
             waits.append(scheduler.ready.wait)
-        fleet = Fleet(self.client("fleet"), self.nodes, clients=self.node_client)
-        driver = SimulatedDriver(self.client("driver"), self.nodes)
+        fleet = Fleet(self.client("fleet"), self.nodes, self._clock, clients=self.node_client)
+        driver = SimulatedDriver(self.client("driver"), self.nodes, clock=self._clock)
         self._run("fleet", fleet.run())
         self._run("driver", driver.run())
         waits.append(lambda: _all_in(fleet, driver, scheduler))

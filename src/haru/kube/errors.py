@@ -131,6 +131,9 @@ class StatusError(Exception):
         self.message = message
         self.details = details or {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, self.reason, self.message, self.details)
+
     def to_status(self) -> dict[str, Any]:
         """The Status object, `code` equal to the HTTP status."""
         status: dict[str, Any] = {

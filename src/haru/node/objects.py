@@ -10,11 +10,12 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.informer import Informer
+from haru.clock import utc_now
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.names import parse_time
 from haru.node.pods.environment import Sources
@@ -46,7 +47,7 @@ class Objects:
     """What pods refer to; `changed(uid)` is called when something of a pod's has changed."""
 
     def __init__(
-        self, client: ApiClient, changed: Callable[[str], None], now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, client: ApiClient, changed: Callable[[str], None], now: Callable[[], datetime] = utc_now
     ) -> None:
         self._client = client
         self._changed = changed

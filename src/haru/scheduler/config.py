@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
+from haru.clock import utc_now
 from haru.engine.devices import Features
 from haru.engine.groups import Options
 from haru.engine.profile import DEFAULT_PROFILE, Profile
@@ -24,7 +25,7 @@ def scheduler_config(
     configuration: Configuration | None = None,
     seed: int = 0,
     fairness: Fairness = COMPATIBLE,
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    clock: Callable[[], datetime] = utc_now,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> SchedulerConfig:
     """A scheduler for these names, all under one profile; or for the profiles of a configuration file.

@@ -4,8 +4,10 @@ For people who test operators and manifests: no Docker, no Go, no binaries to do
 plug-in along; a test asks for `haru_cluster` and gets a kubeconfig, and helpers that apply, read and wait.
 """
 
-from haru.testing.cluster import LocalCluster
+from haru.testing.cluster import Cluster
+from haru.testing.local import LocalCluster
+from haru.testing.process import ProcessCluster
 from haru.testing.template import Template
 from haru.testing.waiting import WaitTimeoutError
 
-__all__ = ["LocalCluster", "Template", "WaitTimeoutError"]
+__all__ = ["Cluster", "LocalCluster", "ProcessCluster", "Template", "WaitTimeoutError"]

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from haru.testing.cluster import LocalCluster
+    from haru.testing.cluster import Cluster
     from haru.testing.template import Template
 
-_OPTIONS = ("profiles", "feature_gates", "runtime_config", "controllers", "scheduler_names")
+_OPTIONS = ("profiles", "feature_gates", "runtime_config", "controllers", "scheduler_names", "process")
 _numbers = itertools.count(1)
 
 
@@ -65,21 +65,24 @@ def haru_template(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest
 @pytest.fixture
 def haru_cluster(
     request: pytest.FixtureRequest, tmp_path: Path, haru_template: Callable[..., Template]
-) -> Iterator[LocalCluster]:
+) -> Iterator[Cluster]:
     """A cluster of this test's own, in the state of one that has just come up."""
-    from haru.testing.cluster import LocalCluster
+    from haru.testing.local import LocalCluster
+    from haru.testing.process import ProcessCluster
 
-    template = haru_template(**_marked(request.node))
-    with LocalCluster(template.copy(tmp_path / "haru"), template.options) as cluster:
+    options = _marked(request.node)
+    kind = ProcessCluster if options.pop("process", False) else LocalCluster
+    template = haru_template(**options)
+    with kind(template.copy(tmp_path / "haru"), template.options) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def haru_shared_cluster(
     tmp_path_factory: pytest.TempPathFactory, haru_template: Callable[..., Template]
-) -> Iterator[LocalCluster]:
+) -> Iterator[Cluster]:
     """One cluster for the whole run; tests keep apart by namespaces."""
-    from haru.testing.cluster import LocalCluster
+    from haru.testing.local import LocalCluster
 
     template = haru_template()
     with LocalCluster(template.copy(tmp_path_factory.mktemp("haru-shared") / "data"), template.options) as cluster:
@@ -87,7 +90,7 @@ def haru_shared_cluster(
 
 
 @pytest.fixture
-def haru_namespace(haru_shared_cluster: LocalCluster) -> Iterator[str]:
+def haru_namespace(haru_shared_cluster: Cluster) -> Iterator[str]:
     """A new namespace in the shared cluster, deleted after the test."""
     name = f"test-{next(_numbers)}"
     haru_shared_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

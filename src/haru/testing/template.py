@@ -45,7 +45,7 @@ class Template:
 
     def prepare(self) -> Template:
         """Bring a cluster up and down once, so that its certificates and first objects need not be made again."""
-        from haru.testing.cluster import LocalCluster
+        from haru.testing.local import LocalCluster
 
         if not self.is_prepared:
             making = self.directory.with_name(f"{self.directory.name}.new")

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer
 from haru.client.workqueue import WorkQueue
+from haru.clock import SYSTEM, Clock
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
 from haru.drivers.simulated.objects import OFFLINE, PROFILE_LABEL
 from haru.drivers.simulated.profiles import Profile, ProfileError
@@ -53,10 +54,6 @@ PODS: Final = known_kind("v1", "Pod")
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Fleet:
     """Simulated kubelets for these (profile, node name) pairs; `run` until cancelled.
 
@@ -67,7 +64,7 @@ class Fleet:
         self,
         client: ApiClient,
         nodes: Sequence[tuple[Profile, str]],
-        clock: Callable[[], datetime] = _utc_now,
+        clock: Clock = SYSTEM,
         *,
         recorder: EventRecorder | None = None,
         workers: int = 16,
@@ -75,9 +72,9 @@ class Fleet:
         clients: Callable[[str], ApiClient] | None = None,
     ) -> None:
         self._as_node = clients or (lambda name: client)
-        self._clock = clock
-        self._recorder = recorder or EventRecorder(client, COMPONENT)
-        self._events = PodEvents(self._recorder)
+        self._clock = clock.now
+        self._recorder = recorder or EventRecorder(client, COMPONENT, now=clock.now, monotonic=clock.monotonic)
+        self._events = PodEvents(self._recorder, clock.monotonic)
         self._workers = workers
         self._wanted = {name: profile for profile, name in nodes}
         self._catalogue = Catalogue(profile for profile, _ in nodes)
@@ -87,7 +84,7 @@ class Fleet:
         self._stored_nodes = Informer(client, NODES)
         self._stored_nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
         read = self._stored_nodes.get
-        self._keeper = NodeKeeper(self._as_node, self._nodes, read, clock, renew_seconds=renew_seconds)
+        self._keeper = NodeKeeper(self._as_node, self._nodes, read, clock.now, renew_seconds=renew_seconds)
         self._rising: WorkQueue[str] = WorkQueue(f"{COMPONENT} nodes", max_delay=7.0)
         self.revision = 0
         """The newest revision of a node that was brought up."""

@@ -23,6 +23,7 @@ from typing import Any, Final
 import orjson
 
 from haru.apiserver.audit.policy import REQUEST, REQUEST_RESPONSE
+from haru.clock import utc_now
 
 Obj = dict[str, Any]
 
@@ -97,7 +98,7 @@ class AuditFile:
         megabytes: int = 100,
         backups: int = 0,
         days: int = 0,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._path = Path(path)
         self._console = path == "-"

@@ -56,7 +56,8 @@ class Kubelets:
 
     def __init__(self, core: Core, options: KubeletOptions) -> None:
         self._core, self._options = core, options
-        self._checked, self._unchecked = _tls(options, options.authority), _tls(options, b"")
+        self._unchecked = _tls(options, b"")
+        self._checked = _tls(options, options.authority) if options.authority else self._unchecked
         self._session: aiohttp.ClientSession | None = None
 
     async def endpoint(self, node: str) -> Endpoint | None:

@@ -16,6 +16,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer, metadata_informer
 from haru.client.workqueue import WorkQueue
+from haru.clock import SYSTEM, Clock
 from haru.drivers.publishing import Publication, plan
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
 from haru.drivers.simulated.objects import PROFILE_LABEL, device_classes
@@ -40,7 +41,15 @@ CLASSES: Final = known_kind("resource.k8s.io/v1", "DeviceClass")
 
 async def install_device_classes(client: ApiClient) -> None:
     """Create the drivers' device classes; those that exist are left as they are."""
+    try:
+        there = {name_of(known) for known in (await client.list(CLASSES))["items"]}
+    except StatusError as error:
+        if error.code != 403:
+            raise
+        there = set()  # who may not look may still create
     for obj in device_classes():
+        if name_of(obj) in there:
+            continue
         try:
             await client.create(CLASSES, obj)
         except StatusError as error:
@@ -68,13 +77,14 @@ class SimulatedDriver:
         nodes: Sequence[tuple[Profile, str]] = (),
         *,
         recorder: EventRecorder | None = None,
+        clock: Clock = SYSTEM,
         workers: int = 16,
         resync_seconds: float = 30.0,
     ) -> None:
         self._client = client
         self._slim = client.metadata_only()
         self._catalogue = Catalogue(profile for profile, _ in nodes)
-        self._recorder = recorder or EventRecorder(client, COMPONENT)
+        self._recorder = recorder or EventRecorder(client, COMPONENT, now=clock.now, monotonic=clock.monotonic)
         self._workers = workers
         self._resync_seconds = resync_seconds
         self._queue: WorkQueue[str] = WorkQueue(COMPONENT)

@@ -7,7 +7,7 @@ does not belong here. Source: the defaulting functions of each API group, as beh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from haru.kube.cloning import clone
@@ -47,6 +47,11 @@ def stays_complete(obj: Obj, before: Obj, kind: Kind) -> bool:
         if not pods.stays_complete(value, old):
             return False
     return before.keys() <= obj.keys()
+
+
+def without_defaults(kind: Kind) -> Set[str]:
+    """Members of the spec that have no defaults, in them or because of them, as far as these are known."""
+    return pods.FREE if kind.group_resource == "pods" else frozenset()
 
 
 def apply_defaults(obj: Obj, kind: Kind, gates: FeatureGates, now: str = "", *, own: bool = False) -> Obj:

@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from haru.clock import utc_now
 from haru.kube.gates import FeatureGates
 from haru.kube.names import parse_time
 from haru.node.server import node_logs
@@ -53,7 +54,7 @@ class Handlers:
         shown: Shown,
         options: ServerOptions,
         counters: Counters,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._shown, self._options, self._counters, self._now = shown, options, counters, now
         self._started, self._began = now(), time.monotonic()

@@ -6,16 +6,13 @@ Source: the strict decoding of component configuration in Kubernetes, as behavio
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from haru.kube.durations import seconds_of
 from haru.kube.errors import FieldError, forbidden, invalid, required
 
 Obj = dict[str, Any]
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class ConfigurationError(ValueError):
@@ -77,10 +74,14 @@ class Fields:
         value = self.take(name)
         if value is None:
             return default
-        if not isinstance(value, str) or not _DURATION.fullmatch(value):
+        try:
+            seconds = seconds_of(value) if isinstance(value, str) else -1.0
+        except ValueError:
+            seconds = -1.0
+        if seconds < 0:
             self.findings.append(invalid(self.at(name), value, "must be a duration such as 15s or 1m30s"))
             return default
-        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+        return seconds
 
     def part(self, name: str) -> Fields:
         """An object; an empty one if it is absent."""

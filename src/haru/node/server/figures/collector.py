@@ -10,11 +10,12 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from haru.clock import utc_now
 from haru.kube.names import parse_time
 from haru.kube.strategy import qos_class
 from haru.node import psi
@@ -54,7 +55,7 @@ class Collector:
     pods: Callable[[], Sequence[Obj]]
     uses: Callable[[], Any] | None = None
     """What the runtime tells of containers, awaited; None where it tells nothing."""
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    now: Callable[[], datetime] = utc_now
     seconds: float = HOUSEKEEPING_SECONDS
     _last: Snapshot | None = None
     _before: dict[str, tuple[datetime, int]] = field(default_factory=dict)
