@@ -18,11 +18,11 @@ from haru.engine.cluster import Snapshot
 from haru.engine.devices.model import Device
 from haru.engine.devices.state import PoolUse
 from haru.engine.groups import Options
+from haru.engine.ownership import workload_of
 from haru.engine.pods import PodInfo
 from haru.explain.busy import IDLE_BELOW_PERCENT, utilization
 from haru.explain.cards import Layout, PoolLayout, layout_of, share_consumed, share_of_card
 from haru.explain.hypothesis import consumers
-from haru.explain.owners import workload_of
 
 WHOLE = 1000
 

@@ -26,12 +26,12 @@ from haru.engine.devices.model import Device
 from haru.engine.devices.reasons import RequestFunnel
 from haru.engine.groups import Options
 from haru.engine.groups.quorum import min_count
+from haru.engine.ownership import workload_of
 from haru.engine.pods import PodInfo
 from haru.explain import hypothesis
 from haru.explain.asked import MemberKind, member_kinds
 from haru.explain.held import with_generated_claims
 from haru.explain.nodegroups import answers, unusable
-from haru.explain.owners import workload_of
 from haru.explain.quotas import all_unmade, refusal
 from haru.explain.survey import Survey
 from haru.explain.work import Work

@@ -23,6 +23,7 @@ from haru.engine.joining import Joining
 from haru.engine.nodeinfo import NodeInfo, NodeSpec
 from haru.engine.nominations import Nomination
 from haru.engine.notes import Notes
+from haru.engine.ownership import Ownership
 from haru.engine.persistent import CowMap
 from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
@@ -30,6 +31,7 @@ from haru.engine.snapshot import Snapshot
 
 __all__ = ["Cluster", "Snapshot", "claim_path", "object_path"]
 _NOTHING: Final[Mapping[str, Obj]] = {}
+_NO_CLAIMS: Final[frozenset[str]] = frozenset()
 
 
 def object_path(obj: Obj) -> str:
@@ -70,6 +72,7 @@ class Cluster:
         self._others: dict[str, CowMap[Obj]] = {}
         self._inventory = Inventory()
         self._wardrobe = Wardrobe(self._inventory)
+        self._ownership = Ownership()
         self._allocated = AllocatedState.from_claims(())
         self._live_claims: dict[str, Obj] = {}
         self._assumed_claims = AssumedClaims()
@@ -123,12 +126,13 @@ class Cluster:
         if self._snapshot is None:
             state = self._state
             devices = self._inventory.snapshot()
+            pods, claims = state.pods.freeze(), state.claims.freeze()
             self._snapshot = Snapshot(
                 version=self._version,
                 nodes=state.nodes.freeze(),
                 node_names=self._sorted_node_names(),
-                pods=state.pods.freeze(),
-                claims=state.claims.freeze(),
+                pods=pods,
+                claims=claims,
                 in_flight=state.in_flight.freeze(),
                 pod_groups=state.pod_groups.freeze(),
                 groups=state.groups.freeze(),
@@ -136,6 +140,7 @@ class Cluster:
                 devices=devices,
                 allocated=self._allocated,
                 outfits=self._wardrobe.freeze(devices, self._allocated),
+                owned=self._ownership.freeze(claims, pods),
                 anti_affine=state.anti_affine.freeze(),
                 nominated=state.nominated.freeze(),
                 special=state.special.freeze(),
@@ -286,6 +291,8 @@ class Cluster:
         self._state.pods[pod.key.path] = pod
         if before is None or before.key != pod.key or before.terminal != pod.terminal:
             self._consumer_changed("pods", pod.key.path)
+        else:
+            self._ownership.changed(self._used_by("pods", pod.key.path))
         nomination = self._state.nominations.get(pod.key.path)
         if nomination is not None and (pod.node or pod.terminal or pod.deleting or nomination.pod != pod.key):
             del self._state.nominations[pod.key.path]
@@ -298,6 +305,8 @@ class Cluster:
         if pod.node:
             info = self._state.nodes.get(pod.node) or NodeInfo.empty(pod.node)
             self._state.nodes[pod.node] = info.with_pod(pod)
+            # Read now that it is at hand: whoever looks for what ends first asks all pods at once.
+            _ = pod.outlook
             if pod.has_required_anti_affinity:
                 self._state.anti_affine[pod.key.path] = pod
             if pod.deleting:
@@ -377,6 +386,7 @@ class Cluster:
             self._state.claims[path] = effective
         _index(self._state.special, path, special_owners(before), special_owners(effective))
         _index(self._state.used_claims, path, consumer_keys(before), consumer_keys(effective))
+        self._ownership.changed((path,))
         self._weigh_orphan(path)
         old, new = allocation_of(before), allocation_of(effective)
         if old is not new:
@@ -387,8 +397,13 @@ class Cluster:
             self._wardrobe.taken_changed(old, new)
 
     def _consumer_changed(self, resource: str, path: str) -> None:
-        for claim in self._state.used_claims.get(f"{resource}/{path}") or ():
+        claims = self._used_by(resource, path)
+        self._ownership.changed(claims)
+        for claim in claims:
             self._weigh_orphan(claim)
+
+    def _used_by(self, resource: str, path: str) -> frozenset[str]:
+        return self._state.used_claims.get(f"{resource}/{path}") or _NO_CLAIMS
 
     def _weigh_orphan(self, path: str) -> None:
         state, claim = self._state, self._state.claims.get(path)

@@ -1,19 +1,41 @@
 """A node with what is on it, as an immutable value: adding or removing a pod gives a new one that shares the rest.
 
-Two nodes with the same `load` are the same to every filter and score that looks neither at labels nor at devices.
+Two nodes of the same `kind` with the same `load` are the same to every filter and score that looks neither at labels,
+images nor devices, unless pods on them have inter-pod terms. Kinds and loads are told apart by identity: there is one
+object for all nodes that are alike, which is found as nodes and pods come.
 Source: kube-scheduler's NodeInfo, as behaviour.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from haru.engine.cached import cached_property
 from haru.engine.decision import Obj
-from haru.engine.pods import HostPort, PodInfo, amount_of
+from haru.engine.pods import HostPort, PodInfo, Weight, amount_of
+
+_MOST_KNOWN = 65_536
+
+
+class Kind:
+    """What nodes offer, labels and images aside."""
+
+    __slots__ = ()
+
+
+class Load:
+    """What is taken of nodes."""
+
+    __slots__ = ()
+
+
+_kinds: dict[Hashable, Kind] = {}
+_loads: dict[Hashable, Load] = {}
+_heavier: dict[tuple[Load, Weight], Load] = {}
+"""The loads that some loads become with one more pod."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +64,7 @@ class NodeSpec:
         )
         if not status.get("images"):
             made.__dict__["images"] = _NO_IMAGES
+        made.__dict__["kind"] = made._kind()
         return made
 
     @cached_property
@@ -56,11 +79,20 @@ class NodeSpec:
         return frozenset((self.obj.get("status") or {}).get("declaredFeatures") or ())
 
     @cached_property
-    def kind(self) -> str:
-        """What the node offers, labels aside: nodes of one kind differ only in labels, pods and devices."""
+    def kind(self) -> Kind:
+        """What the node offers: nodes of one kind differ only in labels, images, pods and devices."""
+        return self._kind()
+
+    def _kind(self) -> Kind:
         taints = [{k: v for k, v in t.items() if k != "timeAdded"} for t in self.taints]
         told = json.dumps(sorted(taints, key=str), sort_keys=True) if taints else ""
-        return f"{told} {self.unschedulable} {sorted(self.allocatable.items())} {sorted(self.features)}"
+        key = told, self.unschedulable, tuple(sorted(self.allocatable.items())), self.features
+        found = _kinds.get(key)
+        if found is None:
+            if len(_kinds) >= _MOST_KNOWN:
+                _kinds.clear()
+            found = _kinds[key] = Kind()
+        return found
 
 
 _NO_IMAGES: Mapping[str, int] = MappingProxyType({})
@@ -83,6 +115,7 @@ class NodeInfo:
         """A node without pods."""
         made = NodeInfo(name, spec or _ABSENT, {}, {}, (0, 0), ())
         made.__dict__["affine"] = ()
+        made.__dict__["load"] = _EMPTY
         return made
 
     @property
@@ -116,15 +149,15 @@ class NodeInfo:
         return tuple([pod for pod in self.pods.values() if pod.spec.get("affinity") and pod.terms])
 
     @cached_property
-    def load(self) -> tuple[str, str]:
-        """The node's kind and what is taken of it."""
-        parts = [sorted(self.requested.items()), self.scoring_requested, len(self.pods), sorted(self.host_ports)]
-        return self.spec.kind, json.dumps(parts)
+    def load(self) -> Load:
+        """What is taken of it."""
+        return _load_of(self)
 
     def with_spec(self, spec: NodeSpec | None) -> NodeInfo:
         """The same pods on another version of the node, or on none."""
         parts = self.pods, self.requested, self.scoring_requested, self.host_ports
         made = NodeInfo(self.name, spec or _ABSENT, *parts)
+        made.__dict__["load"] = self.load
         if "affine" in self.__dict__:
             made.__dict__["affine"] = self.affine
         return made
@@ -145,6 +178,7 @@ class NodeInfo:
             (base.scoring_requested[0] + cpu, base.scoring_requested[1] + memory),
             (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports,
         )
+        made.__dict__["load"] = _heavier.get((base.load, pod.weight)) or _made_heavier(base.load, pod.weight, made)
         if "affine" in base.__dict__ and not pod.spec.get("affinity"):
             # What is known already need not be looked for when somebody looks at all nodes.
             made.__dict__["affine"] = base.affine
@@ -166,3 +200,24 @@ class NodeInfo:
             cpu, memory = cpu + pod.scoring_requests[0], memory + pod.scoring_requests[1]
             ports.extend(sorted(pod.host_ports))
         return NodeInfo(self.name, self.spec, kept, requested, (cpu, memory), tuple(ports))
+
+
+def _load_of(node: NodeInfo) -> Load:
+    taken = tuple(sorted(node.requested.items()))
+    key = taken, node.scoring_requested, len(node.pods), tuple(sorted(node.host_ports))
+    found = _loads.get(key)
+    if found is None:
+        if len(_loads) >= _MOST_KNOWN:
+            _loads.clear()
+        found = _loads[key] = Load()
+    return found
+
+
+def _made_heavier(before: Load, weight: Weight, made: NodeInfo) -> Load:
+    if len(_heavier) >= _MOST_KNOWN:
+        _heavier.clear()
+    found = _heavier[before, weight] = _load_of(made)
+    return found
+
+
+_EMPTY = _load_of(NodeInfo("", _ABSENT, {}, {}, (0, 0), ()))

@@ -5,7 +5,7 @@ A search places pods and allocates claims here; what it keeps becomes a Decision
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -90,6 +90,11 @@ class Overlay:
     def node(self, name: str) -> NodeInfo:
         """A node with the tentative pods on it."""
         return self._nodes.get(name) or self.snapshot.nodes[name]
+
+    @property
+    def touched(self) -> Collection[str]:
+        """The nodes with tentative pods."""
+        return self._nodes.keys()
 
     def present_nodes(self) -> Iterable[tuple[str, NodeInfo | None]]:
         """All nodes of the snapshot by name; None for those that do not exist."""

@@ -7,7 +7,7 @@ Source: kube-scheduler's PodInfo and Resource, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,8 +22,13 @@ from haru.kube.resources import claimed_resources, pod_requests
 # What a container without requests counts as when nodes are scored (never when they are filtered).
 _SCORING_MISSING = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
 # What a pod at one place knows that it does not know at another.
-_PLACE_BOUND = ("node", "shape", "claimed", "usage")
+_PLACE_BOUND = ("node", "shape", "claimed", "usage", "weight")
 _NO_LABELS: Mapping[str, str] = {}
+
+RUN_TIME_LIMIT = "haru.dev/run-time-limit"
+"""The annotation by which pods and PodGroups promise how long they run at most."""
+NOT_STARTED = "~"
+"""Later than any time."""
 
 
 class HostPort(NamedTuple):
@@ -40,12 +45,32 @@ class HostPort(NamedTuple):
         return self.address == other.address or "0.0.0.0" in (self.address, other.address)
 
 
+class Outlook(NamedTuple):
+    """What a running pod says of its end: whether it comes some day, at no time that anything could tell.
+
+    None: something may limit it (`run_times.latest_end`). `started` is when it started, or later than any time.
+    """
+
+    some_day: bool | None
+    started: str
+
+
 class PodClaim(NamedTuple):
     """An entry of `spec.resourceClaims`: a claim by name, or a template that a claim is made from."""
 
     name: str
     claim_name: str
     template_name: str
+
+
+class Weight:
+    """What pods take of a node: one object for all that take the same."""
+
+    __slots__ = ()
+
+
+_weights: dict[Hashable, Weight] = {}
+_MOST_WEIGHTS = 65_536
 
 
 def amount(resource: str, quantity: Quantity) -> int:
@@ -233,6 +258,17 @@ class PodInfo:
         return cpu, memory
 
     @cached_property
+    def weight(self) -> Weight:
+        """What it takes of a node that it is on, told apart by identity."""
+        key = tuple(sorted(self.usage.items())), self.scoring_requests, self.host_ports
+        found = _weights.get(key)
+        if found is None:
+            if len(_weights) >= _MOST_WEIGHTS:
+                _weights.clear()
+            found = _weights[key] = Weight()
+        return found
+
+    @cached_property
     def host_ports(self) -> frozenset[HostPort]:
         """The ports of the node that its containers and sidecars want."""
         return _host_ports(self.spec)
@@ -251,6 +287,28 @@ class PodInfo:
         made = {s.get("name"): s.get("resourceClaimName") for s in self.status.get("resourceClaimStatuses") or ()}
         names = (claim.claim_name or made.get(claim.name) for claim in self.claims)
         return frozenset(f"{self.key.namespace}/{name}" for name in names if name)
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether nothing can limit its time, whatever else there is: neither itself, nor a group or Job of its."""
+        if self.spec.get("activeDeadlineSeconds") is not None or self.group is not None:
+            return False
+        metadata = self.obj["metadata"]
+        if RUN_TIME_LIMIT in (metadata.get("annotations") or ()):
+            return False
+        owner = self.controller if "ownerReferences" in metadata else None
+        return owner is None or owner.get("kind") != "Job"
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether it can be expected to end some day; one that a controller keeps running is not."""
+        return self.spec.get("restartPolicy", "Always") != "Always" or self.controller is None
+
+    @cached_property
+    def outlook(self) -> Outlook:
+        """What it says of its end."""
+        some_day = self.ends_by_itself if self.is_unlimited else None
+        return Outlook(some_day, str(self.status.get("startTime") or NOT_STARTED))
 
     @cached_property
     def tolerations(self) -> tuple[Obj, ...]:

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from haru.engine.decision import Obj
+from haru.engine.pods import RUN_TIME_LIMIT as ANNOTATION
 from haru.engine.pods import PodInfo
 from haru.engine.snapshot import Snapshot
 from haru.kube.durations import seconds_of
 from haru.kube.names import format_time, parse_time
 
-ANNOTATION = "haru.dev/run-time-limit"
 _GRACE_SECONDS = 30
 _START_SECONDS = 5.0
 """What a pod that has its place may need until its own time begins to run."""
@@ -28,7 +28,7 @@ def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
 
     A pod that has not started is taken to start in a moment. A limit that has passed, with the pod there, is none.
     """
-    if is_unlimited(pod):
+    if pod.is_unlimited:
         return None  # as with most pods, of which there may be many
     started = epoch(pod.status.get("startTime")) or now + _START_SECONDS
     ends = [started + limit for limit in _limits(snapshot, pod)]
@@ -43,29 +43,6 @@ def latest_end(snapshot: Snapshot, pod: PodInfo, now: float) -> float | None:
     return end if end >= now else None
 
 
-def ends_some_day(pod: PodInfo) -> bool | None:
-    """Whether the pod can be expected to end some day, at no time that anything could tell; None: see `latest_end`.
-
-    As with most pods, of which there may be many: nobody made it, and nothing is said of it that could limit it.
-    """
-    metadata, spec = pod.obj["metadata"], pod.spec
-    left_alone = "ownerReferences" not in metadata and "annotations" not in metadata
-    if left_alone and "activeDeadlineSeconds" not in spec and pod.group is None:
-        return True
-    return ends_by_itself(pod) if is_unlimited(pod) else None
-
-
-def is_unlimited(pod: PodInfo) -> bool:
-    """Whether nothing can limit the pod's time, whatever else there is: neither itself, nor a group or Job of its."""
-    if pod.spec.get("activeDeadlineSeconds") is not None or pod.group is not None:
-        return False
-    metadata = pod.obj["metadata"]
-    if ANNOTATION in (metadata.get("annotations") or ()):
-        return False
-    owner = pod.controller if "ownerReferences" in metadata else None
-    return owner is None or owner.get("kind") != "Job"
-
-
 def run_limit(snapshot: Snapshot, pod: PodInfo) -> float | None:
     """How many seconds the pod may run at most by its own limit, that of its group and that of its Job; None: any."""
     limits = [*_limits(snapshot, pod)]
@@ -73,13 +50,6 @@ def run_limit(snapshot: Snapshot, pod: PodInfo) -> float | None:
     if deadline is not None:
         limits.append(float(deadline))
     return min(limits, default=None)
-
-
-def ends_by_itself(pod: PodInfo) -> bool:
-    """Whether the pod can be expected to end some day; one that a controller keeps running is not."""
-    if pod.spec.get("restartPolicy", "Always") != "Always":
-        return True
-    return pod.controller is None
 
 
 def parse_limit(text: str) -> float:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from haru.engine.decision import GroupKey, Obj
 from haru.engine.devices import AllocatedState, DeviceSnapshot
-from haru.engine.devices.outfits import Dressed, Outfits, all_of
+from haru.engine.devices.outfits import Dressed, Outfit, Outfits, all_of
 from haru.engine.extended import explicit_classes
 from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nominations import Nomination
 from haru.engine.notes import Notes
+from haru.engine.ownership import Owned, Workload
 from haru.engine.persistent import FrozenMap, values_of
 from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
+
+
+class Lot(NamedTuple):
+    """Nodes that are alike but for names, labels and what images they have (if any), in the order of their names.
+
+    They are the same to every rule that looks neither at these nor at who the pods on them are. Their devices are
+    alike, too, unless `outfit` is None: then nothing is known of them.
+    """
+
+    first: NodeInfo
+    outfit: Outfit | None
+    names: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +44,8 @@ class Snapshot:
     of groups that lost members by eviction: what they reserved is free once no member of theirs uses it.
     `reservation` keeps places for the head of the queue.
     `after` is the cluster as it will be once room is made, for those who must fit in both (`groups.promises`); it may
-    have one of its own. `outfits` says which nodes have devices that are alike. `notes` keep what decisions learn about
-    the cluster; they save work and change no answer.
+    have one of its own. `outfits` says which nodes have devices that are alike, `owned` whose work claims are used for.
+    `notes` keep what decisions learn about the cluster; they save work and change no answer.
     """
 
     version: int
@@ -56,6 +70,7 @@ class Snapshot:
     reservation: Reservation | None = None
     after: Snapshot | None = None
     outfits: Outfits | None = field(default=None, repr=False)
+    owned: Owned | None = field(default=None, repr=False)
     notes: Notes = field(default_factory=Notes, repr=False)
 
     @property
@@ -67,6 +82,11 @@ class Snapshot:
     def extended_resources(self) -> Mapping[str, str]:
         """The DeviceClass behind each extended resource that a class names (KEP-5004)."""
         return explicit_classes(self.objects("DeviceClass"))
+
+    @property
+    def owners(self) -> FrozenMap[tuple[Workload, ...] | None] | None:
+        """Whose work allocated claims are used for, by path; None where that has to be found out claim by claim."""
+        return self.owned.of(self.claims, self.pods) if self.owned is not None else None
 
     @cached_property
     def dressed(self) -> FrozenMap[Dressed | None] | None:
@@ -91,6 +111,23 @@ class Snapshot:
         if all(info is not None and info.present for _, info in nodes):
             return nodes
         return tuple([(name, info if info is not None and info.present else None) for name, info in nodes])
+
+    @cached_property
+    def lots(self) -> Sequence[Lot]:
+        """The nodes that exist in lots, in the order of their first nodes."""
+        found: dict[Hashable, Lot] = {}
+        known = self.all_dressed
+        all_dressed = known.values() if known is not None else (None,) * len(self.node_names)
+        for (name, info), dressed in zip(self.all_nodes, all_dressed, strict=True):
+            if info is not None and info.present:
+                spec, outfit = info.spec, dressed.outfit if dressed is not None else None
+                key = (spec.kind, info.load, info.affine, not spec.images, outfit)
+                lot = found.get(key)
+                if lot is None:
+                    found[key] = Lot(info, outfit, [name])
+                else:
+                    lot.names.append(name)
+        return tuple(found.values())
 
     def objects(self, kind: str) -> Mapping[str, Obj]:
         """Objects of a kind that the engine keeps as they are, by path: Job, PersistentVolume, DeviceClass, …"""

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from haru.engine.cluster import Snapshot
 from haru.engine.groups import Options
 from haru.engine.groups.errors import UnansweredError
+from haru.engine.ownership import workload_of
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed
 from haru.explain.explanation import Remedy
 from haru.explain.holders import Unit, units
 from haru.explain.holdings import frees_text, held_by
 from haru.explain.moving import move
-from haru.explain.owners import workload_of
 from haru.explain.room import least
 from haru.explain.smallest import smallest
 from haru.explain.study import Study

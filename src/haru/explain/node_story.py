@@ -10,11 +10,12 @@ from haru.engine.decision import Reason
 from haru.engine.devices import AllocationError
 from haru.engine.groups import Options
 from haru.engine.nodeinfo import NodeInfo
+from haru.engine.ownership import workload_of
 from haru.explain import hypothesis
 from haru.explain.explanation import Holder
 from haru.explain.inventory import states_of, views_of
 from haru.explain.judge import distinct
-from haru.explain.owners import since_of, workload_of
+from haru.explain.owners import since_of
 from haru.explain.stories import Amount, DeviceState, NodeState, NodeStory, Wanting
 from haru.explain.unread import not_readable
 from haru.explain.wanting import waiting_for_node

@@ -14,8 +14,8 @@ from haru.engine.cluster import Snapshot
 from haru.engine.decision import GroupKey, Obj, Reason, ReasonType
 from haru.engine.groups import Options
 from haru.engine.groups.quorum import min_count
+from haru.engine.ownership import workload_of
 from haru.engine.pods import PodInfo
-from haru.explain.owners import workload_of
 from haru.kube.meta import controller_of
 from haru.whatif.changes import Apply, Change, apply_change, describe
 from haru.whatif.course import Displaced, End, run_course

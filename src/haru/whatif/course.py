@@ -16,9 +16,9 @@ from haru.engine.consumers import consumer_key, freed
 from haru.engine.decision import Eviction, Obj
 from haru.engine.groups import Options
 from haru.engine.groups.finished import count_succeeded
+from haru.engine.ownership import workload_of
 from haru.engine.pods import PodInfo
 from haru.engine.round import RoundResult, Waiting, run_round
-from haru.explain.owners import workload_of
 from haru.kube.meta import controller_of
 from haru.kube.names import format_time
 from haru.whatif.departures import Cause, Departure, Ground, departures

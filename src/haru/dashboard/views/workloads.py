@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from haru.engine.cluster import Snapshot
+from haru.engine.ownership import workload_of
 from haru.engine.pods import PodInfo
 from haru.explain.hypothesis import consumers
-from haru.explain.owners import workload_of
 
 
 class Workload(NamedTuple):

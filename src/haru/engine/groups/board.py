@@ -41,6 +41,7 @@ from haru.engine.nodes.plan import NodePlan, make_plan
 from haru.engine.nodes.remaining import wanted_of
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
+from haru.engine.snapshot import Lot
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 
@@ -258,6 +259,8 @@ class Boards:
         everybody = stale is self._overlay.snapshot.node_names
         if everybody and self._supply is not None:
             self._supply.look_at_all(self._overlay)
+        if everybody and not known and self._in_lots(board, demand) and self._ask_lots(board, pod, demand):
+            return
         some = ((name, present_node(self._overlay, name)) for name in stale)
         for name, node in self._overlay.present_nodes() if everybody else some:
             if known:
@@ -273,6 +276,64 @@ class Boards:
         self._supply.catch_up(self._overlay)
         moved, board.devices_seen = self._supply.since(board.devices_seen), self._supply.now
         return None if changed is None or moved is None else changed | moved
+
+    def _in_lots(self, board: Board, demand: Demand) -> bool:
+        """Whether the nodes of a lot answer alike (but for their devices, where these are not known to be alike)."""
+        simple = not (demand.fixed or demand.extended or demand.counts_devices)
+        by_supply = not demand.pending or self._by_supply(demand)
+        return simple and by_supply and self._overlay.after is None and board.plan.general and board.setting.general
+
+    def _ask_lots(self, board: Board, pod: PodInfo, demand: Demand) -> bool:
+        """Ask one node of each lot, and nodes that were touched by themselves; False if that has to be done otherwise.
+
+        An error is told by the first node that makes it, so all have to be asked in their order.
+        """
+        touched = self._overlay.touched
+        try:
+            for lot in self._overlay.snapshot.lots:
+                names = [name for name in lot.names if name not in touched] if touched else lot.names
+                if names:
+                    self._ask_lot(board, demand, lot, names)
+        except AllocationError:
+            for name in [*board.candidates, *board.refusals, *board.undecided]:
+                board.forget(name)
+            return False
+        for name in sorted(touched):
+            self._memory.asked += 1
+            self._ask(board, pod, demand, self._overlay.node(name))
+        return True
+
+    def _ask_lot(self, board: Board, demand: Demand, lot: Lot, names: Sequence[str]) -> None:
+        self._memory.asked += 1
+        failures = board.plan.check(lot.first)
+        if not failures and demand.pending:
+            self._ask_lot_for_devices(board, demand, lot, names)
+        elif failures:
+            board.refusals.update(dict.fromkeys(names, failures))
+        else:
+            self._offer_lot(board, names, _NOTHING_TO_ALLOCATE, 0)
+
+    def _ask_lot_for_devices(self, board: Board, demand: Demand, lot: Lot, names: Sequence[str]) -> None:
+        assert self._supply is not None
+        node = self._overlay.node(names[0])
+        question = self._question_of(demand, demand.pending)
+        answer = self._supply.answer(node, question)
+        if not self._supply.speaks_for_all(names, lot.outfit, question):
+            for name in names:
+                self._memory.asked += 1
+                self._ask_supply(board, demand, self._overlay.node(name), demand.pending)
+        elif isinstance(answer, DoesNotFit):
+            board.refusals.update(dict.fromkeys(names, self._refused(answer)))
+        elif isinstance(answer, Solution):
+            self._offer_lot(board, names, Candidate(answer=answer), chosen_score(answer.claims, answer.asks))
+
+    def _offer_lot(self, board: Board, names: Sequence[str], candidate: Candidate, preference: int) -> None:
+        if not board.setting.same_keys:
+            for name in names:
+                self._offer(board, self._overlay.node(name), candidate, preference)
+            return
+        board.candidates.update(dict.fromkeys(names, candidate))
+        board.ranking.put_all(names, board.setting.key(self._overlay.node(names[0]), preference))
 
     def _ask(self, board: Board, pod: PodInfo, demand: Demand, node: NodeInfo) -> None:
         name = node.name
@@ -299,10 +360,7 @@ class Boards:
 
     def _ask_supply(self, board: Board, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse]) -> None:
         assert self._supply is not None
-        last = self._asking
-        if last is None or last[0] is not demand or last[1] is not uses:
-            last = self._asking = demand, uses, self._supply.question(*self._question(demand, uses))
-        answer = self._supply.answer(node, last[2])
+        answer = self._supply.answer(node, self._question_of(demand, uses))
         if isinstance(answer, DoesNotFit):
             board.refusals[node.name] = self._refused(answer)
         elif isinstance(answer, GaveUp):
@@ -314,6 +372,13 @@ class Boards:
         else:
             fixed = _preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
             self._offer(board, node, Candidate(answer=answer), fixed + chosen_score(answer.claims, answer.asks))
+
+    def _question_of(self, demand: Demand, uses: Sequence[ClaimUse]) -> Question:
+        assert self._supply is not None
+        last = self._asking
+        if last is None or last[0] is not demand or last[1] is not uses:
+            last = self._asking = demand, uses, self._supply.question(*self._question(demand, uses))
+        return last[2]
 
     def _refused(self, answer: DoesNotFit) -> Sequence[Failure]:
         """How a node says that it has not the devices; those with the same answer say the same."""

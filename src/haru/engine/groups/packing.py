@@ -150,7 +150,7 @@ class Packing:
         if not (any(open_to) and self._has_devices(node)):
             return ()
         # Labels, taints and volumes are settled by `open_to`; what changes as members are added is in the node's load.
-        key = (tuple(info.load for info in seen), open_to, self._device_signature(node))
+        key = (tuple((info.spec.kind, info.load) for info in seen), open_to, self._device_signature(node))
         if key not in self._known:
             caps = tuple(self._cap(seen, i) if is_open else 0 for i, is_open in enumerate(open_to))
             self._known[key] = self._maximal(seen, caps) if any(caps) else ()

@@ -43,6 +43,17 @@ class Ranking:
         else:
             insort(members, name)
 
+    def put_all(self, names: Sequence[str], key: Key) -> None:
+        """Add nodes that are not there yet, in the order of their names."""
+        self._key_of.update(dict.fromkeys(names, key))
+        members = self._members.get(key)
+        if members is None:
+            self._members[key] = list(names)
+            self._best = None
+        else:
+            members += names
+            members.sort()
+
     def drop(self, name: str) -> None:
         """Remove a node if it is there."""
         key = self._key_of.pop(name, None)

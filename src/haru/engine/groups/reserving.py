@@ -30,7 +30,7 @@ from haru.engine.nodeinfo import NodeInfo
 from haru.engine.nominations import Nomination
 from haru.engine.pods import PodInfo
 from haru.engine.reservation import Reservation
-from haru.engine.run_times import ends_by_itself, ends_some_day, latest_end
+from haru.engine.run_times import latest_end
 
 _TOPIC = "ends"
 
@@ -52,7 +52,7 @@ def reserve(snapshot: Snapshot, pods: Sequence[Obj], *, group: Obj | None, optio
     if not members or (key is not None and options.gang_scheduling and group_hold(snapshot, key) is not None):
         return None
     # What is kept by now will be given up for it.
-    snapshot = replace(snapshot, reservation=None)
+    snapshot = replace(snapshot, reservation=None) if snapshot.reservation is not None else snapshot
     seen = with_promises(snapshot, members, groups=options.groups, now=options.now)
     needed = needed_of(seen, key, group, options)
     preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
@@ -113,11 +113,10 @@ class _Ends:
             unlimited = True
             for pod in info.pods.values():
                 end: _End | None = None
-                some_day = ends_some_day(pod)
+                some_day, started = pod.outlook
                 if some_day is None:
                     unlimited, end = False, _end(snapshot, pod, now, known=known)
                 elif some_day:
-                    started = _started(pod)
                     end = unknown.get(started)
                     if end is None:
                         end = unknown[started] = _End(True, 0.0, started)
@@ -130,19 +129,15 @@ class _Ends:
         return found, all_unlimited
 
 
-def _started(pod: PodInfo) -> str:
-    return str(pod.status.get("startTime") or "~")
-
-
 def _end(snapshot: Snapshot, pod: PodInfo, now: float, *, known: bool) -> _End | None:
     """When a pod on a node is gone; `known` says that all pods on nodes have their places by now."""
     end = latest_end(snapshot, pod, now)
-    if end is None and not ends_by_itself(pod):
+    if end is None and not pod.ends_by_itself:
         return None
     if not (known or snapshot.pods[pod.key.path].node):
         # It was promised its place, and starts once there is room: nobody knows when.
         end = None
-    return _End(end is None, end or 0.0, _started(pod))
+    return _End(end is None, end or 0.0, pod.outlook.started)
 
 
 def _placed(base: Snapshot, preemptor: Preemptor, found: Victims) -> Attempt | None:

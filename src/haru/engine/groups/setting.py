@@ -133,6 +133,16 @@ class Setting:
         return all(rule is None for rule in rules) and all(scorer.alone for scorer in self._scorers)
 
     @property
+    def general(self) -> bool:
+        """Whether the rules between pods refuse no node, whatever pods there are."""
+        return self._spread is None and not (self._around is not None and self._refuses)
+
+    @property
+    def same_keys(self) -> bool:
+        """Whether scorers see the same of the nodes of one lot (`Snapshot.lots`)."""
+        return not self.gated and all(scorer.general for scorer in self._scorers)
+
+    @property
     def sole_use(self) -> NodeFilter | None:
         """Whether claims that the pod wants for itself are in use: a rule that the plan asks in its turn."""
         return self._sole.check if self._sole is not None else None

@@ -20,6 +20,7 @@ from haru.engine.devices import (
     Fleet,
     GaveUp,
     NodeView,
+    Outfit,
     Question,
     dressed_of,
 )
@@ -113,6 +114,13 @@ class Supply:
             self._by_outfit.add(node.name)
             return found
         return question.answer_of(fleet, self._number(fleet, node.name, node.labels), dressed.outfit)
+
+    def speaks_for_all(self, names: Sequence[str], outfit: Outfit | None, question: Question) -> bool:
+        """Whether all of some nodes with one outfit answer what the first of them has just answered."""
+        if outfit is None or question.known_of(outfit) is None:
+            return False
+        self._by_outfit.update(names[1:])
+        return True
 
     def results(
         self, node: str, key: Hashable, claims: Callable[[], Sequence[Claim]], new_share_id: Callable[[], str]

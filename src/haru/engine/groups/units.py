@@ -18,9 +18,6 @@ from haru.kube.selectors import LabelSelector, label_selector_from
 
 Rank = tuple[int, bool, int, str, str]
 
-_NOT_STARTED = "~"
-"""Later than any time."""
-
 
 @dataclass(eq=False)
 class Unit:
@@ -36,7 +33,7 @@ class Unit:
     @cached_property
     def started(self) -> str:
         """When the first of its pods started."""
-        return min(str(pod.status.get("startTime") or _NOT_STARTED) for pod in self.pods)
+        return min(pod.outlook.started for pod in self.pods)
 
     @cached_property
     def rank(self) -> Rank:

@@ -6,7 +6,7 @@ Kept per cluster and brought up to date by what has changed. Source: our own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from haru.engine.following import Follower, present_nodes
 from haru.engine.nodeinfo import NodeInfo
@@ -68,8 +68,7 @@ class AffinePods:
         changed = self._follower.catch_up(overlay)
         if changed is None:
             self._labels = Counter()
-            nodes = overlay.present_nodes()
-            self._pods = {name: node.affine for name, node in nodes if node is not None and node.affine}
+            self._pods = {name: node.affine for name, node in _affine_nodes(overlay) if node.affine}
             for pods in self._pods.values():
                 self._labels += _looked_at(pods)
             return
@@ -90,6 +89,15 @@ class AffinePods:
         return tuple((key, labels.get(key)) for key in sorted(self._labels))
 
 
+def _affine_nodes(overlay: Overlay) -> Iterator[tuple[str, NodeInfo]]:
+    """The nodes with pods that have inter-pod terms, and perhaps some more."""
+    touched = overlay.touched
+    for lot in overlay.snapshot.lots:
+        if lot.first.affine:
+            yield from ((name, overlay.node(name)) for name in lot.names if name not in touched)
+    yield from ((name, overlay.node(name)) for name in sorted(touched))
+
+
 def _looked_at(pods: Iterable[PodInfo]) -> Counter[str]:
     return Counter(key for pod in pods for term in pod.terms for key in set(term.label_keys))
 
@@ -99,34 +107,44 @@ class Images:
 
     def __init__(self) -> None:
         self._follower = Follower()
-        self._of: dict[str, Mapping[str, int]] = {}
+        self._of: dict[str, Mapping[str, int]] = {}  # nodes without any are left out
+        self._nodes: set[str] = set()
         self._holders: Counter[str] = Counter()
 
     def catch_up(self, overlay: Overlay) -> None:
         """Take in what has changed."""
         changed = self._follower.catch_up(overlay)
         if changed is None:
-            self._of = {name: node.spec.images for name, node in overlay.present_nodes() if node is not None}
-            self._holders = Counter(image for images in self._of.values() if images for image in images)
+            snapshot = overlay.snapshot
+            lots = [lot for lot in snapshot.lots if lot.first.images]
+            self._of = {name: snapshot.nodes[name].images for lot in lots for name in lot.names}
+            self._nodes = {name for lot in snapshot.lots for name in lot.names}
+            self._holders = Counter(image for images in self._of.values() for image in images)
             return
         for name, node in present_nodes(overlay, changed):
             self._put(name, node)
 
     def share(self, image: str) -> float:
         """The share of nodes that have an image."""
-        return self._holders[image] / len(self._of) if self._of else 0.0
+        return self._holders[image] / len(self._nodes) if self._nodes else 0.0
 
     def known(self, images: Iterable[str]) -> bool:
         """Whether any of the images is on any node."""
         return any(self._holders[image] for image in images)
 
     def _put(self, name: str, node: NodeInfo | None) -> None:
-        before = self._of.pop(name, None)
-        if node is not None:
-            self._of[name] = node.images
-            if node.images is before:
-                return
-            if node.images:
-                self._holders.update(node.images.keys())
+        before = self._of.get(name)
+        found = node.images if node is not None else None
+        if node is None:
+            self._nodes.discard(name)
+        else:
+            self._nodes.add(name)
+        if found is before or not (found or before):
+            return
+        if found:
+            self._of[name] = found
+            self._holders.update(found.keys())
+        else:
+            del self._of[name]
         if before:
             self._holders.subtract(before.keys())

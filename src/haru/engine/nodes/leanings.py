@@ -32,6 +32,10 @@ class Scorer(Protocol):
     weight: int
     alone: bool
 
+    @property
+    def general(self) -> bool:
+        """Whether nodes of one lot (`Snapshot.lots`) have the same key."""
+
     def catch_up(self, overlay: Overlay) -> set[str] | None:
         """Take in what has changed; the nodes whose keys have, besides those that changed themselves. None: all."""
 
@@ -46,6 +50,7 @@ class _Plain:
     """A scorer that looks at the node alone."""
 
     alone = True
+    general = True
 
     def catch_up(self, overlay: Overlay) -> set[str] | None:
         """Nothing changes but the nodes themselves."""
@@ -98,6 +103,8 @@ class Taints(_Plain):
 class PreferredNodes(_Plain):
     """NodeAffinity: the weights of the preferred terms that hold, the pod's own and the profile's."""
 
+    general = False
+
     def __init__(self, weight: int, terms: Sequence[Obj]) -> None:
         self.weight = weight
         self._terms = terms
@@ -140,6 +147,11 @@ class ImageLocality:
         self._images = images
         self._known = False
 
+    @property
+    def general(self) -> bool:
+        """Only images tell nodes of one lot apart."""
+        return not self._known
+
     def catch_up(self, overlay: Overlay) -> set[str] | None:
         """All keys change when the first of the images comes to a node, or the last one goes."""
         self._images.catch_up(overlay)
@@ -164,7 +176,7 @@ class SoftSpread:
     the constraints are the built-in ones (`everywhere`).
     """
 
-    alone = False
+    alone = general = False
 
     def __init__(self, weight: int, pod: PodInfo, constraints: Sequence[Constraint], *, everywhere: bool) -> None:
         self.weight = weight
@@ -211,7 +223,7 @@ class Company:
     Where a label tells every node from every other, the sum is part of the node's key; else the value is.
     """
 
-    alone = False
+    alone = general = False
 
     def __init__(self, weight: int, around: Surroundings, hosts: Domains) -> None:
         self.weight = weight

@@ -21,10 +21,14 @@ from haru.engine.profile import DEFAULT_PROFILE, Profile
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """What holds for every node (`rejection`), and what is asked of each."""
+    """What holds for every node (`rejection`), and what is asked of each.
+
+    `general`: nodes of one lot (`Snapshot.lots`) answer alike.
+    """
 
     rejection: Failure | None
     filters: tuple[NodeFilter, ...]
+    general: bool = False
 
     def check(self, node: NodeInfo) -> Sequence[Failure]:
         """Why the node is refused; empty if it is not."""
@@ -55,19 +59,25 @@ def make_plan(
     """
     on = profile.filters
     candidates: list[NodeFilter | None] = []
+    particular: list[NodeFilter | None] = []
     rejection: Failure | None = None
+
+    def look_closer(*filters: NodeFilter | None) -> None:
+        """Filters that look at a node's name, labels or pods."""
+        candidates.extend(filters)
+        particular.extend(filters)
+
     if "NodeAffinity" in on:
-        candidates.append(basic.named_nodes(pod))
+        look_closer(basic.named_nodes(pod))
         rejection = basic.conflicting_names(pod)
     if "NodeUnschedulable" in on:
         candidates.append(basic.node_unschedulable(pod))
     if "NodeName" in on:
-        candidates.append(basic.node_name(pod))
+        look_closer(basic.node_name(pod))
     if "TaintToleration" in on:
         candidates.append(basic.taint_toleration(pod))
     if "NodeAffinity" in on:
-        candidates.append(basic.added_node_affinity(profile.added_affinity))
-        candidates.append(basic.node_affinity(pod))
+        look_closer(basic.added_node_affinity(profile.added_affinity), basic.node_affinity(pod))
     if "NodeDeclaredFeatures" in on and declared_features:
         candidates.append(basic.declared_features(pod))
     if "NodePorts" in on:
@@ -75,12 +85,13 @@ def make_plan(
     if "NodeResourcesFit" in on:
         candidates.append(basic.node_resources_fit(pod, backed, profile))
     if "VolumeRestrictions" in on:
-        candidates += [disks.disk_conflicts(pod), sole_use]
+        look_closer(disks.disk_conflicts(pod), sole_use)
     if "NodeVolumeLimits" in on:
-        candidates.append(limits.volume_limits(snapshot, pod))
+        look_closer(limits.volume_limits(snapshot, pod))
     if "VolumeBinding" in on:
         rejection = rejection or volumes.volume_rejection(snapshot, pod)
-        candidates.append(volumes.volume_affinity(snapshot, pod))
+        look_closer(volumes.volume_affinity(snapshot, pod))
     if "VolumeZone" in on:
-        candidates.append(volumes.volume_zone(snapshot, pod))
-    return NodePlan(rejection, tuple(check for check in candidates if check is not None))
+        look_closer(volumes.volume_zone(snapshot, pod))
+    filters = tuple(check for check in candidates if check is not None)
+    return NodePlan(rejection, filters, general=all(check is None for check in particular))

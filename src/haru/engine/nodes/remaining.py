@@ -41,6 +41,7 @@ class Remaining:
     """One pod's view of nodes; `wanted` are the requests of its claims."""
 
     alone = True
+    general = False
 
     def __init__(self, weight: int, potential: Potential, pod: PodInfo, wanted: Sequence[Wanted]) -> None:
         self.weight = weight
