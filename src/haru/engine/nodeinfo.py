@@ -96,7 +96,8 @@ class NodeSpec:
 
 
 _NO_IMAGES: Mapping[str, int] = MappingProxyType({})
-_ABSENT = NodeSpec("", {}, {}, (), False, {})
+ABSENT = NodeSpec("", {}, {}, (), False, {})
+"""That of a node that does not exist."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,7 @@ class NodeInfo:
     @staticmethod
     def empty(name: str, spec: NodeSpec | None = None) -> NodeInfo:
         """A node without pods."""
-        made = NodeInfo(name, spec or _ABSENT, {}, {}, (0, 0), ())
+        made = NodeInfo(name, spec or ABSENT, {}, {}, (0, 0), ())
         made.__dict__["affine"] = ()
         made.__dict__["load"] = _EMPTY
         return made
@@ -121,7 +122,7 @@ class NodeInfo:
     @property
     def present(self) -> bool:
         """Whether the Node object exists."""
-        return self.spec is not _ABSENT
+        return self.spec is not ABSENT
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -156,7 +157,7 @@ class NodeInfo:
     def with_spec(self, spec: NodeSpec | None) -> NodeInfo:
         """The same pods on another version of the node, or on none."""
         parts = self.pods, self.requested, self.scoring_requested, self.host_ports
-        made = NodeInfo(self.name, spec or _ABSENT, *parts)
+        made = NodeInfo(self.name, spec or ABSENT, *parts)
         made.__dict__["load"] = self.load
         if "affine" in self.__dict__:
             made.__dict__["affine"] = self.affine
@@ -220,4 +221,4 @@ def _made_heavier(before: Load, weight: Weight, made: NodeInfo) -> Load:
     return found
 
 
-_EMPTY = _load_of(NodeInfo("", _ABSENT, {}, {}, (0, 0), ()))
+_EMPTY = _load_of(NodeInfo("", ABSENT, {}, {}, (0, 0), ()))

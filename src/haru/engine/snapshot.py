@@ -12,7 +12,7 @@ from haru.engine.devices import AllocatedState, DeviceSnapshot
 from haru.engine.devices.outfits import Dressed, Outfit, Outfits, all_of
 from haru.engine.extended import explicit_classes
 from haru.engine.groupstate import GroupState
-from haru.engine.nodeinfo import NodeInfo
+from haru.engine.nodeinfo import ABSENT, NodeInfo
 from haru.engine.nominations import Nomination
 from haru.engine.notes import Notes
 from haru.engine.ownership import Owned, Workload
@@ -119,8 +119,9 @@ class Snapshot:
         known = self.all_dressed
         all_dressed = known.values() if known is not None else (None,) * len(self.node_names)
         for (name, info), dressed in zip(self.all_nodes, all_dressed, strict=True):
-            if info is not None and info.present:
-                spec, outfit = info.spec, dressed.outfit if dressed is not None else None
+            spec = info.spec if info is not None else ABSENT
+            if info is not None and spec is not ABSENT:
+                outfit = dressed.outfit if dressed is not None else None
                 key = (spec.kind, info.load, info.affine, not spec.images, outfit)
                 lot = found.get(key)
                 if lot is None:

@@ -29,6 +29,7 @@ from haru.engine.devices.pools import PoolView
 from haru.engine.groups import Options
 from haru.engine.nodeinfo import NodeInfo
 from haru.engine.persistent import differing
+from haru.engine.snapshot import Lot
 from haru.explain.lens import Lens
 
 _MOST_SURVEYS = 8
@@ -102,12 +103,12 @@ class Survey:
             self._lens = Lens(self.claims, options.features)
             self._regard = Regard.of(self.claims)
         self._dressed.clear()
-        named = ((name, snapshot.nodes.get(name)) for name in sorted(stale or ()))
-        infos = snapshot.all_nodes if stale is None else named
-        known = snapshot.all_dressed if stale is None else snapshot.dressed
-        for name, info in infos:
-            if stale is not None:
-                self._drop(name)
+        for lot in snapshot.lots if stale is None else ():
+            self._add_lot(lot)
+        known = snapshot.dressed
+        for name in sorted(stale or ()):
+            self._drop(name)
+            info = snapshot.nodes.get(name)
             if info is not None and info.present:
                 dressed = dressed_of(known, name)
                 self._add(info, dressed.outfit if dressed is not None else None)
@@ -157,6 +158,17 @@ class Survey:
             kind.holdings.clear()
             if not kind.nodes:
                 del self._known[kind.key]
+
+    def _add_lot(self, lot: Lot) -> None:
+        rest = lot.names[1:]
+        self._add(lot.first, lot.outfit)
+        kind = self._dressed.get(lot.outfit) if lot.outfit is not None else None
+        if kind is None:
+            for name in rest:
+                self._add(self.snapshot.nodes[name], lot.outfit)
+        else:
+            kind.nodes.update(dict.fromkeys(rest))
+            self.kind_of.update(dict.fromkeys(rest, kind))
 
     def _add(self, info: NodeInfo, outfit: Outfit | None) -> None:
         kind = self._dressed.get(outfit) if outfit is not None else None

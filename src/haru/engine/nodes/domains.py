@@ -55,6 +55,9 @@ class Domains:
             self._nodes.setdefault(value, set()).add(name)
 
 
+_NO_IMAGES: Mapping[str, int] = {}
+
+
 class AffinePods:
     """The pods on nodes that have inter-pod terms, and the labels that these terms look at."""
 
@@ -108,43 +111,35 @@ class Images:
     def __init__(self) -> None:
         self._follower = Follower()
         self._of: dict[str, Mapping[str, int]] = {}  # nodes without any are left out
-        self._nodes: set[str] = set()
+        self._count = 0
         self._holders: Counter[str] = Counter()
 
     def catch_up(self, overlay: Overlay) -> None:
         """Take in what has changed."""
         changed = self._follower.catch_up(overlay)
+        snapshot = overlay.snapshot
+        self._count = len(snapshot.node_names)
         if changed is None:
-            snapshot = overlay.snapshot
             lots = [lot for lot in snapshot.lots if lot.first.images]
             self._of = {name: snapshot.nodes[name].images for lot in lots for name in lot.names}
-            self._nodes = {name for lot in snapshot.lots for name in lot.names}
             self._holders = Counter(image for images in self._of.values() for image in images)
             return
         for name, node in present_nodes(overlay, changed):
-            self._put(name, node)
+            images, before = node.images if node is not None else _NO_IMAGES, self._of.get(name, _NO_IMAGES)
+            if images is not before and (images or before):
+                self._put(name, images, before)
 
     def share(self, image: str) -> float:
         """The share of nodes that have an image."""
-        return self._holders[image] / len(self._nodes) if self._nodes else 0.0
+        return self._holders[image] / self._count if self._count else 0.0
 
     def known(self, images: Iterable[str]) -> bool:
         """Whether any of the images is on any node."""
         return any(self._holders[image] for image in images)
 
-    def _put(self, name: str, node: NodeInfo | None) -> None:
-        before = self._of.get(name)
-        found = node.images if node is not None else None
-        if node is None:
-            self._nodes.discard(name)
-        else:
-            self._nodes.add(name)
-        if found is before or not (found or before):
-            return
-        if found:
-            self._of[name] = found
-            self._holders.update(found.keys())
-        else:
+    def _put(self, name: str, images: Mapping[str, int], before: Mapping[str, int]) -> None:
+        self._of[name] = images
+        self._holders.update(images.keys())
+        self._holders.subtract(before.keys())
+        if not images:
             del self._of[name]
-        if before:
-            self._holders.subtract(before.keys())
