@@ -154,7 +154,7 @@ def follow(steps: list[Change], selector: str, count: int, together: bool, full:
         rng.shuffle(shuffled)
         new = Cluster.of(shuffled).snapshot()
         check_outfits(followed, objects)
-        expected = told(replace(new, outfits=None, notes=Notes()), objects)
+        expected = told(replace(new, outfits=None, owned=None, notes=Notes()), objects)
         assert told(new, objects) == expected
         assert told(followed, objects) == expected
 

@@ -1,0 +1,101 @@
+"""Whose work claims are used for, as it is followed, and as anybody would find it out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_objects import Obj, allocated, allocation, claim, pod
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haru.engine.cluster import Cluster
+from haru.engine.ownership import owners_of, workload_of
+from haru.engine.pods import PodInfo
+
+PODS, CLAIMS = ["a", "b", "c"], ["x", "y", "z"]
+OWNERS: list[Obj | None] = [None, {"kind": "Job", "name": "train", "uid": "u", "controller": True}]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["pod", "pod", "claim", "claim", "free", "no pod", "no claim", "assume", "look"]),
+        st.sampled_from(PODS),
+        st.sampled_from(CLAIMS),
+        st.sampled_from(OWNERS),
+        st.sampled_from(["Running", "Running", "Succeeded"]),
+        st.sampled_from(["", "", "other"]),
+        st.sets(st.sampled_from(PODS)),
+        st.booleans(),
+    ),
+    max_size=25,
+)
+
+
+def reserved(name: str, users: set[str], shared: bool) -> Obj:
+    made = allocated(claim(name), allocation("n", "d"), *[pod(user) for user in sorted(users)])
+    if shared:
+        made["status"]["reservedFor"].append({"resource": "podgroups", "name": "g", "uid": "g"})
+    return made
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_owners_are_followed(steps: list[Any]) -> None:
+    cluster = Cluster()
+    for what, pod_name, claim_name, owner, phase, uid, users, shared in steps:
+        made = pod(pod_name, node="n")
+        made["status"]["phase"] = phase
+        made["metadata"]["uid"] += uid
+        if owner is not None:
+            made["metadata"]["ownerReferences"] = [owner]
+        if what == "pod":
+            cluster.apply(made)
+        elif what == "no pod":
+            cluster.remove(made)
+        elif what == "claim":
+            cluster.apply(reserved(claim_name, users, shared))
+        elif what == "assume":
+            cluster.assume_claim(reserved(claim_name, users, shared))
+        elif what == "free":
+            cluster.apply(claim(claim_name))
+        elif what == "no claim":
+            cluster.remove(claim(claim_name))
+        elif what == "look":
+            cluster.snapshot()
+    snapshot = cluster.snapshot()
+    taken = {path: obj for path, obj in snapshot.claims.items() if (obj.get("status") or {}).get("allocation")}
+    assert snapshot.owners is not None
+    assert dict(snapshot.owners) == {path: owners_of(path, obj, snapshot.pods) for path, obj in taken.items()}
+
+
+@pytest.mark.parametrize(
+    ("more", "labels", "expected"),
+    [
+        ({}, {}, "pod/p"),
+        ({"kind": "Job", "name": "train"}, {}, "job/train"),
+        ({"kind": "ReplicaSet", "name": "web-5c9"}, {"pod-template-hash": "5c9"}, "deployment/web"),
+        ({"kind": "ReplicaSet", "name": "web-5c9"}, {"pod-template-hash": "other"}, "replicaset/web-5c9"),
+        ({"kind": "ReplicaSet", "name": "web-5c9"}, {}, "replicaset/web-5c9"),
+    ],
+)
+def test_pods_go_by_the_name_of_their_workload(more: Obj, labels: Obj, expected: str) -> None:
+    made = pod("p")
+    made["metadata"]["labels"] = labels
+    if more:
+        made["metadata"]["ownerReferences"] = [{**more, "uid": "u", "controller": True}]
+    assert workload_of(PodInfo.of(made)) == expected
+
+
+def test_a_member_of_a_gang_goes_by_its_group() -> None:
+    assert workload_of(PodInfo.of(pod("p", group="g"))) == "podgroup/g"
+
+
+def test_a_pod_that_is_adopted_is_another_workloads() -> None:
+    made = pod("a", node="n")
+    cluster = Cluster.of([made, reserved("x", {"a"}, shared=False)])
+    before = cluster.snapshot()
+    cluster.apply({**made, "metadata": {**made["metadata"], "ownerReferences": [OWNERS[1]]}})
+    after = cluster.snapshot()
+    assert before.owners is not None
+    assert after.owners is not None
+    assert before.owners["default/x"] == (("default", "pod/a"),)
+    assert after.owners["default/x"] == (("default", "job/train"),)
