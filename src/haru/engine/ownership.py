@@ -37,9 +37,9 @@ def workload_of(pod: PodInfo) -> str:
     return f"podgroup/{pod.group.name}" if pod.group is not None else f"pod/{pod.key.name}"
 
 
-def is_user(entry: Obj, pod: PodInfo | None) -> bool:
+def is_user(entry: Obj, pod: PodInfo) -> bool:
     """Whether a pod by the name of an entry in `reservedFor` is the one that is meant, and lives."""
-    return pod is not None and pod.key.uid == entry.get("uid") and not pod.terminal
+    return pod.key.uid == entry.get("uid") and not pod.terminal
 
 
 def owners_of(path: str, claim: Obj, pods: Mapping[str, PodInfo]) -> tuple[Workload, ...] | None:
@@ -48,14 +48,14 @@ def owners_of(path: str, claim: Obj, pods: Mapping[str, PodInfo]) -> tuple[Workl
     None where PodGroups use it, too, whose members come and go.
     """
     namespace, _, name = path.partition("/")
-    found: dict[Workload, bool] = {}
-    for entry in claim["status"].get("reservedFor") or ():
-        if entry.get("resource") != PODS:
-            return None
-        pod = pods.get(f"{namespace}/{entry.get('name')}")
-        if pod is not None and is_user(entry, pod):
-            found[namespace, workload_of(pod)] = True
-    return tuple(found) or ((namespace, f"resourceclaim/{name}"),)
+    entries: Sequence[Obj] = claim["status"].get("reservedFor") or ()
+    if any(entry.get("resource") != PODS for entry in entries):
+        return None
+    named = [(entry, pods.get(f"{namespace}/{entry.get('name')}")) for entry in entries]
+    found = [(namespace, workload_of(pod)) for entry, pod in named if pod is not None and is_user(entry, pod)]
+    if not found:
+        return ((namespace, f"resourceclaim/{name}"),)
+    return tuple(found) if len(found) == 1 else tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from haru.engine.decision import Reason
 from haru.engine.devices import Claim
 from haru.engine.devices.claims import ALL, Ask, Request
 from haru.engine.groups import Options
-from haru.engine.groups.board import decoded_claims
+from haru.engine.groups.asking import decoded_claims
 from haru.engine.groups.demand import Demand, demand_of
 from haru.engine.groups.quorum import min_count
 from haru.engine.nodeinfo import NodeInfo

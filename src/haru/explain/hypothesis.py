@@ -16,6 +16,7 @@ from haru.engine.devices.model import Device, Placement, Slice, Taint
 from haru.engine.devices.pools import Pool
 from haru.engine.groupstate import GroupState
 from haru.engine.nodeinfo import NodeInfo, NodeSpec
+from haru.engine.ownership import is_user
 from haru.engine.persistent import Patched
 from haru.engine.pods import PodInfo
 
@@ -54,7 +55,7 @@ def consumers(snapshot: Snapshot, claim: Obj) -> list[PodInfo]:
             found += [snapshot.pods[path] for path in sorted(state.scheduled)]
         else:
             pod = snapshot.pods.get(f"{namespace}/{entry.get('name')}")
-            if pod is not None and pod.key.uid == entry.get("uid") and not pod.terminal:
+            if pod is not None and is_user(entry, pod):
                 found.append(pod)
     return found
 

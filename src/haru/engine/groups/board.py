@@ -2,7 +2,8 @@
 
 Members of a gang are mostly alike, so what one of them learnt about a thousand nodes holds for the next, but for the
 node that the first one took. The overlay says which nodes were touched. A `Memory` makes what was learnt in one
-decision hold in the next, too, as far as it depends on nothing but the nodes and their devices.
+decision hold in the next, too, as far as it depends on nothing but the nodes and their devices. Nodes that are alike
+are asked once (`Snapshot.lots`), where all of them have to be.
 """
 
 from __future__ import annotations
@@ -18,32 +19,26 @@ from haru.engine.devices import (
     Claim,
     DoesNotFit,
     GaveUp,
-    NodeView,
     Question,
-    allocate,
-    decode_claims,
-    prioritized_score,
 )
 from haru.engine.devices.allocate import Solution
 from haru.engine.devices.scoring import chosen_score
 from haru.engine.following import Follower, present_node
+from haru.engine.groups.asking import Decoder, allocate_on, lasting_plan, preference, unavailable
 from haru.engine.groups.claimed import claimed_on, too_much
 from haru.engine.groups.claims import ClaimUse
-from haru.engine.groups.demand import PLUGIN, Demand
+from haru.engine.groups.demand import Demand
 from haru.engine.groups.memory import Memory
 from haru.engine.groups.options import Options
 from haru.engine.groups.ranking import Ranking
 from haru.engine.groups.setting import Kind, Neighbourhood, Setting
 from haru.engine.nodeinfo import NodeInfo
-from haru.engine.nodes.basic import NodeFilter
-from haru.engine.nodes.failure import Failure, refuse
-from haru.engine.nodes.plan import NodePlan, make_plan
+from haru.engine.nodes.failure import Failure
+from haru.engine.nodes.plan import NodePlan
 from haru.engine.nodes.remaining import wanted_of
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 from haru.engine.snapshot import Lot
-
-CANNOT_ALLOCATE = "cannot allocate all claims"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +99,6 @@ class Board:
     def size(self) -> int:
         """How many nodes have answered."""
         return len(self.candidates) + len(self.refusals) + len(self.undecided)
-
-
-class Decoder:
-    """Claims as the allocator takes them, decoded once for many nodes."""
-
-    def __init__(self, overlay: Overlay, options: Options) -> None:
-        self._overlay = overlay
-        self._options = options
-        self._known: dict[Hashable, tuple[Claim, ...]] = {}
-
-    def claims(self, uses: Sequence[ClaimUse]) -> tuple[Claim, ...]:
-        """What these claims ask for."""
-        key = tuple((use.path, use.made_for) for use in uses)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = decoded_claims(self._overlay, self._options, uses)
-        return found
 
 
 class Boards:
@@ -352,7 +330,7 @@ class Boards:
         elif uses:
             self._ask_supply(board, demand, node, uses)
         else:
-            self._offer(board, node, _NOTHING_TO_ALLOCATE, _preference(demand, node, ()) if demand.fixed else 0)
+            self._offer(board, node, _NOTHING_TO_ALLOCATE, preference(demand, node, ()) if demand.fixed else 0)
 
     def _offer(self, board: Board, node: NodeInfo, candidate: Candidate, preference: int) -> None:
         board.candidates[node.name] = candidate
@@ -370,7 +348,7 @@ class Boards:
             allocate_on(self._overlay, self._options, node, self._decoder.claims(uses))
             raise answer
         else:
-            fixed = _preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
+            fixed = preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
             self._offer(board, node, Candidate(answer=answer), fixed + chosen_score(answer.claims, answer.asks))
 
     def _question_of(self, demand: Demand, uses: Sequence[ClaimUse]) -> Question:
@@ -384,7 +362,7 @@ class Boards:
         """How a node says that it has not the devices; those with the same answer say the same."""
         last = self._said
         if last is None or last[0] is not answer:
-            last = self._said = answer, (_unavailable(answer),)
+            last = self._said = answer, (unavailable(answer),)
         return last[1]
 
     def _ask_allocator(
@@ -401,7 +379,7 @@ class Boards:
         elif demand.counts_devices and (failures := self._no_room(pod, demand, node, uses, found)):
             board.refusals[name] = failures
         else:
-            self._offer(board, node, Candidate(found), _preference(demand, node, found))
+            self._offer(board, node, Candidate(found), preference(demand, node, found))
 
     def _no_room(
         self, pod: PodInfo, demand: Demand, node: NodeInfo, uses: Sequence[ClaimUse], found: Sequence[Obj]
@@ -421,56 +399,3 @@ class Boards:
         for setting, moment in zip(board.later, self._overlay.moments[1:], strict=False):
             failures = failures or setting.check(moment.node(name))
         return failures
-
-
-def lasting_plan(
-    overlay: Overlay, pod: PodInfo, demand: Demand, options: Options, sole_use: NodeFilter | None = None
-) -> NodePlan:
-    """What is asked of a node for the pod; what rejects it at any moment rejects it."""
-    plans = [
-        make_plan(
-            moment.snapshot,
-            pod,
-            demand.backed,
-            options.profile,
-            declared_features=options.declared_features,
-            sole_use=sole_use,
-        )
-        for moment in overlay.moments
-    ]
-    rejections = [plan.rejection for plan in plans if plan.rejection is not None]
-    return replace(plans[0], rejection=rejections[0] if rejections else None)
-
-
-def decoded_claims(overlay: Overlay, options: Options, uses: Sequence[ClaimUse]) -> tuple[Claim, ...]:
-    """Claims as the allocator takes them."""
-    return decode_claims([use.claim for use in uses], overlay.snapshot.devices.classes, options.features)
-
-
-def allocate_on(
-    overlay: Overlay, options: Options, node: NodeInfo, claims: Sequence[Claim]
-) -> tuple[Obj, ...] | Failure:
-    """Devices for claims on a node as things stand. Raises AllocationError and GaveUp."""
-    answer = allocate(
-        overlay.snapshot.devices,
-        overlay.allocated,
-        NodeView(node.name, node.labels),
-        claims,
-        options.features,
-        new_share_id=options.new_share_id,
-        step_budget=options.step_budget,
-        scoring=options.profile.packing,
-    )
-    return _unavailable(answer) if isinstance(answer, DoesNotFit) else answer.results
-
-
-def _unavailable(answer: DoesNotFit) -> Failure:
-    why = [{"type": r.type, "message": r.message, **r.data} for r in answer.reasons]
-    return refuse(PLUGIN, "DevicesUnavailable", CANNOT_ALLOCATE, {"why": why} if why else {})
-
-
-def _preference(demand: Demand, node: NodeInfo, allocations: Sequence[Obj]) -> int:
-    """How far up their lists of alternatives the claims are served (KEP-4816)."""
-    fixed = dict(demand.fixed)
-    claims = [use.claim for use in demand.uses if use.path in fixed] + [use.claim for use in demand.pending_on(node)]
-    return prioritized_score([*fixed.values(), *allocations], claims)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from haru.engine.decision import Obj
 from haru.engine.devices import Claim, DoesNotFit, GaveUp, NodeView, allocate
 from haru.engine.devices.claims import ALL, Ask
-from haru.engine.groups.board import Decoder
+from haru.engine.groups.asking import Decoder
 from haru.engine.groups.budget import Budget
 from haru.engine.groups.claimed import claimed_on, too_much
 from haru.engine.groups.claims import ClaimUse

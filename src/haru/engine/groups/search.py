@@ -17,7 +17,7 @@ from haru.engine.decision import Obj, Reason
 from haru.engine.devices import AllocationError
 from haru.engine.devices.mapped import counts_against_node
 from haru.engine.groups.alternatives import alternatives
-from haru.engine.groups.board import decoded_claims, lasting_plan
+from haru.engine.groups.asking import decoded_claims, lasting_plan
 from haru.engine.groups.budget import Budget, OutOfBudgetError
 from haru.engine.groups.claims import ClaimUse
 from haru.engine.groups.demand import Demand, counts_devices, demand_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from haru.engine.cluster import Snapshot
 from haru.engine.devices import AllocatedState, DoesNotFit, GaveUp, NodeView, allocate
-from haru.engine.groups.board import Decoder
+from haru.engine.groups.asking import Decoder
 from haru.engine.groups.budget import OutOfBudgetError
 from haru.engine.groups.demand import counts_devices
 from haru.engine.groups.options import Options

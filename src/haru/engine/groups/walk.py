@@ -12,7 +12,8 @@ from collections.abc import Hashable, Sequence
 
 from haru.engine.decision import Obj, Reason
 from haru.engine.groups.alternatives import alternatives
-from haru.engine.groups.board import Boards, Decoder
+from haru.engine.groups.asking import Decoder
+from haru.engine.groups.board import Boards
 from haru.engine.groups.budget import Budget
 from haru.engine.groups.claimed import Given, claimed_on, too_much
 from haru.engine.groups.demand import Demand, demand_of

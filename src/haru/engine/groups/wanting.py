@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj, Reason
 from haru.engine.groups.aggregates import PODS
-from haru.engine.groups.board import decoded_claims
+from haru.engine.groups.asking import decoded_claims
 from haru.engine.groups.demand import demand_of
 from haru.engine.groups.options import Options
 from haru.engine.groups.sieve import Want, Wants
