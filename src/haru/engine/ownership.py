@@ -7,7 +7,7 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from haru.engine.consumers import PODS
