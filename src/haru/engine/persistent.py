@@ -43,6 +43,10 @@ class FrozenMap(Mapping[str, V]):
             raise KeyError(key)
         return self._buckets[crc32(key.encode()) & _MASK][key]
 
+    def __contains__(self, key: object) -> bool:
+        # What a Mapping brings raises an error for each key that is not there.
+        return bool(self._size) and isinstance(key, str) and key in self._buckets[crc32(key.encode()) & _MASK]
+
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or the default."""
         return self._buckets[crc32(key.encode()) & _MASK].get(key, default) if self._buckets else default
@@ -119,6 +123,9 @@ class Patched(Mapping[str, V]):
         if value is None:
             raise KeyError(key)
         return value
+
+    def __contains__(self, key: object) -> bool:
+        return self._changes[key] is not None if key in self._changes else key in self._base  # type: ignore[index]
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or the default."""

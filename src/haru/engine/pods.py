@@ -398,9 +398,12 @@ class PodInfo:
 
     def read_as(self, other: PodInfo) -> None:
         """Take over what was read of another pod, if its spec says the same: pods of one gang mostly do."""
+        known = self.__dict__
+        if all(map(known.__contains__, _READ_ONCE)):
+            return
         if self.key.namespace == other.key.namespace and self.node == other.node and _same_spec(self, other):
             for name in _READ_ONCE:
-                self.__dict__.setdefault(name, getattr(other, name))
+                known.setdefault(name, getattr(other, name))
 
     def bound_to(self, node: str, claimed: tuple[Obj, ...] | None = None) -> PodInfo:
         """The same pod on a node; `claimed` is what its devices take there, where a decision says so."""

@@ -6,8 +6,10 @@ Members of one kind ask for the same, so one stands for all. A claim that severa
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Reason
@@ -43,6 +45,8 @@ def member_kinds(snapshot: Snapshot, work: Work, options: Options) -> list[Membe
     """The unit's waiting pods by kind, as many as have to be placed; pods whose claims are in trouble are left out."""
     group, overlay = work.pod_group(snapshot), Overlay(snapshot)
     found: dict[object, MemberKind] = {}
+    pods: Counter[object] = Counter()
+    paths: dict[object, set[str]] = {}
     for pod in work.pending(snapshot):
         if pod.gated:
             continue
@@ -50,15 +54,15 @@ def member_kinds(snapshot: Snapshot, work: Work, options: Options) -> list[Membe
         if isinstance(demand, Reason):
             continue
         uses = demand.pending_anywhere()
-        paths = frozenset(use.path for use in uses)
         key = (pod.shape, demand.shape)
-        known = found.get(key)
-        if known is not None:
-            found[key] = replace(known, pods=known.pods + 1, paths=known.paths | paths)
-        else:
+        if key not in found:
             specs = tuple(json.dumps(use.claim.get("spec"), sort_keys=True) for use in uses)
-            found[key] = MemberKind(pod, 1, demand, decoded_claims(overlay, options, uses), paths, specs)
-    kinds = list(found.values())[:MOST_KINDS]
+            found[key] = MemberKind(pod, 1, demand, decoded_claims(overlay, options, uses), frozenset(), specs)
+            paths[key] = set()
+        pods[key] += 1
+        paths[key].update([use.path for use in uses])
+    counted = (replace(kind, pods=pods[key], paths=frozenset(paths[key])) for key, kind in found.items())
+    kinds = list(islice(counted, MOST_KINDS))
     return [_as_needed(kinds[0], _needed(snapshot, work, kinds[0].pods))] if len(kinds) == 1 else kinds
 
 

@@ -117,7 +117,7 @@ class Alike:
         if candidate.answer is not None:
             devices = id(candidate.answer)
             self._answers[devices] = candidate.answer  # as long as it is kept, no other answer has this number
-        return devices, self.board.ranking.key_of(node.name), _load(node)
+        return devices, self.board.ranking.key_of(node.name), node.spec.kind, node.load
 
     def taken(self, name: str, sort: Hashable) -> None:
         """A member has taken its place on a node that was of a sort before."""
@@ -128,8 +128,3 @@ class Alike:
 
 def _owners(pod: PodInfo) -> object:
     return pod.obj["metadata"].get("ownerReferences")
-
-
-def _load(node: NodeInfo) -> Hashable:
-    taken = tuple(node.requested.items())
-    return node.spec.kind, taken, node.scoring_requested, len(node.pods), node.host_ports
