@@ -89,7 +89,7 @@ class Board:
     def told(self, overlay: Overlay) -> dict[str, Sequence[Failure]]:
         """What each node says that refuses the pod, by name."""
         if not self.setting.gated:
-            return dict(sorted(self.refusals.items()))
+            return {name: self.refusals[name] for name in sorted(self.refusals)}
         found = {name: self.setting.told(overlay.node(name), failures) for name, failures in self.refusals.items()}
         closed = (name for name in self.candidates if not self.ranking.takes(name))
         found |= {name: self.setting.told(overlay.node(name), ()) for name in closed}
