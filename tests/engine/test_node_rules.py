@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haru.engine.decision import Decision
-from haru.engine.nodes.failure import Failure, refuse, unavailable_message
+from haru.engine.nodes.failure import Failure, refuse, unavailable_message, weighed
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -180,7 +180,7 @@ def test_the_emptier_node_is_better() -> None:
 @given(st.lists(st.lists(st.sampled_from(["x", "y", "z"]), max_size=2), max_size=5))
 def test_message_grammar(refusals: list[list[str]]) -> None:
     failures: list[list[Failure]] = [[refuse("P", "NodeTaints", text) for text in row] for row in refusals]
-    message = unavailable_message(len(refusals), failures)
+    message = unavailable_message(len(refusals), weighed(failures))
     if not refusals:
         assert message == "no nodes available to schedule pods"
         return

@@ -23,6 +23,7 @@ from haru.engine.nodes.failure import (
     rejecting_plugins,
     summed_reasons,
     unavailable_message,
+    weighed,
 )
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
@@ -138,7 +139,7 @@ class Placer:
             reason = Reason("GaveUp", text, {"nodes": len(board.undecided), "budget": self._options.step_budget})
             return Refused(pod, text, (reason,), (PLUGIN,), failed=True)
         if board.summary is None:
-            refusals = list(board.told(self._overlay).values())
+            refusals = weighed(board.told(self._overlay).values())
             message = unavailable_message(len(self._nodes), refusals)
             board.summary = Summary(message, summed_reasons(refusals), rejecting_plugins(refusals))
         return Refused(pod, *board.summary)

@@ -7,7 +7,7 @@ message is the same at every attempt.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,16 +37,38 @@ def refuse(
     return Failure(plugin, Reason(type_, message, data or {}), resolvable)
 
 
-def unavailable_message(nodes: int, refusals: Iterable[Sequence[Failure]]) -> str:
+Weighed = Sequence[tuple[Sequence[Failure], int]]
+"""What nodes say, each with how many of them say that very thing; in the order in which it was first said."""
+
+
+def weighed(refusals: Collection[Sequence[Failure]]) -> Weighed:
+    """Nodes that are alike share what they say, so that it need be read once."""
+    counts = Counter(map(id, refusals))
+    said = {id(failures): failures for failures in refusals}
+    return [(said[number], count) for number, count in counts.items()]
+
+
+def unavailable_message(nodes: int, refusals: Weighed) -> str:
     """`0/5 nodes are available: 2 Insufficient cpu, 3 cannot allocate all claims.`"""
-    return counted_message(nodes, (failure.reason.message for failures in refusals for failure in failures))
+    return _message(nodes, _counts(refusals))
+
+
+def _counts(refusals: Weighed) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for failures, count in refusals:
+        for failure in failures:
+            counts[failure.reason.message] += count
+    return counts
 
 
 def counted_message(nodes: int, texts: Iterable[str]) -> str:
     """The same from what nodes say in words."""
+    return _message(nodes, Counter(texts))
+
+
+def _message(nodes: int, counts: Mapping[str, int]) -> str:
     if not nodes:
         return NO_NODES
-    counts = Counter(texts)
     entries = sorted(f"{count} {message}" for message, count in counts.items())
     listed = f": {', '.join(entries)}." if entries else "."
     return f"0/{nodes} nodes are available{listed}"
@@ -57,13 +79,12 @@ def rejected_message(nodes: int, message: str) -> str:
     return f"0/{nodes} nodes are available: {message}." if nodes else NO_NODES
 
 
-def summed_reasons(refusals: Iterable[Sequence[Failure]]) -> tuple[Reason, ...]:
+def summed_reasons(refusals: Weighed) -> tuple[Reason, ...]:
     """One reason per message, with the number of nodes that gave it; the most frequent first."""
-    counts: Counter[str] = Counter()
+    counts = _counts(refusals)
     first: dict[str, Reason] = {}
-    for failures in refusals:
+    for failures, _ in refusals:
         for failure in failures:
-            counts[failure.reason.message] += 1
             first.setdefault(failure.reason.message, failure.reason)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(
@@ -71,6 +92,6 @@ def summed_reasons(refusals: Iterable[Sequence[Failure]]) -> tuple[Reason, ...]:
     )
 
 
-def rejecting_plugins(refusals: Iterable[Sequence[Failure]]) -> tuple[str, ...]:
+def rejecting_plugins(refusals: Weighed) -> tuple[str, ...]:
     """Who refused, sorted."""
-    return tuple(sorted({failure.plugin for failures in refusals for failure in failures}))
+    return tuple(sorted({failure.plugin for failures, _ in refusals for failure in failures}))
