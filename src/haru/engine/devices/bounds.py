@@ -24,6 +24,7 @@ from haru.engine.devices.board import MAX_RESULTS, Board
 from haru.engine.devices.constraints import Values
 from haru.engine.devices.ledger import Ledger
 from haru.engine.devices.offers import Plan
+from haru.engine.devices.packing_number import packing_number
 from haru.engine.devices.rivals import Rivals
 
 _MAX_RIVALRY = 6000
@@ -59,6 +60,25 @@ class Common:
         )
 
 
+class Together:
+    """Constraints of which each wants its devices with one value of an attribute, and the devices that would do."""
+
+    def __init__(self) -> None:
+        self._needs: dict[str, Counter[tuple[int, int]]] = {}
+        self._free: dict[str, set[int]] = {}
+
+    def want(self, claim: int, constraint: int, attribute: str, need: int, free: Iterable[int]) -> None:
+        """A request wants so many of these devices, of one value with all others under the constraint."""
+        self._needs.setdefault(attribute, Counter())[claim, constraint] += need
+        self._free.setdefault(attribute, set()).update(free)
+
+    def crowded(self) -> Iterator[tuple[str, int, int, list[int]]]:
+        """Attributes that several constraints are about: how many, what each needs at least, and the devices."""
+        for attribute, needs in self._needs.items():
+            if len(needs) > 1:
+                yield attribute, len(needs), min(needs.values()), sorted(self._free[attribute])
+
+
 class Bounds:
     """Answers `hopeless` for a place of the walk, given what has been taken."""
 
@@ -68,6 +88,8 @@ class Bounds:
         self._plain = not (board.sharing or board.counting)
         """Whether a device is free unless it is taken."""
         self._taken: dict[int, dict[str, int]] = {}
+        self._counters: dict[tuple[int, int], Sequence[int]] = {}
+        self._capacities: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
         self._rest, barriers = _rests(board)
         self._costs = [
             [_size(plans) + sum(_size(later) for _, later in rest) for plans, rest in zip(claim, rests, strict=True)]
@@ -90,6 +112,7 @@ class Bounds:
         demands += [(c, later, 0, 0) for c, later in self._rest[claim][request]]
         least: Counter[str] = Counter()
         common = Common()
+        together = Together()
         usable: set[int] = set()
         wanted: list[tuple[int, list[int]]] = []
         for number, alternatives, have, begin in demands:
@@ -102,6 +125,8 @@ class Bounds:
             if not found:
                 return True
             if self._exclusive(alternatives):
+                if number != claim or not ledger.picks[claim]:
+                    self._note_matches(together, number, alternatives, offers)
                 needed = min(p.needed - have for p in alternatives)
                 wanted.append((needed, list(dict.fromkeys(p for free in offers for p in free))))
             for name in set.intersection(*(set(option) for option in found)):
@@ -109,6 +134,8 @@ class Bounds:
             for free in offers:
                 usable.update(free)
         if (least and not self._counters_suffice(ledger, least, usable)) or common.contradictory():
+            return True
+        if not all(self._each_has_a_value(ledger, *found) for found in together.crowded()):
             return True
         # Within a request the check above suffices; where a request begins, it is looked at who else wants the same.
         return done == 0 and len(wanted) > 1 and not self._rivals_agree(ledger, wanted)
@@ -135,6 +162,30 @@ class Bounds:
                 members.setdefault(number, []).append(position)
         limits = {number: self._capacity(ledger, board.view_of[found[0]], found) for number, found in members.items()}
         return Rivals(cluster_of, limits).satisfiable(wanted)
+
+    def _note_matches(self, together: Together, claim: int, plans: Request, offers: Sequence[Iterable[int]]) -> None:
+        """What a request wants of one value, whichever alternative is chosen."""
+        if any(plan.takes_all for plan in plans):
+            return
+        constraints = self._board.claims[claim].constraints
+        need = min(plan.needed for plan in plans)
+        for index in set.intersection(*(set(plan.constraints) for plan in plans)):
+            if constraints[index].match:
+                free = (position for offer in offers for position in offer)
+                together.want(claim, index, constraints[index].attribute, need, free)
+
+    def _each_has_a_value(self, ledger: Ledger, attribute: str, many: int, need: int, free: list[int]) -> bool:
+        """Whether the devices of each value, `need` at a time, are enough for as many constraints."""
+        by_value: dict[Value, list[int]] = {}
+        for position in free:
+            for value in self._of(position, attribute):
+                by_value.setdefault(value, []).append(position)
+        served = 0
+        for found in by_value.values():
+            served += (len(found) if self._plain else self._able(ledger, found)) // need
+            if served >= many:
+                return True
+        return False
 
     def _option(
         self,
@@ -207,15 +258,7 @@ class Bounds:
         """What `need` of these devices take at least of each counter name; None if counters cannot give that many."""
         if self._plain:
             return {}
-        board = self._board
-        groups: dict[int, list[int]] = {}
-        plain = 0
-        for position in free:
-            # Shares of one device are charged once, so a shareable device may cost nothing more.
-            if board.charge(position) and not board.shareable(position):
-                groups.setdefault(board.view_of[position], []).append(position)
-            else:
-                plain += 1
+        groups, plain = self._charged(free)
         if plain >= need:
             return {}
         able = plain + sum(self._capacity(ledger, view, found) for view, found in groups.items())
@@ -230,6 +273,24 @@ class Bounds:
                 least = {name: min(least[name], taken[name]) for name in least.keys() & taken.keys()}
         return {name: amount * (need - plain) for name, amount in least.items() if amount > 0}
 
+    def _able(self, ledger: Ledger, free: list[int]) -> int:
+        """How many of these devices counters can give out at most."""
+        groups, plain = self._charged(free)
+        return plain + sum(self._capacity(ledger, view, found) for view, found in groups.items())
+
+    def _charged(self, free: list[int]) -> tuple[dict[int, list[int]], int]:
+        """The devices that draw on counters, by view; and how many do not."""
+        board = self._board
+        groups: dict[int, list[int]] = {}
+        plain = 0
+        for position in free:
+            # Shares of one device are charged once, so a shareable device may cost nothing more.
+            if board.charge(position) and not board.shareable(position):
+                groups.setdefault(board.view_of[position], []).append(position)
+            else:
+                plain += 1
+        return groups, plain
+
     def _capacity(self, ledger: Ledger, view: int, free: list[int]) -> int:
         """How many of these devices of one view its counters can give out at most."""
         board, left = self._board, ledger.left[view]
@@ -237,12 +298,32 @@ class Bounds:
         for position in free:
             members.setdefault(board.charge(position)[0][0], []).append(position)
         total = 0
-        for found in members.values():
-            charges = [dict(board.charge(p)) for p in found]
-            common = set.intersection(*(set(c) for c in charges))
-            limits = [left[c] // least for c in common if (least := min(charge[c] for charge in charges)) > 0]
-            total += min([len(found), *limits])
+        for first, found in members.items():
+            key = (view, tuple(found), tuple([left[counter] for counter in self._drawn_on(view, first)]))
+            most = self._capacities.get(key)
+            if most is None:
+                most = self._capacities[key] = self._most(found, left)
+            total += most
         return total
+
+    def _drawn_on(self, view: int, first: int) -> Sequence[int]:
+        """The counters that devices draw on of which this is the first: those of one card, as a rule."""
+        found = self._counters.get((view, first))
+        if found is None:
+            board, offset = self._board, self._board.offsets[view]
+            charges = [board.charge(offset + index) for index in range(len(board.views[view].devices))]
+            drawn = {counter for charge in charges if charge and charge[0][0] == first for counter, _ in charge}
+            found = self._counters[view, first] = sorted(drawn)
+        return found
+
+    def _most(self, found: list[int], left: Sequence[int]) -> int:
+        """How many of these devices can be given out together, or at least not more than so many."""
+        charges = [dict(self._board.charge(p)) for p in found]
+        common = set.intersection(*(set(charge) for charge in charges))
+        limits = [left[c] // least for c in common if (least := min(charge[c] for charge in charges)) > 0]
+        bound = min([len(found), *limits])
+        exact = packing_number([self._board.charge(p) for p in found], left) if bound > 1 else None
+        return bound if exact is None else min(bound, exact)
 
     def _by_name(self, position: int) -> dict[str, int]:
         """What a device takes of counters of one name, and of all whose names differ in their number only."""

@@ -37,6 +37,9 @@ once takes no longer than that.
 _CREDIT = 400
 """How many devices may be counted for each failure: looking ahead never costs much more than walking on."""
 
+_LATE = 2
+"""What was not counted at first is, once so many times as much could have been counted for the failures below it."""
+
 
 class Signal(Enum):
     """How a step ended: one level deeper, complete, without solution, or only too many devices."""
@@ -60,6 +63,10 @@ class Frame:
     limited: bool = True
     undo: Undo | None = None
     tried: set[Hashable] | None = None
+    failures: int = 0
+    """How many there had been when it was entered."""
+    counted: bool = False
+    """Whether it was looked at if a count shows that nothing can come of it."""
 
 
 class Search:
@@ -146,14 +153,33 @@ class Search:
                 self._memory.remember(key, limited)
             if limited is not None:
                 return self._failure(frame, limited)
+        frame.failures = self._failures
         self._frames.append(frame)
         return Signal.DOWN
+
+    def _late(self, frame: Frame) -> bool:
+        """Whether a count shows by now that nothing can come of a place at which nothing was counted so far.
+
+        It is counted when more has failed below it than that costs: else all that is below would be walked through, up
+        to the first choice that was wrong.
+        """
+        bounds = self._bounds
+        if bounds is None or frame.counted:
+            return False
+        spent = (self._failures - frame.failures) * _CREDIT
+        if spent < _LATE * bounds.cost(frame.claim, frame.request):
+            return False
+        return self._counted(bounds, frame)
 
     def _hopeless(self, bounds: Bounds, frame: Frame) -> bool:
         cost = bounds.cost(frame.claim, frame.request)
         if cost > self._credit:
             return False
         self._credit -= cost
+        return self._counted(bounds, frame)
+
+    def _counted(self, bounds: Bounds, frame: Frame) -> bool:
+        frame.counted = True
         return bounds.hopeless(self._ledger, frame.claim, frame.request, frame.plan, frame.done, frame.start)
 
     def _close(self, frame: Frame, limited: bool) -> Signal:
@@ -181,7 +207,7 @@ class Search:
             frame.limited &= limited
         elif limited or frame.plan.takes_all:
             return self._close(frame, limited)
-        return self._advance(frame)
+        return self._close(frame, limited=False) if self._late(frame) else self._advance(frame)
 
     def _advance(self, frame: Frame) -> Signal:
         """Take the top frame's next option and go one place further, or close the frame."""
