@@ -97,6 +97,23 @@ def claims(draw: st.DrawFn) -> list[Obj]:
     return found
 
 
+@st.composite
+def companions(draw: st.DrawFn) -> list[Obj]:
+    """Claims of which each wants its devices on one root, or those of some of its requests."""
+    found = []
+    for number in range(draw(st.integers(2, 4))):
+        wanted = []
+        for place in range(draw(st.integers(1, 2))):
+            counts = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
+            alike = first_of(f"req-{place}", *map(exact, counts))
+            wanted.append(alike if len(counts) > 1 else {"name": f"req-{place}", "exactly": exact(counts[0])})
+        constraints: list[Obj] = [{"matchAttribute": f"{DRIVER}/root"}]
+        if len(wanted) > 1 and draw(st.booleans()):
+            constraints = [{**constraints[0], "requests": [entry["name"]]} for entry in wanted]
+        found.append(claim(f"claim-{number}", *wanted, constraints=constraints))
+    return found
+
+
 def published(found: list[Obj]) -> list[Obj]:
     listed = []
     for entry in found:
@@ -145,7 +162,9 @@ def strip(wanted: list[Obj]) -> list[Obj]:
 
 
 problem = st.tuples(
-    st.one_of(devices(), cards()), claims(), st.sets(st.sampled_from([f"dev-{i}" for i in range(6)]), max_size=2)
+    st.one_of(devices(), cards()),
+    st.one_of(claims(), companions()),
+    st.sets(st.sampled_from([f"dev-{i}" for i in range(6)]), max_size=2),
 )
 NIGHT = os.environ.get("HARU_NIGHTLY") == "1"
 relaxed = settings(max_examples=5000 if NIGHT else 120, deadline=None, suppress_health_check=list(HealthCheck))
@@ -159,13 +178,15 @@ def test_same_choice_as_the_naive_walk(case: tuple[list[Obj], list[Obj], set[str
 
 
 @relaxed
-@given(case=problem, limit=st.integers(2, 5))
-def test_pruning_from_the_first_step_changes_nothing(case: tuple[list[Obj], list[Obj], set[str]], limit: int) -> None:
-    """Memory and counts set in at once, and a small limit comes into play."""
+@given(case=problem, limit=st.integers(2, 5), begin=st.sampled_from([(0, 10**6), (1, 10), (3, 30)]))
+def test_pruning_from_the_first_steps_changes_nothing(
+    case: tuple[list[Obj], list[Obj], set[str]], limit: int, begin: tuple[int, int]
+) -> None:
+    """Memory and counts set in at once, or soon and not everywhere; and a small limit comes into play."""
     found, wanted, gone = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_module, "_EASY", 0)
-        patch.setattr(search_module, "_CREDIT", 10**6)
+        patch.setattr(search_module, "_EASY", begin[0])
+        patch.setattr(search_module, "_CREDIT", begin[1])
         patch.setattr(search_module, "MAX_RESULTS", limit)
         patch.setattr("haru.engine.devices.board.MAX_RESULTS", limit)
         patch.setattr("haru.engine.devices.bounds.MAX_RESULTS", limit)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 
@@ -29,6 +29,8 @@ from haru.engine.devices.rivals import Rivals
 
 _MAX_RIVALRY = 6000
 """Devices times demands up to which rivals are matched against each other."""
+
+_MOST_KNOWN = 20_000
 
 Request = tuple[Plan, ...]
 Value = tuple[str, object]
@@ -60,6 +62,29 @@ class Common:
         )
 
 
+class Cards:
+    """The devices of one view by what they have in common: those of two cards draw on no counter together.
+
+    `of` gives the number of a device's card, by position; `counters` those of each card.
+    """
+
+    def __init__(self, charges: Mapping[int, Sequence[tuple[int, int]]]) -> None:
+        joined: dict[int, int] = {}
+
+        def root(counter: int) -> int:
+            while (above := joined.setdefault(counter, counter)) != counter:
+                counter = above
+            return counter
+
+        for charge in charges.values():
+            for counter, _ in charge[1:]:
+                joined[root(counter)] = root(charge[0][0])
+        self.of = {position: root(charge[0][0]) for position, charge in charges.items() if charge}
+        self.counters: dict[int, list[int]] = {}
+        for counter in sorted(joined):
+            self.counters.setdefault(root(counter), []).append(counter)
+
+
 class Together:
     """Constraints of which each wants its devices with one value of an attribute, and the devices that would do."""
 
@@ -88,7 +113,7 @@ class Bounds:
         self._plain = not (board.sharing or board.counting)
         """Whether a device is free unless it is taken."""
         self._taken: dict[int, dict[str, int]] = {}
-        self._counters: dict[tuple[int, int], Sequence[int]] = {}
+        self._cards: dict[int, Cards] = {}
         self._capacities: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
         self._rest, barriers = _rests(board)
         self._costs = [
@@ -157,7 +182,7 @@ class Bounds:
         for position in sorted(positions):
             charge = board.charge(position)
             if charge:
-                key = (board.view_of[position], charge[0][0])
+                key = (board.view_of[position], self._cards_of(board.view_of[position]).of[position])
                 number = cluster_of[position] = clusters.setdefault(key, len(clusters))
                 members.setdefault(number, []).append(position)
         limits = {number: self._capacity(ledger, board.view_of[found[0]], found) for number, found in members.items()}
@@ -293,37 +318,46 @@ class Bounds:
 
     def _capacity(self, ledger: Ledger, view: int, free: list[int]) -> int:
         """How many of these devices of one view its counters can give out at most."""
-        board, left = self._board, ledger.left[view]
+        left, cards = ledger.left[view], self._cards_of(view)
         members: dict[int, list[int]] = {}
         for position in free:
-            members.setdefault(board.charge(position)[0][0], []).append(position)
+            members.setdefault(cards.of[position], []).append(position)
         total = 0
-        for first, found in members.items():
-            key = (view, tuple(found), tuple([left[counter] for counter in self._drawn_on(view, first)]))
+        for card, found in members.items():
+            key = (view, tuple(found), tuple([left[counter] for counter in cards.counters[card]]))
             most = self._capacities.get(key)
             if most is None:
+                if len(self._capacities) >= _MOST_KNOWN:
+                    self._capacities.clear()
                 most = self._capacities[key] = self._most(found, left)
             total += most
         return total
 
-    def _drawn_on(self, view: int, first: int) -> Sequence[int]:
-        """The counters that devices draw on of which this is the first: those of one card, as a rule."""
-        found = self._counters.get((view, first))
+    def _cards_of(self, view: int) -> Cards:
+        found = self._cards.get(view)
         if found is None:
-            board, offset = self._board, self._board.offsets[view]
-            charges = [board.charge(offset + index) for index in range(len(board.views[view].devices))]
-            drawn = {counter for charge in charges if charge and charge[0][0] == first for counter, _ in charge}
-            found = self._counters[view, first] = sorted(drawn)
+            offset, count = self._board.offsets[view], len(self._board.views[view].devices)
+            charges = {position: self._board.charge(position) for position in range(offset, offset + count)}
+            found = self._cards[view] = Cards(charges)
         return found
 
     def _most(self, found: list[int], left: Sequence[int]) -> int:
-        """How many of these devices can be given out together, or at least not more than so many."""
-        charges = [dict(self._board.charge(p)) for p in found]
-        common = set.intersection(*(set(charge) for charge in charges))
-        limits = [left[c] // least for c in common if (least := min(charge[c] for charge in charges)) > 0]
-        bound = min([len(found), *limits])
-        exact = packing_number([self._board.charge(p) for p in found], left) if bound > 1 else None
-        return bound if exact is None else min(bound, exact)
+        """How many devices of one card can be given out together, or at least not more than so many."""
+        if len(found) == 1:
+            return 1
+        exact = packing_number([self._board.charge(p) for p in found], left)
+        if exact is not None:
+            return exact
+        members: dict[int, list[dict[int, int]]] = {}
+        for position in found:
+            charge = self._board.charge(position)
+            members.setdefault(charge[0][0], []).append(dict(charge))
+        total = 0
+        for charges in members.values():
+            common = set.intersection(*(set(charge) for charge in charges))
+            limits = [left[c] // least for c in common if (least := min(charge[c] for charge in charges)) > 0]
+            total += min([len(charges), *limits])
+        return total
 
     def _by_name(self, position: int) -> dict[str, int]:
         """What a device takes of counters of one name, and of all whose names differ in their number only."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from haru.engine.devices import Features
+from haru.engine.devices import DEFAULT_BUDGET, Features
 from haru.engine.profile import DEFAULT_PROFILE, Profile
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Options:
     """
 
     seed: int = 0
-    step_budget: int = 1_000_000
+    step_budget: int = DEFAULT_BUDGET
     placement_budget: int = 20_000
     extras_budget: int = 500
     preemption_budget: int = 2_000
