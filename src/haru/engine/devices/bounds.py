@@ -336,9 +336,8 @@ class Bounds:
     def _cards_of(self, view: int) -> Cards:
         found = self._cards.get(view)
         if found is None:
-            offset, count = self._board.offsets[view], len(self._board.views[view].devices)
-            charges = {position: self._board.charge(position) for position in range(offset, offset + count)}
-            found = self._cards[view] = Cards(charges)
+            here = [position for position, number in enumerate(self._board.view_of) if number == view]
+            found = self._cards[view] = Cards({position: self._board.charge(position) for position in here})
         return found
 
     def _most(self, found: list[int], left: Sequence[int]) -> int:
