@@ -17,7 +17,7 @@ from haru.engine.cached import cached_property
 from haru.engine.decision import Obj
 from haru.engine.pods import HostPort, PodInfo, Weight, amount_of
 
-_MOST_KNOWN = 65_536
+_MOST_KNOWN = 32_768
 
 
 class Kind:

@@ -70,7 +70,7 @@ class Weight:
 
 
 _weights: dict[Hashable, Weight] = {}
-_MOST_WEIGHTS = 65_536
+_MOST_WEIGHTS = 32_768
 
 
 def amount(resource: str, quantity: Quantity) -> int:
