@@ -20,7 +20,7 @@ from engine_objects import (
 )
 
 from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision, PodKey
+from haru.engine.decision import ClaimAllocation, Decision, PodKey
 from haru.engine.groups import decide
 from haru.engine.groups.promises import displaced, leaving
 from haru.engine.nominations import FROM_EVERYBODY, Nomination, nominations_of
@@ -427,3 +427,21 @@ def test_who_takes_a_promised_place_evicts_for_it_itself() -> None:
     cluster.apply(going)
     assert ask(cluster, "urgent").status == "nominated"
     assert ask(cluster, "urgent").evictions == ()
+
+
+def test_devices_are_promised_for_a_claim_that_others_leave_first() -> None:
+    """`going` is deleted by somebody, and frees the claim that `first` shares with it and takes to another node."""
+    going = pod("going", node="b", claims=["shared"])
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    first, late = pod("first", priority=5, claims=["shared"]), pod("late", claims=["own"])
+    shared = allocated(claim("shared"), allocation("b", "gpu-0"), going)
+    cluster = cluster_of(
+        *(node(name) for name in "ab"),
+        *(resource_slice(name, 1) for name in "ab"),
+        *(device_class(), going, first, late, shared, claim("own")),
+    )
+    assert ask(cluster, "late").placed[0].node == "a"
+    consumer = {"resource": "pods", "name": "first", "uid": "uid-first"}
+    given = ClaimAllocation("default", "shared", "uid-claim-shared", allocation("a", "gpu-0"), consumer)
+    cluster.nominate([Nomination(key("first"), "a", 5, (given,))])
+    assert ask(cluster, "late").status == "unschedulable"

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from haru.engine.assumed_claims import allocation_of
-from haru.engine.clearing import Clearing, left_to_groups, without_orphans
+from haru.engine.clearing import Clearing, claim_users, left_to_groups, without_orphans
 from haru.engine.cluster import Snapshot
 from haru.engine.consumers import POD_GROUPS
 from haru.engine.decision import ClaimAllocation, Decision, Obj, PodKey, Reason
@@ -82,16 +82,30 @@ def with_promises(snapshot: Snapshot, pods: Collection[PodInfo], *, groups: bool
     if reservation is not None:
         reserved = list(_reserved(snapshot, reservation))
         ending = list(_on_nodes(snapshot, sorted(reservation.waits_for.difference(pod.key for pod in going))))
+    freeing = _about_to_free(snapshot, kept)
+    ending = [pod for pod in ending if pod not in freeing]
     if not (kept or going or reserved or ending):
         return snapshot
     marked: dict[str, bool | None] = {pod.group.path: True for pod in going if pod.group is not None}
     base = replace(snapshot, evicted_groups=Patched(snapshot.evicted_groups, marked)) if marked else snapshot
     # The head counts on claims that are about to be free; nobody else has to wait for that.
     free = base if reservation is None else without_orphans(base, snapshot.orphaned)
-    last = _cleared(free, going, ending, [*kept, *reserved])
+    last = _cleared(free, going, [*freeing, *ending], [*kept, *reserved])
     if kept and (ending or free is not base):
-        last = replace(_cleared(base, going, (), kept), after=last)
+        last = replace(_cleared(base, going, freeing, kept), after=last)
     return replace(snapshot, after=last)
+
+
+def _about_to_free(snapshot: Snapshot, kept: Sequence[Promise]) -> list[PodInfo]:
+    """The pods that are being deleted, whoever wanted that, whose claims were promised other devices from then on."""
+    found: dict[str, PodInfo] = {}
+    for promise in kept:
+        for given in promise.allocations:
+            held = allocation_of(snapshot.claims.get(given.path))
+            users = claim_users(snapshot, given.path) if held is not None and held != given.allocation else None
+            if users and all(user in snapshot.leaving for user in users):
+                found.update((user, snapshot.leaving[user]) for user in users)
+    return [found[path] for path in sorted(found)]
 
 
 def _cleared(
