@@ -9,33 +9,18 @@ Source: kube-scheduler's NodeInfo, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from haru.engine.cached import cached_property
 from haru.engine.decision import Obj
-from haru.engine.pods import HostPort, PodInfo, Weight, amount_of
+from haru.engine.pods import HostPort, PodInfo, amount_of
+from haru.engine.tokens import Token, Tokens
 
-_MOST_KNOWN = 32_768
-
-
-class Kind:
-    """What nodes offer, labels and images aside."""
-
-    __slots__ = ()
-
-
-class Load:
-    """What is taken of nodes."""
-
-    __slots__ = ()
-
-
-_kinds: dict[Hashable, Kind] = {}
-_loads: dict[Hashable, Load] = {}
-_heavier: dict[tuple[Load, Weight], Load] = {}
-"""The loads that some loads become with one more pod."""
+_kinds, _loads = Tokens(), Tokens()
+_heavier = Tokens()
+"""The loads that some loads become with one more pod, by load and weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +48,8 @@ class NodeSpec:
             allocatable={name: amount_of(name, quantity) for name, quantity in amounts.items()},
         )
         if not status.get("images"):
-            made.__dict__["images"] = _NO_IMAGES
-        made.__dict__["kind"] = made._kind()
+            made.__dict__["images"] = NO_IMAGES
+        _ = made.kind  # read now that it is at hand
         return made
 
     @cached_property
@@ -79,23 +64,14 @@ class NodeSpec:
         return frozenset((self.obj.get("status") or {}).get("declaredFeatures") or ())
 
     @cached_property
-    def kind(self) -> Kind:
+    def kind(self) -> Token:
         """What the node offers: nodes of one kind differ only in labels, images, pods and devices."""
-        return self._kind()
-
-    def _kind(self) -> Kind:
         taints = [{k: v for k, v in t.items() if k != "timeAdded"} for t in self.taints]
         told = json.dumps(sorted(taints, key=str), sort_keys=True) if taints else ""
-        key = told, self.unschedulable, tuple(sorted(self.allocatable.items())), self.features
-        found = _kinds.get(key)
-        if found is None:
-            if len(_kinds) >= _MOST_KNOWN:
-                _kinds.clear()
-            found = _kinds[key] = Kind()
-        return found
+        return _kinds.of((told, self.unschedulable, tuple(sorted(self.allocatable.items())), self.features))
 
 
-_NO_IMAGES: Mapping[str, int] = MappingProxyType({})
+NO_IMAGES: Mapping[str, int] = MappingProxyType({})
 ABSENT = NodeSpec("", {}, {}, (), False, {})
 """That of a node that does not exist."""
 
@@ -150,7 +126,7 @@ class NodeInfo:
         return tuple([pod for pod in self.pods.values() if pod.spec.get("affinity") and pod.terms])
 
     @cached_property
-    def load(self) -> Load:
+    def load(self) -> Token:
         """What is taken of it."""
         return _load_of(self)
 
@@ -179,7 +155,8 @@ class NodeInfo:
             (base.scoring_requested[0] + cpu, base.scoring_requested[1] + memory),
             (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports,
         )
-        made.__dict__["load"] = _heavier.get((base.load, pod.weight)) or _made_heavier(base.load, pod.weight, made)
+        step = base.load, pod.weight
+        made.__dict__["load"] = _heavier.get(step) or _heavier.put(step, _load_of(made))
         if "affine" in base.__dict__ and not pod.spec.get("affinity"):
             # What is known already need not be looked for when somebody looks at all nodes.
             made.__dict__["affine"] = base.affine
@@ -203,22 +180,9 @@ class NodeInfo:
         return NodeInfo(self.name, self.spec, kept, requested, (cpu, memory), tuple(ports))
 
 
-def _load_of(node: NodeInfo) -> Load:
+def _load_of(node: NodeInfo) -> Token:
     taken = tuple(sorted(node.requested.items()))
-    key = taken, node.scoring_requested, len(node.pods), tuple(sorted(node.host_ports))
-    found = _loads.get(key)
-    if found is None:
-        if len(_loads) >= _MOST_KNOWN:
-            _loads.clear()
-        found = _loads[key] = Load()
-    return found
-
-
-def _made_heavier(before: Load, weight: Weight, made: NodeInfo) -> Load:
-    if len(_heavier) >= _MOST_KNOWN:
-        _heavier.clear()
-    found = _heavier[before, weight] = _load_of(made)
-    return found
+    return _loads.of((taken, node.scoring_requested, len(node.pods), tuple(sorted(node.host_ports))))
 
 
 _EMPTY = _load_of(NodeInfo("", ABSENT, {}, {}, (0, 0), ()))

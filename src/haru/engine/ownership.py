@@ -47,14 +47,20 @@ def owners_of(path: str, claim: Obj, pods: Mapping[str, PodInfo]) -> tuple[Workl
 
     None where PodGroups use it, too, whose members come and go.
     """
-    namespace, _, name = path.partition("/")
+    namespace = path.partition("/")[0]
     entries: Sequence[Obj] = claim["status"].get("reservedFor") or ()
     if any(entry.get("resource") != PODS for entry in entries):
         return None
     named = [(entry, pods.get(f"{namespace}/{entry.get('name')}")) for entry in entries]
-    found = [(namespace, workload_of(pod)) for entry, pod in named if pod is not None and is_user(entry, pod)]
-    if not found:
+    return used_for(path, [pod for entry, pod in named if pod is not None and is_user(entry, pod)])
+
+
+def used_for(path: str, users: Sequence[PodInfo]) -> tuple[Workload, ...]:
+    """The workloads of a claim's users; the claim itself if it has none."""
+    namespace, _, name = path.partition("/")
+    if not users:
         return ((namespace, f"resourceclaim/{name}"),)
+    found = [(namespace, workload_of(pod)) for pod in users]
     return tuple(found) if len(found) == 1 else tuple(dict.fromkeys(found))
 
 

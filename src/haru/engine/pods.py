@@ -7,7 +7,7 @@ Source: kube-scheduler's PodInfo and Resource, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from haru.engine.affinity import NO_TERMS, PodTerms
 from haru.engine.cached import cached_property
 from haru.engine.decision import GroupKey, Obj, PodKey
+from haru.engine.tokens import Token, Tokens
 from haru.kube.meta import controller_of
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import claimed_resources, pod_requests
@@ -63,14 +64,7 @@ class PodClaim(NamedTuple):
     template_name: str
 
 
-class Weight:
-    """What pods take of a node: one object for all that take the same."""
-
-    __slots__ = ()
-
-
-_weights: dict[Hashable, Weight] = {}
-_MOST_WEIGHTS = 32_768
+_weights = Tokens()
 
 
 def amount(resource: str, quantity: Quantity) -> int:
@@ -258,15 +252,9 @@ class PodInfo:
         return cpu, memory
 
     @cached_property
-    def weight(self) -> Weight:
-        """What it takes of a node that it is on, told apart by identity."""
-        key = tuple(sorted(self.usage.items())), self.scoring_requests, self.host_ports
-        found = _weights.get(key)
-        if found is None:
-            if len(_weights) >= _MOST_WEIGHTS:
-                _weights.clear()
-            found = _weights[key] = Weight()
-        return found
+    def weight(self) -> Token:
+        """What it takes of a node that it is on."""
+        return _weights.of((tuple(sorted(self.usage.items())), self.scoring_requests, self.host_ports))
 
     @cached_property
     def host_ports(self) -> frozenset[HostPort]:

@@ -8,7 +8,7 @@ from itertools import chain
 
 from haru.engine.cluster import Snapshot
 from haru.engine.decision import Obj
-from haru.engine.ownership import Workload, workload_of
+from haru.engine.ownership import Workload, used_for, workload_of
 from haru.engine.persistent import FrozenMap
 from haru.engine.pods import PodInfo
 from haru.explain.busy import idle_devices
@@ -85,16 +85,8 @@ def _owners(snapshot: Snapshot, claims: Iterable[str]) -> tuple[_Owners, bool]:
     )
     looked: dict[str, tuple[Workload, ...]] = {}
     for path, owners in found.items():
-        looked[path] = _owners_now(snapshot, path) if owners is None else owners
+        looked[path] = used_for(path, _users(snapshot, path)) if owners is None else owners
     return looked, None not in found.values()
-
-
-def _owners_now(snapshot: Snapshot, path: str) -> tuple[Workload, ...]:
-    namespace, _, name = path.partition("/")
-    users = _users(snapshot, path)
-    return tuple(dict.fromkeys((namespace, workload_of(pod)) for pod in users)) or (
-        (namespace, f"resourceclaim/{name}"),
-    )
 
 
 def _users(snapshot: Snapshot, path: str) -> Sequence[PodInfo]:

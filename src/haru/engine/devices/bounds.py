@@ -207,7 +207,8 @@ class Bounds:
                 by_value.setdefault(value, []).append(position)
         served = 0
         for found in by_value.values():
-            served += (len(found) if self._plain else self._able(ledger, found)) // need
+            groups, plain = self._charged(found)
+            served += (plain + self._given_out(ledger, groups)) // need
             if served >= many:
                 return True
         return False
@@ -286,8 +287,7 @@ class Bounds:
         groups, plain = self._charged(free)
         if plain >= need:
             return {}
-        able = plain + sum(self._capacity(ledger, view, found) for view, found in groups.items())
-        if able < need:
+        if plain + self._given_out(ledger, groups) < need:
             return None
         least: dict[str, int] = {}
         for number, position in enumerate(p for found in groups.values() for p in found):
@@ -298,10 +298,9 @@ class Bounds:
                 least = {name: min(least[name], taken[name]) for name in least.keys() & taken.keys()}
         return {name: amount * (need - plain) for name, amount in least.items() if amount > 0}
 
-    def _able(self, ledger: Ledger, free: list[int]) -> int:
-        """How many of these devices counters can give out at most."""
-        groups, plain = self._charged(free)
-        return plain + sum(self._capacity(ledger, view, found) for view, found in groups.items())
+    def _given_out(self, ledger: Ledger, groups: Mapping[int, list[int]]) -> int:
+        """How many devices, by view, counters can give out at most."""
+        return sum(self._capacity(ledger, view, found) for view, found in groups.items())
 
     def _charged(self, free: list[int]) -> tuple[dict[int, list[int]], int]:
         """The devices that draw on counters, by view; and how many do not."""

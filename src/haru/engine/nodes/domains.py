@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from haru.engine.following import Follower, present_nodes
-from haru.engine.nodeinfo import NodeInfo
+from haru.engine.nodeinfo import NO_IMAGES, NodeInfo
 from haru.engine.overlay import Overlay
 from haru.engine.pods import PodInfo
 
@@ -53,9 +53,6 @@ class Domains:
         if value is not None:
             self._value[name] = value
             self._nodes.setdefault(value, set()).add(name)
-
-
-_NO_IMAGES: Mapping[str, int] = {}
 
 
 class AffinePods:
@@ -125,8 +122,8 @@ class Images:
             self._holders = Counter(image for images in self._of.values() for image in images)
             return
         for name, node in present_nodes(overlay, changed):
-            images, before = node.images if node is not None else _NO_IMAGES, self._of.get(name, _NO_IMAGES)
-            if images is not before and (images or before):
+            images, before = node.images if node is not None else NO_IMAGES, self._of.get(name, NO_IMAGES)
+            if images is not before:
                 self._put(name, images, before)
 
     def share(self, image: str) -> float:
