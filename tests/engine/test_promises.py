@@ -146,6 +146,26 @@ def test_a_pod_that_is_not_there_cannot_be_nominated() -> None:
         cluster_of(node("a")).nominate([Nomination(key("nobody"), "a", 0)])
 
 
+def test_who_goes_for_a_less_important_pod_is_the_first_to_go() -> None:
+    """`low` is on its way out, for `first`; a gang that is more important than `first` takes that place.
+
+    `less` would be evicted before `low` by its priority, and is left alone: nobody goes where waiting will do.
+    """
+    gang = [pod_group("g", 2, priority=10), *(pod(f"g-{n}", cpu="3", group="g", priority=10) for n in range(2))]
+    cluster = promised(*gang)
+    cluster.apply(node("b"))
+    cluster.apply(pod("less", cpu="8", node="b", priority=-1))
+    decision = ask(cluster, "g-0", "g-1", group="g")
+    assert decision.status == "nominated"
+    assert [e.pod.name for e in decision.evictions] == ["low"]
+    assert [p.name for p in displaced(cluster.snapshot(), decision, 10)] == ["first"]
+
+
+def test_who_goes_for_a_less_important_pod_is_the_first_to_go_of_a_node() -> None:
+    cluster = promised(pod("less", cpu="2", node="a", priority=-1), pod("urgent", cpu="4", priority=10))
+    assert [e.pod.name for e in ask(cluster, "urgent").evictions] == ["low"]
+
+
 def test_a_later_preemptor_does_not_count_on_earlier_victims() -> None:
     cluster = promised(pod("cheap", cpu="2", node="a", priority=-1), pod("second", cpu="4", priority=3))
     decision = ask(cluster, "second")

@@ -30,6 +30,7 @@ from haru.engine.groups.sparing import spare, spare_one_by_one
 from haru.engine.groups.stands import Stands
 from haru.engine.groups.tally import Tally, tally_for
 from haru.engine.groups.units import SparingOrder, Unit, sparing_order, units_below
+from haru.engine.nominations import evicted_pods
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
@@ -115,6 +116,8 @@ class Search:
         self._base = base
         self._preemptor = preemptor
         members, group, options = preemptor.members, preemptor.group, preemptor.options
+        # Whoever goes for those that the preemptor has to respect is gone by now; these go for those that it need not.
+        self._evicted = evicted_pods(base.nominations.values())
         self._stands = Stands.of(base, partitionable=options.features.PartitionableDevices)
         self._shelf = shelf_for(base, members, group, options, base.node_names)
         self._tally = tally_for(base, options, self._shelf.classes) if self._shelf is not None else None
@@ -127,7 +130,8 @@ class Search:
         Raises UnansweredError.
         `refused` says that the preemptor is known not to fit with all of them in place; `places` limit where it goes.
         """
-        return self.least(sparing_order(self._base, units), lambda unit: unit.priority, refused=refused, places=places)
+        order = sparing_order(self._base, units, self._evicted)
+        return self.least(order, lambda unit: unit.priority, refused=refused, places=places)
 
     def least(
         self,

@@ -7,12 +7,12 @@ Source: KEP-5710 (units, importance), KEP-268 (disruption budgets: guarded units
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from haru.engine.cached import cached_property
 from haru.engine.cluster import Snapshot
-from haru.engine.decision import Eviction, GroupKey, Obj
+from haru.engine.decision import Eviction, GroupKey, Obj, PodKey
 from haru.engine.pods import PodInfo
 from haru.kube.selectors import LabelSelector, label_selector_from
 
@@ -54,7 +54,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class SparingOrder:
-    """Candidates in the order in which they are spared: the first `guarded` of them violate a disruption budget."""
+    """Candidates in the order in which they are spared: the first `guarded` of them violate a disruption budget.
+
+    Those come last who are to go anyway, for somebody whose place may be taken.
+    """
 
     units: tuple[Unit, ...]
     guarded: int = 0
@@ -112,18 +115,32 @@ def running_pods(snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[PodInfo]:
         yield from snapshot.nodes[name].pods.values()
 
 
-def sparing_order(snapshot: Snapshot, units: Iterable[Unit]) -> SparingOrder:
-    """Units that violate a disruption budget first, then the others; the units are given by importance."""
+def sparing_order(snapshot: Snapshot, units: Iterable[Unit], evicted: Collection[PodKey] = ()) -> SparingOrder:
+    """Units that violate a disruption budget first, then the others; the units are given by importance.
+
+    Last come those that are `evicted` already, for pods that are less important than the preemptor: it may as well
+    take that room.
+    """
+    if not evicted:
+        return _unless_guarded(snapshot, units, ())
+    staying: list[Unit] = []
+    going: list[Unit] = []
+    for unit in units:
+        (going if any(pod.key in evicted for pod in unit.pods) else staying).append(unit)
+    return _unless_guarded(snapshot, staying, going)
+
+
+def _unless_guarded(snapshot: Snapshot, units: Iterable[Unit], going: Sequence[Unit]) -> SparingOrder:
     budgets = _budgets(snapshot)
     if not budgets:
-        return SparingOrder(tuple(units))
+        return SparingOrder((*units, *going))
     guarded: list[Unit] = []
     free: list[Unit] = []
     for unit in units:
         # Every pod uses up what it can, also after one that found nothing left.
         violations = [budget.use_up(pod) for pod in unit.pods for budget in budgets]
         (guarded if any(violations) else free).append(unit)
-    return SparingOrder((*guarded, *free), len(guarded))
+    return SparingOrder((*guarded, *free, *going), len(guarded))
 
 
 class _Budget:
