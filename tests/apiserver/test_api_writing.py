@@ -59,7 +59,6 @@ async def test_the_server_owns_parts_of_metadata(api: Caller) -> None:
         (MAPS, b"", 400, ""),
         (MAPS, {"metadata": {"name": "x"}, "data": {"a": 1}}, 400, "cannot unmarshal number into Go struct field"),
         (NODES, {"metadata": {"name": "x", "namespace": "default"}}, 400, "namespace"),
-        ("/api/v1/configmaps", config_map("a"), 400, "namespace"),
         (f"{MAPS}/a", config_map("a"), 405, ""),
     ],
 )
@@ -67,6 +66,24 @@ async def test_refused_creations(api: Caller, path: str, obj: Any, code: int, te
     answer = await api("POST", path, obj)
     assert (answer.status, answer.json["code"]) == (code, code), answer.body
     assert text in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", MAPS),
+        ("PATCH", MAPS),
+        ("POST", "/api/v1/configmaps"),
+        ("DELETE", "/api/v1/configmaps"),
+        ("POST", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews"),
+        ("PUT", NODES),
+    ],
+)
+async def test_writes_have_the_paths_of_1_36(api: Caller, method: str, path: str) -> None:
+    """What all namespaces have is listed and watched; what is changed is named."""
+    answer = await api(method, path, config_map("a"))
+    assert (answer.status, answer.json["reason"]) == (405, "MethodNotAllowed")
+    assert answer.json["message"] == "the server does not allow this method on the requested resource"
 
 
 async def test_a_body_need_not_say_what_it_is(api: Caller) -> None:

@@ -38,6 +38,7 @@ from haru.apiserver.peers import Peers
 from haru.apiserver.peers.passing import PeerGone
 from haru.apiserver.peers.routes import Asked
 from haru.apiserver.published import withdraw
+from haru.apiserver.resources import Target
 from haru.apiserver.rest import HANDLERS, Handler
 from haru.apiserver.subresources import SUBRESOURCES
 from haru.apiserver.virtual import VIRTUAL
@@ -263,7 +264,7 @@ class ApiServer:
         if target.subresource:
             if verb in resource.subresource_verbs[target.subresource]:
                 return call, SUBRESOURCES[target.subresource][verb]
-        elif verb in resource.kind.verbs and (verb != "create" or not target.name):
+        elif verb in resource.kind.verbs and _has_path(target, verb):
             if resource.kind.virtual:
                 return call, VIRTUAL[resource.kind.plural]
             return call, HANDLERS[verb]
@@ -356,6 +357,15 @@ def selected(request: Request) -> tuple[str, str]:
         return "", ""
     fields = parse_field_selector(text)
     return fields.exact("metadata.name") or "", fields.exact("spec.nodeName") or ""
+
+
+def _has_path(target: Target, verb: str) -> bool:
+    """Whether 1.36 has a path like this for the verb: changes name an object, or the namespace that it is to lie in."""
+    if verb in ("list", "watch", "get"):
+        return True
+    if not target.namespace and target.resource.kind.namespaced:
+        return False
+    return bool(target.name) is (verb not in ("create", "deletecollection"))
 
 
 def _verb(request: Request, named: bool) -> str:

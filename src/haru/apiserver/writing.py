@@ -141,8 +141,6 @@ def place_in_namespace(call: Call, metadata: Obj) -> None:
         return
     if given and given != call.namespace:
         raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
-    if not call.namespace:
-        raise bad_request_error("an empty namespace may not be set during creation")
     metadata["namespace"] = call.namespace
 
 
