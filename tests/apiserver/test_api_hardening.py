@@ -228,6 +228,28 @@ async def test_a_warning_stays_in_its_header(api: Caller) -> None:
     assert answer.status == 201 and len(answer.headers["warning"]) < 300
 
 
+async def test_what_is_doubtful_is_accepted_with_a_warning(api: Caller) -> None:
+    """Pods when they are made, workloads when their spec changes; dry runs too."""
+    said = '299 - "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; '
+    container = {"name": "a", "image": "x"}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}
+    deployment = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    assert "warning" not in (await api("POST", path, deployment)).headers
+    odd = {"spec": {"template": {"spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}}}}
+    for query in ("?dryRun=All", ""):
+        changed = await api("PATCH", f"{path}/d{query}", odd, type="application/merge-patch+json")
+        assert changed.status == 200 and changed.headers["warning"].startswith(said)
+    labelled = {"metadata": {"labels": {"x": "y"}}}
+    changed = await api("PATCH", f"{path}/d", labelled, type="application/merge-patch+json")
+    assert changed.status == 200 and "warning" not in changed.headers
+    refused = await api("POST", path, {**deployment, "metadata": {"name": "a.b"}, "spec": {"replicas": -1}})
+    assert refused.status == 422 and "warning" not in refused.headers
+    pod = {"metadata": {"name": "a.b"}, "spec": {"containers": [container]}}
+    made = await api("POST", "/api/v1/namespaces/default/pods", pod)
+    assert made.headers["warning"].startswith("299 - \"metadata.name: this is used in the Pod's hostname")
+
+
 # --- names that occur twice
 
 TWICE = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1","a":"2"}}'

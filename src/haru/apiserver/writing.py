@@ -45,6 +45,7 @@ from haru.kube.strategy import (
     spec_changed,
 )
 from haru.kube.validation import validate_create, validate_status_update, validate_update
+from haru.kube.warnings import warnings_on_create, warnings_on_update
 from haru.storage import CompareFailed, Delete, Put, Record
 
 Obj = dict[str, Any]
@@ -179,6 +180,7 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     await admission.validate_create(call, obj)
     if call.chain is not None:
         await call.chain.judge_new(call, obj, generated=generated)
+    call.request.warnings += warnings_on_create(obj, kind)
     return obj
 
 
@@ -357,6 +359,7 @@ async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
         raise call.invalid(call.name, errors)
     if not call.subresource:
         await admission.validate_update(call, new, live)
+        call.request.warnings += warnings_on_update(new, live, kind)
     return new
 
 

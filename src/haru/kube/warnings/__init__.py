@@ -1,0 +1,136 @@
+"""What a client is warned of whose object is accepted, but may not mean what its author thinks.
+
+Objects are looked at as they are stored: defaulted, admitted, judged. Pods are looked at when they are made and not
+when they change, workloads when their spec changes. `haru.kube.deprecation` tells of API versions on their way out.
+Source: the warnings of the kinds' strategies in 1.36, as behaviour (KEP-1693).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from haru.kube.names import is_dns1123_label
+from haru.kube.warnings.claims import volume_claim_warnings
+from haru.kube.warnings.nodes import runtime_class_warnings
+from haru.kube.warnings.pods import pod_warnings
+
+if TYPE_CHECKING:
+    from haru.kube.kinds import Kind
+
+__all__ = ["warnings_on_create", "warnings_on_update"]
+
+Obj = dict[str, Any]
+
+_HOSTNAMES = "which can result in surprising behavior; a DNS label is recommended"
+_LIMIT = 1000
+"""Nobody reads as many, and ports that clash do so in pairs."""
+_MANY_COMPLETIONS, _MANY_AT_ONCE = 100_000, 10_000
+
+
+def warnings_on_create(obj: Obj, kind: Kind) -> list[str]:
+    """What there is to say of a new object; most kinds have nothing."""
+    found = _CREATED.get((kind.group, kind.kind))
+    return list(islice(found(obj), _LIMIT)) if found is not None else []
+
+
+def warnings_on_update(new: Obj, old: Obj, kind: Kind) -> list[str]:
+    """What there is to say of an object whose spec has changed."""
+    found = _CHANGED.get((kind.group, kind.kind))
+    if found is None or _same_spec(new, old):
+        return []
+    return list(islice(found(new), _LIMIT))
+
+
+def _same_spec(new: Obj, old: Obj) -> bool:
+    generation = new["metadata"].get("generation")
+    return generation is not None and bool(generation == old["metadata"].get("generation"))
+
+
+def _pod(obj: Obj) -> Iterator[str]:
+    yield from _hostname(obj, "the Pod's hostname")
+    yield from pod_warnings(obj)
+
+
+def _hostname(obj: Obj, where: str = "Pod names and hostnames") -> Iterator[str]:
+    problems = is_dns1123_label(obj["metadata"].get("name") or "")
+    if problems:
+        yield f"metadata.name: this is used in {where}, {_HOSTNAMES}: [{' '.join(problems)}]"
+
+
+def _template(obj: Obj) -> Iterator[str]:
+    return pod_warnings((obj.get("spec") or {}).get("template") or {}, "spec.template")
+
+
+def _pod_template(obj: Obj) -> Iterator[str]:
+    return pod_warnings(obj.get("template") or {}, "template")
+
+
+def _stateful_set(obj: Obj) -> Iterator[str]:
+    yield from _template(obj)
+    spec = obj.get("spec") or {}
+    for number, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        yield from volume_claim_warnings(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{number}]")
+    if (spec.get("revisionHistoryLimit") or 0) < 0:
+        yield (
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+        )
+
+
+def _job(obj: Obj) -> Iterator[str]:
+    return _job_spec(obj.get("spec") or {}, "spec")
+
+
+def _cron_job(obj: Obj) -> Iterator[str]:
+    template = (obj.get("spec") or {}).get("jobTemplate") or {}
+    return _job_spec(template.get("spec") or {}, "spec.jobTemplate.spec")
+
+
+def _job_spec(spec: Obj, path: str) -> Iterator[str]:
+    if (
+        spec.get("completionMode") == "Indexed"
+        and (spec.get("completions") or 0) > _MANY_COMPLETIONS
+        and (spec.get("parallelism") or 0) > _MANY_AT_ONCE
+    ):
+        yield (
+            f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than "
+            "10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        )
+    yield from pod_warnings(spec.get("template") or {}, f"{path}.template")
+
+
+def _volume_claim(obj: Obj) -> Iterator[str]:
+    return volume_claim_warnings(obj.get("spec") or {}, "spec")
+
+
+def _named(rest: Callable[[Obj], Iterator[str]]) -> Callable[[Obj], Iterator[str]]:
+    def found(obj: Obj) -> Iterator[str]:
+        yield from _hostname(obj)
+        yield from rest(obj)
+
+    return found
+
+
+_Warnings = dict[tuple[str, str], Callable[[Obj], Iterator[str]]]
+
+_CHANGED: _Warnings = {
+    ("", "PodTemplate"): _pod_template,
+    ("", "ReplicationController"): _template,
+    ("", "PersistentVolumeClaim"): _volume_claim,
+    ("apps", "DaemonSet"): _template,
+    ("apps", "Deployment"): _template,
+    ("apps", "ReplicaSet"): _template,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("batch", "CronJob"): _cron_job,
+    ("batch", "Job"): _job,
+}
+_IN_NAMES = {("", "ReplicationController"), ("apps", "Deployment"), ("apps", "ReplicaSet")} | {
+    ("batch", "CronJob"),
+    ("batch", "Job"),
+}
+_CREATED: _Warnings = {
+    **{kind: _named(found) if kind in _IN_NAMES else found for kind, found in _CHANGED.items()},
+    ("", "Pod"): _pod,
+    ("node.k8s.io", "RuntimeClass"): runtime_class_warnings,
+}
