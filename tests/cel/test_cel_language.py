@@ -42,6 +42,14 @@ def evaluate(expression: str) -> Any:
 
 
 @pytest.mark.parametrize(
+    "expression", ["x.?a.?b.orValue(2)", "labels.?tier.orValue(string(1 / 0))", "dyn({'a': [1]}).?a.?b.?c.orValue(1)"]
+)
+def test_optional_fields_fail_as_they_do_one_by_one(expression: str) -> None:
+    with pytest.raises(EvaluationError):
+        evaluate(expression)
+
+
+@pytest.mark.parametrize(
     ("expression", "expected"),
     [
         ("1 + 2 * 3 - 4 / 2 % 2", 7),
@@ -89,6 +97,17 @@ def evaluate(expression: str) -> Any:
         ("cel.bind(v, numbers.sum(), v * v)", 36),
         ("optional.of(1).optMap(v, v + 1).value()", 2),
         ("optional.none().orValue(5)", 5),
+        ("labels.?app.orValue('none')", "web"),
+        ("labels.?tier.orValue('none')", "none"),
+        ("labels.?app.orValue(string(1 / 0))", "web"),
+        ("dyn({'a': {'b': {'c': 1}}}).?a.?b.?c.orValue(2)", 1),
+        ("dyn({'a': {'b': null}}).?a.?b.?c.orValue(2)", 2),
+        ("dyn({'a': {'b': null}}).?a.?b.orValue(2)", None),
+        ("dyn({'a': optional.of({'b': 1})}).?a.?b.orValue(2)", 1),
+        ("dyn({'a': optional.none()}).?a.?b.orValue(2)", 2),
+        ("optional.of({'a': {'b': 1}}).?a.?b.orValue(2)", 1),
+        ("x.?b.?c.orValue(2)", 2),
+        ("dyn('text').?b.orValue(2)", 2),
         ("optional.of(1).orValue(1 / 0)", 1),
         ("[?optional.none(), ?optional.of(1)]", [1]),
         ("type(1) == int && type([]) == list && type(null) == null_type", True),

@@ -13,7 +13,18 @@ from haru.cel.ast import Call, Literal, Node
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries import arithmetic
 from haru.cel.operations import Frame, Run, is_exact
-from haru.cel.values import NUMBERS, Optional, Value, contains, equals, map_key, no_such_key, no_such_overload, select
+from haru.cel.values import (
+    NUMBERS,
+    Optional,
+    Value,
+    contains,
+    equals,
+    find_field,
+    map_key,
+    no_such_key,
+    no_such_overload,
+    select,
+)
 
 UNSET: Any = object()
 """In a slot: a `cel.bind` variable whose value nobody has asked for yet."""
@@ -164,6 +175,34 @@ def alternative(optional: Run, other: Run, function: str) -> Run:
         if value.present:
             return value if whole else value.value
         return other(frame)
+
+    return run
+
+
+def optional_fields_of(node: Node) -> tuple[Node, list[str]]:
+    """What `base.?a.?b` selects from, and the names of the fields."""
+    fields: list[str] = []
+    while isinstance(node, Call) and node.function == "_?._" and is_text(node.args[1]):
+        fields.append(node.args[1].value)  # type: ignore[attr-defined]
+        node = node.args[0]
+    return node, fields[::-1]
+
+
+def optional_fields(base: Run, fields: list[str], other: Run) -> Run:
+    """`base.?a.?b.orValue(other)` without an optional in between; nearly all fields are of plain dicts."""
+
+    def run(frame: Frame) -> Value:
+        value = base(frame)
+        for number, field in enumerate(fields):
+            if value.__class__ is not dict:
+                found = value
+                for rest in fields[number:]:
+                    found = find_field(found, rest)
+                return found.value if found.present else other(frame)
+            if field not in value:
+                return other(frame)
+            value = value[field]
+        return value
 
     return run
 

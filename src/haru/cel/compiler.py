@@ -31,6 +31,8 @@ from haru.cel.closures import (
     lazy,
     list_with_optionals,
     not_strictly_false,
+    optional_fields,
+    optional_fields_of,
     read_fields,
     read_path,
     require_optional,
@@ -223,6 +225,10 @@ class Compiler:
             found = self.path(node)
             if found is not None:
                 return found
+        if function == "orValue" and node.target is not None and len(node.args) == 1:
+            base, fields = optional_fields_of(node.target)
+            if fields:
+                return Code(optional_fields(self.compile(base).run, fields, self.compile(node.args[0]).run))
         codes = [self.compile(operand) for operand in node.operands()]
         run = self.apply(node, codes)
         if codes and all(code.constant for code in codes):

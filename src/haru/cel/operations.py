@@ -64,6 +64,8 @@ def dispatcher(function: str, overloads: Sequence[Overload]) -> Callable[..., An
 
     if not all(_by_class(param) for overload in overloads for param in overload.params):
         return lambda *values: find(values)(*values)
+    if overloads and all(len(overload.params) == 1 for overload in overloads):
+        return _of_one(lambda value: find((value,)))
     known: dict[tuple[type, ...], Callable[..., Any]] = {}
 
     def call(*values: Value) -> Value:
@@ -72,6 +74,18 @@ def dispatcher(function: str, overloads: Sequence[Overload]) -> Callable[..., An
         if impl is None:
             impl = known[classes] = find(values)
         return impl(*values)
+
+    return call
+
+
+def _of_one(find: Callable[[Value], Callable[[Value], Value]]) -> Callable[[Value], Value]:
+    known: dict[type, Callable[[Value], Value]] = {}
+
+    def call(value: Value) -> Value:
+        impl = known.get(value.__class__)
+        if impl is None:
+            impl = known[value.__class__] = find(value)
+        return impl(value)
 
     return call
 

@@ -95,11 +95,6 @@ class Chain:
         """Whether anybody judges objects."""
         return bool(self._policies or self._validating)
 
-    def _unjudged(self, operation: str) -> None:
-        """Nobody judges: the step is counted all the same."""
-        with self._counts.step("validate", operation):
-            pass
-
     async def _judge(self, attributes: Attributes) -> None:
         operation = attributes.operation
         with self._counts.step("validate", operation):
@@ -144,10 +139,9 @@ class Chain:
 
     async def judge_new(self, call: Call, obj: Obj, *, generated: bool) -> None:
         """Ask about a new object that is complete and valid."""
-        name = "" if generated else obj["metadata"]["name"]
         if not self._judges:
-            self._unjudged("CREATE")
             return
+        name = "" if generated else obj["metadata"]["name"]
         await self._judge(Attributes(call, "CREATE", name, obj, options=options_of(call, "CREATE")))
 
     # --- update
@@ -175,7 +169,6 @@ class Chain:
     async def judge_update(self, call: Call, new: Obj, live: Obj) -> None:
         """Ask about an update that is complete and valid."""
         if not self._judges:
-            self._unjudged("UPDATE")
             return
         await self._judge(Attributes(call, "UPDATE", call.name, new, live, options_of(call, "UPDATE")))
 
