@@ -20,6 +20,7 @@ from haru.cel.ast import (
 )
 from haru.cel.environment import Environment, Overload
 from haru.cel.errors import Issue
+from haru.cel.parser import RESERVED
 from haru.cel.types import (
     BOOL,
     DYN,
@@ -162,6 +163,9 @@ class _Checker:
         if fields is None:
             return self.report(node.offset, f"unexpected failed resolution of '{target.name}'")
         found = fields.get(field)
+        if found is None and field in RESERVED and (spelled := f"__{field}__") in fields:
+            found = fields[spelled]
+            _rename(node, spelled)
         return self.report(node.offset, f"undefined field '{field}'") if found is None else found
 
     # Calls
@@ -425,3 +429,14 @@ def qualified_name(node: Node) -> str | None:
         prefix = qualified_name(node.operand)
         return None if prefix is None else f"{prefix}.{node.field}"
     return None
+
+
+def _rename(selection: Node, field: str) -> None:
+    """Spell a field as its message does: `namespace` is as good as `__namespace__` since 1.31."""
+    if isinstance(selection, Select):
+        selection.field = field
+    else:
+        assert isinstance(selection, Call)
+        key = selection.args[1]
+        assert isinstance(key, Literal)
+        key.value = field

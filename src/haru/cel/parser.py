@@ -41,7 +41,7 @@ _OPERATORS: Mapping[str, tuple[int, str]] = {
 """Binary operators: how strongly they bind, and the functions they stand for."""
 _NO_OPERATOR = (0, "")
 
-_RESERVED: frozenset[str] = frozenset(
+RESERVED: frozenset[str] = frozenset(
     (
         *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"),
         *("namespace", "return", "var", "void", "while"),
@@ -291,7 +291,7 @@ class _Parser:
         if token.kind != "ident":
             raise self.unexpected(token)
         self.take()
-        if token.text in _RESERVED:
+        if token.text in RESERVED:
             raise SyntaxFault(token.offset, f"reserved identifier: {token.text}")
         name = "." + token.text if dot is not None else token.text
         opening = self.accept("(")
