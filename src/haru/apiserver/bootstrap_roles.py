@@ -321,6 +321,17 @@ _CONTROLLERS: dict[str, tuple[RuleText, ...]] = {
         (("update",), ("policy",), ("poddisruptionbudgets/status",)),
         (("get",), ("*",), ("*/scale",)),
     ),
+    "endpoint-controller": (
+        (_READ, ("",), ("pods", "services")),
+        ((*_READ, "create", "delete", "update"), ("",), ("endpoints",)),
+        (("create",), ("",), ("endpoints/restricted",)),
+    ),
+    "endpointslice-controller": (
+        (_READ, ("",), ("nodes", "pods", "services")),
+        (("update",), ("",), ("services/finalizers",)),
+        ((*_READ, "create", "delete", "update"), ("discovery.k8s.io",), ("endpointslices",)),
+        (("create",), ("discovery.k8s.io",), ("endpointslices/restricted",)),
+    ),
     "generic-garbage-collector": (((*_READ, "delete", "patch", "update"), ("*",), ("*",)),),
     "job-controller": (
         _PODS,

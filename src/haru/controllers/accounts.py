@@ -21,6 +21,7 @@ NAMESPACE = "kube-system"
 # Names that 1.36 gave the accounts before the controllers had theirs.
 _OLDER: Mapping[str, str] = {
     "daemonset-controller": "daemon-set-controller",
+    "endpoints-controller": "endpoint-controller",
     "garbage-collector-controller": "generic-garbage-collector",
     "node-lifecycle-controller": "node-controller",
     "pod-garbage-collector-controller": "pod-garbage-collector",

@@ -24,6 +24,8 @@ from haru.controllers.daemon_set import DaemonSetController
 from haru.controllers.deployment import DeploymentController
 from haru.controllers.device_taint_eviction import DeviceTaintEvictionController
 from haru.controllers.disruption import DisruptionController
+from haru.controllers.endpoint_slice import EndpointSliceController
+from haru.controllers.endpoints import EndpointsController
 from haru.controllers.garbage_collector import GarbageCollectorController
 from haru.controllers.job import JobController
 from haru.controllers.metrics import render
@@ -54,6 +56,8 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         DeploymentController,
         DeviceTaintEvictionController,
         DisruptionController,
+        EndpointSliceController,
+        EndpointsController,
         GarbageCollectorController,
         JobController,
         NamespaceController,
