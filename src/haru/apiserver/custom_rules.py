@@ -21,7 +21,7 @@ def rule_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
     if kind.custom is not None:
         return _rules_of(kind).check(new, old)
     if (kind.group, kind.kind) == (GROUP, "CustomResourceDefinition"):
-        return _definition_errors(new)
+        return _definition_errors(new, old)
     if kind.group == "admissionregistration.k8s.io":
         return _admission_errors(kind, new, old)
     return []
@@ -48,13 +48,20 @@ def _rules_of(kind: Kind) -> ObjectRules:
     return found
 
 
-def _definition_errors(definition: Obj) -> list[FieldError]:
-    from haru.cel.object_rules import rule_problems
+def _definition_errors(definition: Obj, old: Obj | None) -> list[FieldError]:
+    from haru.cel.definition_rules import rule_problems
 
-    versions = definition["spec"]["versions"]
+    versions, before = definition["spec"]["versions"], _schemas(old)
     found: list[FieldError] = []
     for index, version in enumerate(versions[:1] if is_shared(versions, "schema") else versions):
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is not None:
-            found += rule_problems(parse(schema), schema_path(versions, index))
+            unchanged = before.get(version["name"]) == schema
+            found += rule_problems(parse(schema), schema_path(versions, index), unchanged=unchanged)
     return found
+
+
+def _schemas(definition: Obj | None) -> dict[str, Obj | None]:
+    """The schemas of a definition by version."""
+    versions = definition["spec"]["versions"] if definition is not None else []
+    return {version["name"]: (version.get("schema") or {}).get("openAPIV3Schema") for version in versions}

@@ -1,7 +1,7 @@
 """Kubernetes objects in CEL: the types that a structural schema declares, and values in them.
 
-An object becomes a message with a type of its own, a map stays one; times, durations and bytes have CEL's types. Where
-a schema allows anything, nothing is known (`dyn`). Names that are no identifiers are spelled differently in
+An object becomes a message with a type of its own, a map stays one; times, durations and bytes have CEL's types. What
+a schema knows nothing of, expressions do not see. Names that are no identifiers are spelled differently in
 expressions: `a-b` is `a__dash__b`. Source: KEP 2876, as behaviour.
 """
 
@@ -55,31 +55,53 @@ def escaped(name: str) -> str | None:
 
 def members(schema: Structural, *, root: bool = False) -> Mapping[str, Structural]:
     """The declared members of an object, with those that every resource has."""
-    return {**_EVERY, **schema.properties, "metadata": _NAMED} if root or schema.embedded else schema.properties
+    declared = schema.properties
+    if not (root or schema.embedded) or _declares_every(declared):
+        return declared
+    return {**declared, **_EVERY}
 
 
-def declare(schema: Structural, name: str, structs: Structs, *, root: bool = False) -> Type:
-    """The type of a schema's values; the messages in it are added to `structs`, named by where they stand."""
+def _declares_every(declared: Mapping[str, Structural]) -> bool:
+    """Whether a schema itself says what every resource has; said in part, it does not count."""
+    metadata = declared.get("metadata")
+    if metadata is None or metadata.type != "object":
+        return False
+    texts = (
+        *(declared.get(name) for name in ("apiVersion", "kind")),
+        *map(metadata.properties.get, ("name", "generateName")),
+    )
+    return all(inner is not None and inner.type == "string" for inner in texts)
+
+
+def declare(schema: Structural, name: str, structs: Structs, *, root: bool = False) -> Type | None:
+    """The type of a schema's values; the messages in it are added to `structs`, named by where they stand.
+
+    None for what expressions cannot see: where a schema allows anything, 1.36 declares nothing.
+    """
     if schema.int_or_string:
         return DYN
-    if schema.type == "array" and schema.items is not None:
-        return list_of(declare(schema.items, f"{name}.@idx", structs))
-    if schema.type == "object" or root:
+    if schema.type == "array":
+        item = None if schema.items is None else declare(schema.items, f"{name}.@idx", structs)
+        return None if item is None else list_of(item)
+    if schema.type == "object":
         if schema.additional is not None:
-            return map_of(STRING, declare(schema.additional, f"{name}.@elem", structs))
-        declared = members(schema, root=root)
-        if not declared and (schema.open or schema.preserves_unknown):
-            return DYN
-        fields: dict[str, Type] = {}
-        structs[name] = fields
-        for member, inner in declared.items():
-            spelled = escaped(member)
-            if spelled is not None:
-                fields[spelled] = declare(inner, f"{name}.{spelled}", structs)
-        return struct(name)
+            value = declare(schema.additional, f"{name}.@elem", structs)
+            return None if value is None else map_of(STRING, value)
+        return _declare_object(schema, name, structs, root=root)
     if schema.type == "string":
         return _TEXTS.get(str(schema.checks.get("format")), STRING)
-    return _SCALARS.get(schema.type, DYN)
+    return _SCALARS.get(schema.type)
+
+
+def _declare_object(schema: Structural, name: str, structs: Structs, *, root: bool) -> Type:
+    fields: dict[str, Type] = {}
+    structs[name] = fields
+    for member, inner in members(schema, root=root).items():
+        spelled = escaped(member)
+        found = None if spelled is None else declare(inner, f"{name}.{spelled}", structs)
+        if spelled is not None and found is not None:
+            fields[spelled] = found
+    return struct(name)
 
 
 def to_value(value: Any, schema: Structural, *, root: bool = False) -> Value:
