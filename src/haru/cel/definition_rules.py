@@ -33,14 +33,10 @@ def estimated_cost(tree: Node, values: Sized) -> int:
     return estimate(tree, size_of(values), ESTIMATES, OVERLOAD_ESTIMATES).high
 
 
-def rule_problems(schema: Structural, path: str, *, unchanged: bool = False) -> list[FieldError]:
-    """What is wrong with the rules of a schema that stands at `path` of a definition.
-
-    `unchanged`: an update left the schema as it is stored; then no cost is held against it.
-    """
-    found = _Walk(unchanged)
-    problems = list(found.node(schema, _Place(path)))
-    return problems if unchanged else problems + found.total.problems(path)
+def rule_problems(schema: Structural, path: str) -> list[FieldError]:
+    """What is wrong with the rules of a schema that stands at `path` of a definition."""
+    found = _Walk()
+    return [*found.node(schema, _Place(path)), *found.total.problems(path)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +118,8 @@ def _over_budget(what: str, cost: int, limit: int) -> str:
 class _Walk:
     """One look at all rules of a schema."""
 
-    def __init__(self, unchanged: bool) -> None:
+    def __init__(self) -> None:
         self.total = _Total()
-        self._unchanged = unchanged
 
     def node(self, schema: Structural, place: _Place) -> Iterator[FieldError]:
         if schema.rules:
@@ -158,7 +153,7 @@ class _Walk:
 
     def _count(self, what: str, cost: int, path: str) -> Iterator[FieldError]:
         self.total.add(cost, path)
-        if cost > EXPRESSION_LIMIT and not self._unchanged:
+        if cost > EXPRESSION_LIMIT:
             yield forbidden(path, _over_budget(what, cost, EXPRESSION_LIMIT))
 
 
