@@ -15,6 +15,7 @@ from typing import Any
 
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries.timestamps import parse_duration, parse_timestamp
+from haru.cel.schema_values import MapList, OpenObject, SetList
 from haru.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, struct
 from haru.cel.values import Value
 from haru.kube.custom.structural import Structural
@@ -109,7 +110,7 @@ def to_value(value: Any, schema: Structural, *, root: bool = False) -> Value:
     if value is None or schema.int_or_string:
         return value
     if isinstance(value, list):
-        return [to_value(item, schema.items) for item in value] if schema.items is not None else value
+        return value if schema.items is None else _list(value, schema, schema.items)
     if isinstance(value, dict):
         return _object(value, schema, root=root)
     if isinstance(value, str) and schema.type == "string":
@@ -120,18 +121,33 @@ def to_value(value: Any, schema: Structural, *, root: bool = False) -> Value:
     return value
 
 
+def _list(value: list[Any], schema: Structural, items: Structural) -> Value:
+    made = [to_value(item, items) for item in value]
+    if schema.list_type == "set":
+        return SetList(made)
+    if schema.list_type == "map":
+        return MapList(made, tuple(map(_spelled, schema.list_map_keys)))
+    return made
+
+
+def _spelled(name: str) -> str:
+    """The member of a value; one that expressions cannot name has a name that they cannot spell."""
+    return escaped(name) or f"?{name}"
+
+
 def _object(value: dict[str, Any], schema: Structural, *, root: bool) -> Value:
     if schema.additional is not None:
         return {name: to_value(inner, schema.additional) for name, inner in value.items()}
     declared = members(schema, root=root)
-    if not declared:
-        return value
     found: dict[str, Value] = {}
+    unknown: dict[str, Value] = {}
     for name, inner in value.items():
-        spelled, known = escaped(name), declared.get(name)
-        if spelled is not None and known is not None:
-            found[spelled] = to_value(inner, known)
-    return found
+        known = declared.get(name)
+        if known is None:
+            unknown[name] = inner
+        elif inner is not None:  # null is no value of a member, as if it were absent
+            found[_spelled(name)] = to_value(inner, known)
+    return OpenObject(found, unknown) if unknown else found
 
 
 def _bytes(text: str) -> Value:
