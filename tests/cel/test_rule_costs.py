@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cel_reference import LOCAL, read_cases
 
 from haru.cel.checked_rules import check_rules
 from haru.cel.definition_rules import estimated_cost
@@ -241,6 +242,14 @@ def test_paths_share_memory_as_in_the_reference() -> None:
 
 
 _CONDITIONS = ("a.size() > 0", "b.size() > 0", "n > 0 && true")
+
+
+def test_random_rules_cost_what_the_reference_says() -> None:
+    """Random rules of ours with cel-go's estimates of them; in 40 of the hundred, paths that share memory count."""
+    cases = read_cases(LOCAL / "rule-costs.jsonl")
+    found = [cost(case["schema"], case["rule"]) for case in cases]
+    assert found == [case["cost"] for case in cases]
+    assert len(found) == 100
 
 
 def test_paths_grow() -> None:
