@@ -10,6 +10,7 @@ from api_caller import Caller
 from custom_objects import DEFINITIONS, NAME, TRAININGS, define, definition, training, version, with_schema
 
 from haru.cel import definition_rules
+from haru.kube.custom import schema_checks
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -465,6 +466,24 @@ async def test_what_rules_may_cost_is_judged_when_their_schema_changes(
     assert "estimated rule cost exceeds budget" in changed.json["message"]
     assert (await api("PATCH", path, {"spec": costly("^[a-y]+$", maxItems=10)["spec"]}, type=MERGE)).status == 200
     assert (await api("DELETE", path)).status == 200
+
+
+async def test_a_stored_definition_that_would_be_refused_now_can_go(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"rule": "true", "fieldPath": ".nowhere"}
+    lost = with_schema({"type": "object", "x-kubernetes-validations": [rule]})
+    with monkeypatch.context() as patch:
+        patch.setattr(schema_checks, "is_field_path", lambda path, schema: True)
+        await define(api, lost)
+    path = f"{DEFINITIONS}/{NAME}"
+    labelled = await api("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
+    assert labelled.status == 200, labelled.json
+    rule["message"] = "other"
+    changed = await api("PATCH", path, {"spec": lost["spec"]}, type=MERGE)
+    assert "fieldPath: Invalid value" in changed.json["message"]
+    assert (await api("DELETE", path)).status == 200
+    await _until(api, path, 404)
 
 
 async def test_what_was_stored_before_is_not_judged_again(api: Caller) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from haru.kube.custom.definitions import GROUP, is_shared, schema_path
+from haru.kube.custom.definitions import GROUP, is_shared, schema_path, schemas_of
 from haru.kube.custom.structural import parse
 from haru.kube.errors import FieldError
 
@@ -51,7 +51,7 @@ def _rules_of(kind: Kind) -> ObjectRules:
 def _definition_errors(definition: Obj, old: Obj | None) -> list[FieldError]:
     from haru.cel.definition_rules import rule_problems
 
-    versions, before = definition["spec"]["versions"], _schemas(old)
+    versions, before = definition["spec"]["versions"], schemas_of(old)
     found: list[FieldError] = []
     for index, version in enumerate(versions[:1] if is_shared(versions, "schema") else versions):
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
@@ -59,9 +59,3 @@ def _definition_errors(definition: Obj, old: Obj | None) -> list[FieldError]:
         if schema is not None and before.get(version["name"]) != schema:
             found += rule_problems(parse(schema), schema_path(versions, index))
     return found
-
-
-def _schemas(definition: Obj | None) -> dict[str, Obj | None]:
-    """The schemas of a definition by version."""
-    versions = definition["spec"]["versions"] if definition is not None else []
-    return {version["name"]: (version.get("schema") or {}).get("openAPIV3Schema") for version in versions}
