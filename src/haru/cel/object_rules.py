@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.cel.checked_rules import VARIABLES, CheckedRule, UnseenError, check_rules
-from haru.cel.errors import EvaluationError
+from haru.cel.errors import CostLimitError, EvaluationError
 from haru.cel.objects import to_value, with_rules
 from haru.cel.program import MeteredProgram
 from haru.cel.values import NONE, Optional
 from haru.kube.custom.structural import Structural
-from haru.kube.errors import ErrorType, FieldError, forbidden, invalid
+from haru.kube.errors import ErrorType, FieldError, invalid
 
 Obj = dict[str, Any]
 
@@ -27,6 +27,7 @@ RULE_LIMIT = 1_000_000
 OBJECT_LIMIT = 10_000_000
 """What all rules of an object may cost together."""
 _ABSENT = object()
+_NO_MORE = "no further validation rules will be run"
 _MESSAGE_BYTES = 5 * 1024
 _TYPES: Mapping[str, ErrorType] = {
     "FieldValueRequired": "FieldValueRequired",
@@ -47,9 +48,14 @@ class _Rule:
     problem: str = ""
     """Why there is no program: a definition that was stored when less was known to be wrong."""
 
+    @property
+    def name(self) -> str:
+        """What the rule is called where it could not be answered: by its message, or itself."""
+        return str(self.raw.get("message") or "").strip() or str(self.raw["rule"]).strip()
+
     def told(self) -> str:
         """What is said of a value that breaks the rule, without looking at it."""
-        return str(self.raw.get("message") or "").strip() or f"failed rule: {str(self.raw['rule']).strip()}"
+        return self.name if self.raw.get("message") else f"failed rule: {self.name}"
 
 
 def _compiled(schema: Structural, *, root: bool) -> tuple[_Rule, ...]:
@@ -93,7 +99,7 @@ class _Walk:
         self._left = OBJECT_LIMIT
 
     def node(self, new: Any, old: Any, schema: Structural, path: str, *, root: bool = False) -> Iterator[FieldError]:
-        if new is None:
+        if new is None or self._left < 0:
             return
         rules = self._rules.get(id(schema), ())
         if rules and (old is _ABSENT or new != old):
@@ -122,6 +128,8 @@ class _Walk:
             yield invalid(path or "<nil>", kind, str(error))
             return
         for rule in rules:
+            if self._left < 0:
+                return
             if rule.program is None:
                 yield invalid(path or "<nil>", kind, f"rule compile error: {rule.problem}")
                 continue
@@ -138,22 +146,38 @@ class _Walk:
         found = program.measure(RULE_LIMIT, value, before)
         self._left -= found.cost
         if self._left < 0:
-            why = "validation failed due to running out of cost budget, no further validation rules will be run"
-            yield forbidden(path or "<nil>", why)
-            return
-        if found.error is not None:
-            yield invalid(path or "<nil>", kind, f"{found.error} evaluating rule: {rule.told()}")
+            yield invalid(path or "<nil>", kind, f"validation failed due to running out of cost budget, {_NO_MORE}")
+        elif found.error is not None:
+            yield invalid(path or "<nil>", kind, self._failure(found.error, rule))
         elif found.value is not True:
-            yield _finding(rule, place, kind, self._message(rule, value, before))
+            yield self._broken(rule, value, before, kind, place)
 
-    def _message(self, rule: _Rule, value: Any, before: Any) -> str:
-        if rule.message is not None:
-            found = rule.message.measure(RULE_LIMIT, value, before)
-            self._left -= found.cost
-            text = found.value if found.error is None and isinstance(found.value, str) else ""
-            if text.strip() and "\n" not in text.strip() and len(text.encode()) <= _MESSAGE_BYTES:
-                return text.strip()
-        return rule.told()
+    def _failure(self, error: EvaluationError, rule: _Rule) -> str:
+        """What is said of a rule that could not be answered. One that cost too much is the last."""
+        if isinstance(error, CostLimitError):
+            self._left = -1
+            return f"'{error}': {_NO_MORE} due to call cost exceeds limit for rule: {rule.name}"
+        if str(error).startswith("no such overload"):
+            what = "call arguments did not match a supported operator, function or macro signature"
+            return f"'{error}': {what} for rule: {rule.name}"
+        return f"{error} evaluating rule: {rule.name}"
+
+    def _broken(self, rule: _Rule, value: Any, before: Any, kind: str, place: str) -> FieldError:
+        """A broken rule, told in the words of its `messageExpression` where that has any."""
+        if rule.message is None:
+            return _finding(rule, place, kind, rule.told())
+        found = rule.message.measure(RULE_LIMIT, value, before)
+        self._left -= found.cost
+        failed = "messageExpression evaluation failed due to"
+        if self._left < 0:
+            return invalid(place, kind, f"{failed} running out of cost budget, {_NO_MORE}")
+        if isinstance(found.error, CostLimitError):
+            self._left = -1
+            source = json.dumps(rule.raw["messageExpression"], ensure_ascii=False)
+            return invalid(place, kind, f"{_NO_MORE} due to call cost exceeds limit for messageExpression: {source}")
+        text = found.value.strip() if found.error is None and isinstance(found.value, str) else ""
+        usable = text and "\n" not in text and len(text.encode()) <= _MESSAGE_BYTES
+        return _finding(rule, place, kind, text if usable else rule.told())
 
 
 def _finding(rule: _Rule, path: str, kind: str, message: str) -> FieldError:
