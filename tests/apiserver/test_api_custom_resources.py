@@ -9,6 +9,9 @@ import pytest
 from api_caller import Caller
 from custom_objects import DEFINITIONS, NAME, TRAININGS, define, definition, training, version, with_schema
 
+from haru.cel import definition_rules
+from haru.kube.custom import schema_checks
+
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
@@ -406,6 +409,81 @@ async def test_rules_of_the_schema(api: Caller) -> None:
     answer = await api("PATCH", path, {"spec": {"versions": [version_]}}, type=MERGE)
     assert answer.status == 422
     assert "x-kubernetes-validations[0].rule: Invalid value" in answer.json["message"]
+
+
+def costly(pattern: str, **limits: int) -> dict[str, Any]:
+    """A definition with one rule on every item of a list."""
+    items = {"type": "string", "x-kubernetes-validations": [{"rule": f"self.matches('{pattern}')"}]}
+    spec = {"type": "object", "properties": {"lines": {"type": "array", "items": items, **limits}}}
+    return with_schema({"type": "object", "properties": {"spec": spec}})
+
+
+async def test_a_rule_that_may_be_too_expensive_is_refused_with_its_definition(api: Caller) -> None:
+    answer = await api("POST", DEFINITIONS, costly("^[a-z]+$"))
+    assert answer.status == 422
+    schema = "spec.validation.openAPIV3Schema"
+    rule = f"{schema}.properties[spec].properties[lines].items.x-kubernetes-validations[0].rule"
+    hint = (
+        "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings "
+        "are declared)"
+    )
+    causes = answer.json["details"]["causes"]
+    assert [(cause["reason"], cause["field"], cause["message"]) for cause in causes] == [
+        (
+            "FieldValueForbidden",
+            rule,
+            f"Forbidden: estimated rule cost exceeds budget by factor of more than 100x {hint}",
+        ),
+        (
+            "FieldValueForbidden",
+            rule,
+            "Forbidden: contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema",
+        ),
+        (
+            "FieldValueForbidden",
+            schema,
+            "Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget "
+            f"by factor of more than 100x {hint}",
+        ),
+    ]
+    await define(api, costly("^[a-z]+$", maxItems=10))
+
+
+async def test_what_rules_may_cost_is_judged_when_their_schema_changes(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(definition_rules, "EXPRESSION_LIMIT", 1 << 64)
+        patch.setattr(definition_rules, "DEFINITION_LIMIT", 1 << 64)
+        await define(api, costly("^[a-z]+$"))
+    path = f"{DEFINITIONS}/{NAME}"
+    labelled = await api(
+        "PATCH", path, {"metadata": {"labels": {"a": "b"}}, "spec": {"names": {"shortNames": ["x"]}}}, type=MERGE
+    )
+    assert labelled.status == 200, labelled.json
+    changed = await api("PATCH", path, {"spec": costly("^[a-y]+$")["spec"]}, type=MERGE)
+    assert changed.status == 422
+    assert "estimated rule cost exceeds budget" in changed.json["message"]
+    assert (await api("PATCH", path, {"spec": costly("^[a-y]+$", maxItems=10)["spec"]}, type=MERGE)).status == 200
+    assert (await api("DELETE", path)).status == 200
+
+
+async def test_a_stored_definition_that_would_be_refused_now_can_go(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"rule": "true", "fieldPath": ".nowhere"}
+    lost = with_schema({"type": "object", "x-kubernetes-validations": [rule]})
+    with monkeypatch.context() as patch:
+        patch.setattr(schema_checks, "is_field_path", lambda path, schema: True)
+        await define(api, lost)
+    path = f"{DEFINITIONS}/{NAME}"
+    labelled = await api("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
+    assert labelled.status == 200, labelled.json
+    rule["message"] = "other"
+    changed = await api("PATCH", path, {"spec": lost["spec"]}, type=MERGE)
+    assert "fieldPath: Invalid value" in changed.json["message"]
+    assert (await api("DELETE", path)).status == 200
+    await _until(api, path, 404)
 
 
 async def test_what_was_stored_before_is_not_judged_again(api: Caller) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from haru.cel.object_rules import ObjectRules, rule_problems
+from haru.cel import object_rules
+from haru.cel.object_rules import ObjectRules
 from haru.cel.objects import escaped
 from haru.kube.custom.structural import parse
 
@@ -57,7 +58,7 @@ def broken(rule: str, spec: Obj, old: Obj | None = None, **more: Any) -> list[st
         ("self.labels.all(key, key.startsWith('a'))", {"labels": {"ab": "1", "b": "2"}}, False),
         ("self.max__dash__size > 1", {"max-size": 2}, True),
         ("self.steps.all(step, step.name != '')", {"steps": [{"name": "a"}, {"name": ""}]}, False),
-        ("self.free.anything == 1", {"free": {"anything": 1}}, True),
+        ("has(self.free)", {"free": {"anything": 1}}, True),
         ("self.name.matches('^[a-z]+$')", {"name": "abc"}, True),
         ("self.?limit.orValue(5) == 5", {}, True),
     ],
@@ -79,7 +80,7 @@ def test_how_a_broken_rule_is_told() -> None:
         "spec.replicas: Forbidden: no"
     ]
     assert broken(rule, {"limit": 2}) == [
-        f'spec: Invalid value: "object": no such key: replicas evaluating rule: failed rule: {rule}'
+        f'spec: Invalid value: "object": no such key: replicas evaluating rule: {rule}'
     ]
 
 
@@ -112,29 +113,64 @@ def test_items_of_keyed_lists_know_what_they_were() -> None:
     assert [error.field for error in rules.check(new, old)] == ["list[0]"]
 
 
-def test_what_is_wrong_with_rules() -> None:
-    def told(raw: Obj) -> list[str]:
-        return [str(error) for error in rule_problems(parse(raw), "s")]
-
-    (undefined,) = told(schema("self.nothing > 1"))
-    assert undefined.startswith(
-        's.properties[spec].x-kubernetes-validations[0].rule: Invalid value: "self.nothing > 1": '
-    )
-    assert "compilation failed: ERROR: <input>:1:5: undefined field 'nothing'" in undefined
-    assert "must evaluate to a bool" in told(schema("self.replicas"))[0]
-    assert "messageExpression must evaluate to a string" in told(schema("true", messageExpression="1"))[0]
-    items = {"type": "object", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}
-    lost = {"type": "object", "properties": {"list": {"type": "array", "items": items}}}
-    assert (
-        "oldSelf cannot be used on the uncorrelatable portion of the schema within s.properties[list]" in told(lost)[0]
-    )
-    assert told(schema("self.replicas > 1 && oldSelf.replicas > 1")) == []
-
-
 def test_an_expensive_rule_is_stopped() -> None:
     rule = "self.steps.all(a, self.steps.all(b, self.steps.all(c, a.name != b.name + c.name)))"
     found = broken(rule, {"steps": [{"name": f"n{number}"} for number in range(200)]})
-    assert "actual cost limit exceeded" in found[0]
+    why = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run"
+    assert found == [f'spec: Invalid value: "object": {why} due to call cost exceeds limit for rule: {rule}']
+
+
+def test_rules_after_one_that_was_stopped_are_not_asked() -> None:
+    costly = "self.l.all(a, self.l.all(b, self.l.all(c, a != b + c)))"
+    rules = [{"rule": rule, "message": rule[:5]} for rule in (costly, "false")]
+    inner = {"type": "string", "x-kubernetes-validations": [{"rule": "false"}]}
+    listed: Obj = {"type": "array", "items": inner}
+    raw = {"type": "object", "properties": {"l": listed}, "x-kubernetes-validations": rules}
+    found = ObjectRules(parse({"type": "object", "properties": {"spec": raw}})).check(
+        {"spec": {"l": ["n"] * 200}}, None
+    )
+    assert [str(error)[-5:] for error in found] == ["self."]
+
+
+def test_an_object_has_a_budget_for_all_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_rules, "OBJECT_LIMIT", 1_000)
+    nearly = "self.all(a, self.all(b, a != '' || b != ''))"
+    listed = {"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": nearly}] * 5}
+    words = ["n" * 10] * 8
+    found = ObjectRules(parse({"type": "object", "properties": {"l": listed}})).check({"l": words}, None)
+    why = "validation failed due to running out of cost budget, no further validation rules will be run"
+    assert [str(error) for error in found] == [f'l: Invalid value: "array": {why}']
+
+
+def test_a_message_has_a_budget_too() -> None:
+    costly = "string(self.steps.all(a, self.steps.all(b, self.steps.all(c, a.name != b.name + c.name))))"
+    steps = [{"name": f"n{number}"} for number in range(200)]
+    (found,) = broken("false", {"steps": steps}, messageExpression=costly)
+    why = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
+    assert found == f'spec: Invalid value: "object": {why}: "{costly}"'
+    assert broken("false", {}, messageExpression="self.name", message="no") == ['spec: Invalid value: "object": no']
+
+
+def test_values_of_another_type_are_told() -> None:
+    (found,) = broken("self.port.startsWith('a')", {"port": 1})
+    assert found.startswith('spec: Invalid value: "object": \'no such overload')
+    assert found.endswith(
+        "': call arguments did not match a supported operator, function or macro signature for rule: "
+        "self.port.startsWith('a')"
+    )
+
+
+def test_members_of_atomic_objects_know_what_they_were() -> None:
+    inner = {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]}
+    raw = {"type": "object", "properties": {"n": inner}, "x-kubernetes-map-type": "atomic"}
+    rules = ObjectRules(parse({"type": "object", "properties": {"spec": raw}}))
+    assert [error.field for error in rules.check({"spec": {"n": 1}}, {"spec": {"n": 2}})] == ["spec.n"]
+
+
+@pytest.mark.parametrize("rule", ["self.free.anything == 1", "cel.bind(a, 1, a == 1)"])
+def test_a_stored_rule_that_does_not_compile_refuses(rule: str) -> None:
+    (found,) = broken(rule, {"free": {"anything": 1}})
+    assert found.startswith('spec: Invalid value: "object": rule compile error: compilation failed: ')
 
 
 def test_whole_objects_have_a_name() -> None:

@@ -1,67 +1,26 @@
 """Custom resources in other versions, by the webhook that their definition names.
 
-A webhook gets what is to be converted in one call, at most a page of a list. Records that are shown are exchanged for
-records in the version that was asked for, so that nothing else need know; those that were converted last are kept, as
-every watch of a version wants the same ones.
+A webhook gets what is to be converted in one call, at most a page of a list.
 Source: apiextensions.k8s.io/v1 ConversionReview, as behaviour; the words are those of 1.36.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from haru.apiserver.objects import decode, encode
-from haru.apiserver.resources import Resource
 from haru.apiserver.webhook_calls import Caller, WebhookError
-from haru.kube.conversion import convert
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.validation.metadata import validate_annotations, validate_labels
-from haru.storage import Event, Record
 
 Obj = dict[str, Any]
 
 CALL_SECONDS = 30.0
-KEPT_RECORDS = 2048
-KEPT_BYTES = 32 * 1024 * 1024
 _GROUP = "apiextensions.k8s.io"
-_HEAD_BYTES = 512
-
-
-async def converted(obj: Obj, to: Kind) -> Obj:
-    """An object in the version of a kind."""
-    if to.custom is None or to.custom.converter is None or obj.get("apiVersion") == to.api_version:
-        return convert(obj, to)
-    converter: Converter = to.custom.converter
-    (found,) = await converter.convert([obj], to)
-    return found
-
-
-async def in_version(records: Sequence[Record], resource: Resource) -> Sequence[Record]:
-    """Records as they are shown of a resource: themselves, unless a webhook has to convert them."""
-    custom = resource.kind.custom
-    if custom is None or custom.converter is None:
-        return records
-    converter: Converter = custom.converter
-    return await converter.records(records, resource.kind)
-
-
-async def events_in_version(events: Sequence[Event], resource: Resource) -> Sequence[Event]:
-    """Events as a watch of a resource shows them."""
-    custom = resource.kind.custom
-    if custom is None or custom.converter is None or not events:
-        return events
-    shown = await in_version([record for e in events if (record := e.new or e.old) is not None], resource)
-    found = []
-    for event, record in zip(events, shown, strict=True):
-        new, old = (record, event.old) if event.new is not None else (None, record)
-        found.append(Event(event.key, event.revision, old, new))
-    return found
 
 
 class Converter:
@@ -72,34 +31,6 @@ class Converter:
         self._config: Obj = webhook["clientConfig"]
         self._versions: list[str] = webhook["conversionReviewVersions"]
         self._caller = caller
-        self._kept: OrderedDict[tuple[str, int, str], Record] = OrderedDict()
-        self._bytes = 0
-
-    async def records(self, records: Sequence[Record], kind: Kind) -> list[Record]:
-        """The records with values in the version of a kind. Raises StatusError."""
-        head = b'{"apiVersion":"%b",' % kind.api_version.encode()
-        found: dict[int, Record] = {}
-        missing: list[int] = []
-        for place, record in enumerate(records):
-            if record.head(_HEAD_BYTES).startswith(head):
-                found[place] = record
-            elif (kept := self._kept.get((record.key, record.revision, kind.api_version))) is not None:
-                found[place] = kept
-            else:
-                missing.append(place)
-        if missing:
-            objs = await self.convert([decode(records[place]) for place in missing], kind)
-            for place, obj in zip(missing, objs, strict=True):
-                found[place] = self._keep(_record(obj, records[place]), kind)
-        return [found[place] for place in range(len(records))]
-
-    def _keep(self, record: Record, kind: Kind) -> Record:
-        self._kept[record.key, record.revision, kind.api_version] = record
-        self._bytes += len(record.value)
-        while len(self._kept) > KEPT_RECORDS or self._bytes > KEPT_BYTES:
-            _, gone = self._kept.popitem(last=False)
-            self._bytes -= len(gone.value)
-        return record
 
     async def convert(self, objs: Sequence[Obj], to: Kind) -> list[Obj]:
         """Objects in the version of a kind. Raises StatusError."""
@@ -192,9 +123,3 @@ def _checked(before: Obj, after: Any, to: Kind) -> Obj:
     except StatusError as error:
         raise ValueError(error.message) from None
     return pruned
-
-
-def _record(obj: Obj, of: Record) -> Record:
-    """A record of another's moment, with another value."""
-    value, place = encode(obj)
-    return Record(of.key, b"%b%d%b" % (value[:place], of.revision, value[place:]), of.revision)

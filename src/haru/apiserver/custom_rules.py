@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from haru.kube.custom.definitions import GROUP, is_shared, schema_path
+from haru.kube.custom.definitions import GROUP, is_shared, schema_path, schemas_of
 from haru.kube.custom.structural import parse
 from haru.kube.errors import FieldError
 
@@ -21,7 +21,7 @@ def rule_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
     if kind.custom is not None:
         return _rules_of(kind).check(new, old)
     if (kind.group, kind.kind) == (GROUP, "CustomResourceDefinition"):
-        return _definition_errors(new)
+        return _definition_errors(new, old)
     if kind.group == "admissionregistration.k8s.io":
         return _admission_errors(kind, new, old)
     return []
@@ -48,13 +48,14 @@ def _rules_of(kind: Kind) -> ObjectRules:
     return found
 
 
-def _definition_errors(definition: Obj) -> list[FieldError]:
-    from haru.cel.object_rules import rule_problems
+def _definition_errors(definition: Obj, old: Obj | None) -> list[FieldError]:
+    from haru.cel.definition_rules import rule_problems
 
-    versions = definition["spec"]["versions"]
+    versions, before = definition["spec"]["versions"], schemas_of(old)
     found: list[FieldError] = []
     for index, version in enumerate(versions[:1] if is_shared(versions, "schema") else versions):
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if schema is not None:
+        # What is stored is not judged again: by whatever it was accepted, it must be possible to let it go.
+        if schema is not None and before.get(version["name"]) != schema:
             found += rule_problems(parse(schema), schema_path(versions, index))
     return found

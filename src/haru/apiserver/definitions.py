@@ -15,6 +15,7 @@ from typing import Any
 from haru.apiserver.bootstrap import own_call
 from haru.apiserver.core import Core
 from haru.apiserver.custom_conversion import Converter
+from haru.apiserver.custom_reading import Reader, reader_of
 from haru.apiserver.deleting import Options, delete_one
 from haru.apiserver.objects import decode
 from haru.apiserver.resources import Resource, resource_of
@@ -127,20 +128,38 @@ class Definitions:
             if before != said:
                 stored = storage_kind_of(definition)
                 made = [resource_of(kind, stored) for kind in custom_kinds(definition)]
-                self._convert(definition, made)
+                self._tell_readers(definition, made, known.get(uid))
             self._resources[uid] = said, made
             resources += made
         self._core.served.set_custom(resources)
 
-    def _convert(self, definition: Obj, resources: list[Resource]) -> None:
-        """Tell the kinds of a definition who converts their objects."""
-        if (definition["spec"].get("conversion") or {}).get("strategy") != "Webhook":
-            return
-        converter = Converter(definition, self._caller)
+    def _tell_readers(
+        self, definition: Obj, resources: list[Resource], before: tuple[Obj, list[Resource]] | None
+    ) -> None:
+        """Tell the kinds of a definition who reads their objects, and who converts them."""
+        by_webhook = (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+        converter = Converter(definition, self._caller) if by_webhook else None
+        reader = self._reader(definition, converter, before)
         for resource in resources:
             for kind in (resource.kind, resource.stored):
                 assert kind.custom is not None
-                kind.custom.converter = converter
+                kind.custom.converter, kind.custom.reader = converter, reader
+
+    def _reader(
+        self, definition: Obj, converter: Converter | None, before: tuple[Obj, list[Resource]] | None
+    ) -> Reader:
+        if before is not None:
+            said, resources = before
+            known = reader_of(resources[0].kind) if resources else None
+            if known is not None and said["spec"]["versions"] == definition["spec"]["versions"]:
+                return known.continued(definition, converter)
+            return Reader(definition, self._core.store, None, converter)
+        # Met for the first time. Nothing can be older than a definition that has never changed; of another one, the
+        # last change may have been to its versions, and other servers may still write what they judged before it.
+        metadata, store = definition["metadata"], self._core.store
+        never_changed = metadata.get("generation") == 1
+        since = 0 if never_changed else None if store.shared else int(metadata["resourceVersion"])
+        return Reader(definition, store, since, converter)
 
     # --- status
 

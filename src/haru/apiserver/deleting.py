@@ -11,7 +11,7 @@ from typing import Any
 
 from haru.apiserver import admission, bodies
 from haru.apiserver.call import Call, is_dry_run
-from haru.apiserver.custom_conversion import converted
+from haru.apiserver.custom_reading import converted, lying
 from haru.apiserver.http import Request, Response, json_response, success_status
 from haru.apiserver.listing import find, selection_of
 from haru.apiserver.objects import decode, encode
@@ -105,7 +105,7 @@ async def delete_one(call: Call, options: Options) -> Deletion:
         record = await call.core.record(call.resource, call.namespace, call.name)
         if record is None:
             raise call.not_found()
-        obj = decode(record)
+        obj = lying(record, call.resource)
         _check_preconditions(call, options, obj)
         if call.chain is not None:
             await call.chain.about_deletion(call, await converted(obj, kind), options.raw)

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from haru.apiserver.call import Call
-from haru.apiserver.custom_conversion import in_version
+from haru.apiserver.custom_reading import in_version
 from haru.apiserver.http import Request, Response
 from haru.apiserver.negotiation import PARTIAL, PLAIN
 from haru.apiserver.objects import Selection, partial_bytes

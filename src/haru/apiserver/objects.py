@@ -82,14 +82,18 @@ def decode(record: Record) -> Obj:
 
 
 class Note:
-    """What is remembered of a record: its labels, the fields that selectors asked for, small objects whole."""
+    """What is remembered of a record: its labels, the fields that selectors asked for, small objects whole.
 
-    __slots__ = ("fields", "labels", "obj")
+    `read_by`: who found that a custom resource lies as it is shown.
+    """
+
+    __slots__ = ("fields", "labels", "obj", "read_by")
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = labels
         self.fields: dict[str, str] = {}
         self.obj: Obj | None = None
+        self.read_by: object = None
 
 
 def note_of(record: Record) -> Note:
@@ -133,6 +137,9 @@ class Selection:
     def _field(self, record: Record, path: str) -> str:
         if path == "metadata.name":
             return record.key.rpartition("/")[2]
+        reader = None if self._kind.custom is None else self._kind.custom.reader
+        if reader is not None and not reader.is_whole(record):
+            return field_value(self._kind, reader.read(record), path)
         note = note_of(record)
         value = note.fields.get(path)
         if value is None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from haru.apiserver import bodies
 from haru.apiserver.call import Call, read_write_options
 from haru.apiserver.core import Obj
-from haru.apiserver.custom_conversion import converted, in_version
+from haru.apiserver.custom_reading import converted, in_version
 from haru.apiserver.deleting import handle_delete, handle_delete_collection
 from haru.apiserver.http import Response
 from haru.apiserver.listing import handle_list

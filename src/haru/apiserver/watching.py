@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from haru.apiserver.call import Call
-from haru.apiserver.custom_conversion import events_in_version, in_version
+from haru.apiserver.custom_reading import events_in_version, in_version
 from haru.apiserver.http import Request, Response
 from haru.apiserver.listing import revision_of, selection_of, wait_for_revision
 from haru.apiserver.negotiation import PARTIAL, PLAIN

@@ -21,9 +21,9 @@ import orjson
 from haru.apiserver import admission
 from haru.apiserver.admission import quotas
 from haru.apiserver.call import Call
-from haru.apiserver.custom_conversion import converted
+from haru.apiserver.custom_reading import is_whole, read_record, stored_form
 from haru.apiserver.custom_rules import rule_errors
-from haru.apiserver.objects import Note, decode, encode
+from haru.apiserver.objects import Note, encode
 from haru.apiserver.strategies import strategy_for
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import (
@@ -105,7 +105,7 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
             )
         if attempt == 0:
             obj = await _admit_new(call, obj, generated)
-        taken = await _insert(call, await converted(obj, call.resource.stored))
+        taken = await _insert(call, await stored_form(obj, call.resource))
         if isinstance(taken, Outcome):
             return taken
     error = already_exists_error(kind.group, kind.plural, obj["metadata"]["name"])
@@ -220,7 +220,7 @@ async def change(
         record = await core.store.get(key)
         if record is None:
             raise call.not_found()
-        live = await converted(decode(record), resource.kind)
+        live = await read_record(record, resource)
         wanted = await make(live)
         check_preconditions(call, wanted, live)
         pinned = bool(wanted["metadata"].get("resourceVersion"))
@@ -236,9 +236,9 @@ async def change(
             new = _tracked(call, live, new)
         if call.chain is not None:
             await call.chain.judge_update(call, new, live)
-        if _unchanged(new, live) and not record.stale:
+        if _unchanged(new, live) and not record.stale and is_whole(record, resource):
             return Outcome(record, None)
-        outcome = await _replace(call, record, await converted(new, resource.stored))
+        outcome = await _replace(call, record, await stored_form(new, resource))
         if outcome is not None:
             return outcome
         if pinned and not retry:

@@ -25,15 +25,14 @@ from haru.cel.ranges import (
     Estimate,
     Estimator,
     Operand,
-    Path,
     Range,
     SizeOf,
+    Steps,
     exactly,
 )
 from haru.cel.types import Type, is_optional
 
-_SHARED_LENGTHS = frozenset((3, 5, 6, 7))
-"""Lengths of a path to which the reference appends two steps in the same place of memory: the second one wins."""
+_NOWHERE = Steps()
 
 
 class Entries(NamedTuple):
@@ -45,7 +44,7 @@ class Entries(NamedTuple):
 
 
 class _Local(NamedTuple):
-    path: Path
+    path: Steps
     size: Range | None
     entries: Entries | None
 
@@ -76,7 +75,7 @@ class _Walk:
         self.size_of_result = size_of_result
         self.functions = functions
         self.overloads = overloads
-        self.paths: dict[int, Path] = {}
+        self.paths: dict[int, Steps] = {}
         self.sizes: dict[int, Range] = {}
         self.entries: dict[int, Entries] = {}
         self.locals: dict[str, list[_Local]] = {}
@@ -87,12 +86,12 @@ class _Walk:
         found = self.locals.get(name)
         return found[-1] if found else None
 
-    def path(self, node: Node) -> Path:
+    def path(self, node: Node) -> Steps:
         if self.locals and isinstance(node, Ident):
             found = self.local(node.name)
             if found is not None:
                 return found.path
-        return self.paths.get(id(node), ())
+        return self.paths.get(id(node), _NOWHERE)
 
     def size(self, node: Node) -> Range | None:
         known = self.sizes.get(id(node))
@@ -100,7 +99,7 @@ class _Walk:
             known = _literal_size(node)
         if known is not None:
             return known
-        path = self.path(node)
+        path = self.path(node).path()
         declared = self.size_of(path) if path else None
         if declared is not None:
             self.sizes[id(node)] = declared
@@ -120,11 +119,11 @@ class _Walk:
         found = self.local(node.name) if isinstance(node, Ident) else None
         return None if found is None else found.entries
 
-    def operand(self, node: Node) -> Operand:
-        path = self.path(node)
+    def operand(self, node: Node, size: Range | None) -> Operand:
+        path = self.path(node).path()
         if path and path[0] == ACCUMULATOR:
             path = ()
-        return Operand(node, path, _type(node), self.size(node), self.size_of)
+        return Operand(node, path, _type(node), size, self.size_of)
 
     def copy_sizes(self, target: Node, source: Node) -> None:
         size, entries = self.size(source), self.entry_sizes(source)
@@ -161,19 +160,19 @@ class _Walk:
 
     def ident(self, node: Ident) -> Range:
         found = self.local(node.name)
-        self.paths[id(node)] = (node.name,) if found is None else found.path
+        self.paths[id(node)] = Steps(node.name) if found is None else found.path
         return ONE
 
     def select(self, node: Select) -> Range:
         if node.resolved is not None:
-            self.paths[id(node)] = (node.resolved.name,)
+            self.paths[id(node)] = Steps(node.resolved.name)
             return ONE
         result = self.cost(node.operand)
         if node.test_only:
             return result
         if _type(node.operand).kind in ("map", "struct", "param"):
             result = result.plus(ONE)
-        self.paths[id(node)] = (*self.path(node.operand), node.field)
+        self.paths[id(node)] = self.path(node.operand).then(node.field)
         return result
 
     def list_literal(self, node: ListLiteral) -> Range:
@@ -196,15 +195,19 @@ class _Walk:
             result = self.cost(node.args[0]).plus(ONE)
             self.copy_sizes(node, node.args[0])
             return result
-        arg_costs = [self.cost(arg) for arg in node.args]
-        args = [self.operand(arg) for arg in node.args]
+        # Sizes are taken before the next operand is looked at, paths after the last: see `Steps`.
+        costs, sizes = [], []
+        for arg in node.args:
+            costs.append(self.cost(arg))
+            sizes.append(self.size(arg))
         if not node.overloads:
             return NOTHING
         result, target = NOTHING, None
         if node.target is not None:
             result = self.cost(node.target)
-            target = self.operand(node.target)
-        call_cost, size = self.alternatives(node, target, args, arg_costs)
+            target = self.operand(node.target, self.size(node.target))
+        args = [self.operand(arg, size) for arg, size in zip(node.args, sizes, strict=True)]
+        call_cost, size = self.alternatives(node, target, args, costs)
         if size is not None:
             self.sizes[id(node)] = size
         return result.plus(call_cost)
@@ -224,7 +227,7 @@ class _Walk:
                 entries = self.entry_sizes(node.args[0])
                 size = None if entries is None else entries.value
                 step = "@items" if overload.id == "index_list" else "@values"
-                self.paths[id(node)] = (*self.path(node.args[0]), step)
+                self.paths[id(node)] = self.path(node.args[0]).then(step)
             if size is None:
                 size = self.size(node)
         return cost or Range(UNBOUNDED, 0), size
@@ -286,17 +289,14 @@ class _Walk:
         else:
             step = "@indices" if kind == "list" else "@keys"
         size = None if entries is None else (entries.value if value else entries.key)
-        return _Local((*self.path(ranged), step), size, None)
+        return _Local(self.path(ranged).then(step), size, None)
 
     def comprehension(self, node: Comprehension) -> Range:
         result = self.cost(node.iter_range).plus(self.cost(node.accu_init))
         self.push(node.accu_var, self.bound(node.accu_init))
         if node.iter_var2:
-            first, second = (self.element(node.iter_range, value=value) for value in (False, True))
-            if len(self.path(node.iter_range)) in _SHARED_LENGTHS:
-                first = first._replace(path=second.path)
-            self.push(node.iter_var, first)
-            self.push(node.iter_var2, second)
+            self.push(node.iter_var, self.element(node.iter_range, value=False))
+            self.push(node.iter_var2, self.element(node.iter_range, value=True))
         else:
             self.push(node.iter_var, self.element(node.iter_range, value=None))
         condition, step = self.cost(node.condition), self.cost(node.step)

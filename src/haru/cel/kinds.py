@@ -29,7 +29,7 @@ def declare_kind(kind: Kind, structs: MutableMapping[str, Mapping[str, Type]]) -
         return _message(type_of(kind), structs)
     own: Structs = {}
     name = kind.type_name
-    found = declare(kind.custom.schema, name, own, root=True)
+    found = declare(kind.custom.schema, name, own, root=True) or DYN
     if name in own:
         own[name] = {**own[name], "metadata": _message(message_type(_METADATA), structs)}
     structs.update(own)

@@ -24,7 +24,6 @@ _CLASSES: dict[str, frozenset[type]] = {
     "timestamp": frozenset((Timestamp,)),
     "duration": frozenset((Duration,)),
     "type": frozenset((Type,)),
-    "list": frozenset((list, tuple)),
 }
 
 
@@ -40,6 +39,8 @@ def acceptance(param: Type) -> Test | None:
         return None
     if kind == "map":
         return lambda value: isinstance(value, dict)
+    if kind == "list":
+        return lambda value: isinstance(value, list | tuple)
     if kind == "opaque" and param.name == "optional_type":
         return lambda value: value.__class__ is Optional
     classes = _CLASSES.get(kind)
@@ -93,7 +94,7 @@ def _of_one(find: Callable[[Value], Callable[[Value], Value]]) -> Callable[[Valu
 def _by_class(param: Type) -> bool:
     """Whether a value's class alone says if it is taken for a parameter."""
     return (
-        param.kind in ("dyn", "any", "param", "map")
+        param.kind in ("dyn", "any", "param", "map", "list")
         or param.kind in _CLASSES
         or (param.kind == "opaque" and param.name == "optional_type")
     )

@@ -77,6 +77,42 @@ class Estimate(NamedTuple):
     size: Range | None = None
 
 
+class Steps:
+    """A path that grows as slices do in the reference: two that were grown from one may share their memory.
+
+    There is room for 1, 2, 4, 8, … steps. Growing within the room writes into the memory of the shorter path, so what
+    was grown from it before ends in the same step from then on. That decides sizes inside nested macros in 1.36, and
+    with them whether an expression is accepted. (It shows only where a variable of a macro is selected from: a name
+    that is declared begins with memory of its own.)
+    """
+
+    __slots__ = ("_length", "_memory")
+
+    def __init__(self, *steps: str) -> None:
+        self._memory: list[str] = list(steps)
+        self._length = len(steps)
+
+    def then(self, step: str) -> Steps:
+        """The path with one more step."""
+        found = Steps()
+        found._length = self._length + 1
+        memory, room = self._memory, 1
+        while room < self._length:
+            room *= 2
+        if not self._length or self._length == room:
+            memory = [*memory[: self._length], step]
+        elif len(memory) == self._length:
+            memory.append(step)
+        else:
+            memory[self._length] = step
+        found._memory = memory
+        return found
+
+    def path(self) -> Path:
+        """The steps as they are now."""
+        return tuple(self._memory[: self._length])
+
+
 class Operand:
     """An operand as the estimates of functions see it."""
 

@@ -16,7 +16,7 @@ Python takes True for 1. CEL does not, so nothing here compares two values with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from haru.cel.errors import EvaluationError
@@ -121,6 +121,30 @@ class Struct(dict[str, Any]):
         self.cel_type = cel_type
 
 
+class OwnList(list[Any]):
+    """A list that compares and grows in its own way where it is the left operand."""
+
+    __slots__ = ()
+
+    def same(self, other: Sequence[Value]) -> bool:
+        """`self == other`."""
+        raise NotImplementedError
+
+    def plus(self, other: Sequence[Value]) -> OwnList:
+        """`self + other`."""
+        raise NotImplementedError
+
+
+class OwnDict(dict[str, Any]):
+    """A map or message of which expressions do not see everything."""
+
+    __slots__ = ()
+
+    def same_unknown(self, other: dict[Any, Value]) -> bool:
+        """Whether `other` is the same in what they do not see."""
+        raise NotImplementedError
+
+
 class _BoolKey:
     """true or false as the key of a map, where Python would take them for 1 and 0."""
 
@@ -146,7 +170,6 @@ _TYPES: dict[type, Type] = {
     Type: TYPE,
 }
 NUMBERS: frozenset[type] = frozenset((int, Uint, float))
-LISTS: frozenset[type] = frozenset((list, tuple))
 _PLAIN: frozenset[type] = frozenset((str, bytes, bool, int, Uint, float, Timestamp, Duration, Type))
 
 
@@ -204,7 +227,9 @@ def equals(left: Value, right: Value) -> bool:
     if left is None or right is None:
         return left is right
     if isinstance(left, list | tuple):
-        return isinstance(right, list | tuple) and _same_list(left, right)
+        if not isinstance(right, list | tuple):
+            return False
+        return left.same(right) if isinstance(left, OwnList) else _same_list(left, right)
     if isinstance(left, dict):
         return isinstance(right, dict) and _same_map(left, right)
     if kind is other:
@@ -221,6 +246,9 @@ def _same_list(left: list[Value] | tuple[Value, ...], right: list[Value] | tuple
 
 def _same_map(left: dict[Any, Value], right: dict[Any, Value]) -> bool:
     if isinstance(left, Struct) and isinstance(right, Struct) and left.cel_type != right.cel_type:
+        return False
+    own, other = (left, right) if isinstance(left, OwnDict) else (right, left)
+    if isinstance(own, OwnDict) and not own.same_unknown(other):
         return False
     return len(left) == len(right) and all(key in right and equals(value, right[key]) for key, value in left.items())
 
@@ -255,13 +283,18 @@ def keys(value: dict[Any, Value]) -> Iterator[Value]:
 def contains(element: Value, container: Value) -> bool:
     """`element in container`."""
     if isinstance(container, list | tuple):
-        return any(_equals_quietly(element, item) for item in container)
+        return any(_is_element(element, item) for item in container)
     if isinstance(container, dict):
         kind = element.__class__
         if kind is str or kind is int or kind is Uint or kind is float:
             return element in container
         return kind is bool and map_key(element) in container
     raise no_such_overload("@in", element, container)
+
+
+def _is_element(element: Value, item: Value) -> bool:
+    # A list that compares in its own way is asked, wherever it stands.
+    return _equals_quietly(item, element) if isinstance(item, OwnList) else _equals_quietly(element, item)
 
 
 def _equals_quietly(left: Value, right: Value) -> bool:

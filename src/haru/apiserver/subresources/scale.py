@@ -9,9 +9,8 @@ from typing import Any
 from haru.apiserver import bodies
 from haru.apiserver.call import Call, read_write_options
 from haru.apiserver.core import Obj
-from haru.apiserver.custom_conversion import converted
+from haru.apiserver.custom_reading import converted, read_record
 from haru.apiserver.http import Response, json_response
-from haru.apiserver.objects import decode
 from haru.apiserver.patching import APPLY_PATCH, check_patch, configuration, decoded, patcher
 from haru.apiserver.writing import Outcome, change, keep_server_metadata, prepare_change
 from haru.kube.errors import invalid, invalid_error
@@ -87,7 +86,7 @@ async def read(call: Call) -> Response:
     record = await call.core.record(call.resource, call.namespace, call.name)
     if record is None:
         raise call.not_found()
-    shown = await converted(decode(record), call.resource.kind)
+    shown = await read_record(record, call.resource)
     return json_response(scale_of(shown, call.resource.kind))
 
 
@@ -171,6 +170,9 @@ async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
 
 
 async def _answer(call: Call, outcome: Outcome) -> Response:
-    obj = outcome.obj if outcome.record is None else decode(outcome.record)
-    assert obj is not None
-    return json_response(scale_of(await converted(obj, call.resource.kind), call.resource.kind))
+    if outcome.record is not None:
+        shown = await read_record(outcome.record, call.resource)
+    else:
+        assert outcome.obj is not None
+        shown = await converted(outcome.obj, call.resource.kind)
+    return json_response(scale_of(shown, call.resource.kind))

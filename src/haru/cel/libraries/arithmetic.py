@@ -15,6 +15,7 @@ from haru.cel.values import (
     NUMBERS,
     UINT_MAX,
     Duration,
+    OwnList,
     Timestamp,
     Uint,
     Value,
@@ -60,6 +61,8 @@ def _add_time(left: Timestamp | Duration, right: Timestamp | Duration) -> Timest
 
 
 def _add_lists(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+    if isinstance(left, OwnList):
+        return left.plus(right)
     return [*left, *right]
 
 

@@ -45,6 +45,12 @@ def schema_path(versions: Sequence[Obj], index: int) -> str:
     return f"{where}.openAPIV3Schema"
 
 
+def schemas_of(definition: Obj | None) -> dict[str, Obj | None]:
+    """The published schemas of a definition by version; None for one that has none."""
+    versions = ((definition or {}).get("spec") or {}).get("versions") or ()
+    return {version.get("name"): (version.get("schema") or {}).get("openAPIV3Schema") for version in versions}
+
+
 def accepted_names(definition: Obj, others: Iterable[Obj]) -> tuple[Obj, tuple[str, str]]:
     """The names that a definition gets, and reason and message of the first that is taken (empty: all are its own).
 

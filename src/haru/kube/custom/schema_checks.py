@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from haru.kube.custom.field_paths import is_field_path
 from haru.kube.custom.judging import judge
 from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import parse
@@ -168,6 +169,8 @@ def _lists(raw: Raw, place: Place) -> Iterator[FieldError]:
         why = "must be map if x-kubernetes-list-map-keys is non-empty"
         yield _wanted(f"{path}.x-kubernetes-list-type", list_type, why)
     items = raw.get("items")
+    if list_type in ("set", "map") and isinstance(items, dict) and items.get("nullable"):
+        yield forbidden(f"{path}.items.nullable", f"cannot be nullable when x-kubernetes-list-type is {list_type}")
     if list_type == "set" and isinstance(items, dict):
         yield from _set_items(items, path)
     if list_type == "map":
@@ -209,6 +212,9 @@ def _keyed_items(items: Any, keys: Sequence[str], path: str) -> Iterator[FieldEr
         if "default" not in (properties[key] or {}) and key not in (items.get("required") or ()):
             why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
             yield required(f"{path}.items.properties[{key}].default", why)
+        if (properties[key] or {}).get("nullable"):
+            why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
+            yield forbidden(f"{path}.items.properties[{key}].nullable", why)
 
 
 def _metadata(raw: Raw, place: Place) -> Iterator[FieldError]:
@@ -255,10 +261,10 @@ def _default(raw: Raw, place: Place) -> Iterator[FieldError]:
 
 def _rules(raw: Raw, place: Place) -> Iterator[FieldError]:
     for index, rule in enumerate(raw.get("x-kubernetes-validations") or ()):
-        yield from _rule(rule, f"{place.path}.x-kubernetes-validations[{index}]")
+        yield from _rule(rule, f"{place.path}.x-kubernetes-validations[{index}]", raw)
 
 
-def _rule(rule: Raw, path: str) -> Iterator[FieldError]:
+def _rule(rule: Raw, path: str, schema: Raw) -> Iterator[FieldError]:
     text, message = str(rule.get("rule") or ""), str(rule.get("message") or "")
     if not text.strip():
         yield required(f"{path}.rule", "rule is not specified")
@@ -278,6 +284,8 @@ def _rule(rule: Raw, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.fieldPath", where, "must be non-empty if specified")
     elif _breaks(where):
         yield invalid(f"{path}.fieldPath", where, "must not contain line breaks")
+    if where and not is_field_path(where, schema):
+        yield invalid(f"{path}.fieldPath", where, "must be a valid path")
 
 
 def _breaks(text: str) -> bool:

@@ -47,6 +47,8 @@ class CustomType:
         """The compiled rules of the schema, once somebody asked: CEL is a room above this one."""
         self.converter: Any = None
         """Who converts objects into other versions; None: they differ in their apiVersion only."""
+        self.reader: Any = None
+        """Who completes objects that were stored under other schemas, where they are stored."""
         self.printer = _printer(version.get("additionalPrinterColumns") or ())
 
     def _message(self, label: str) -> MessageType:

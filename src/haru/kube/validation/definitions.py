@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from haru.kube import names
-from haru.kube.custom.definitions import is_established, is_shared, schema_path
+from haru.kube.custom.definitions import is_established, is_shared, schema_path, schemas_of
 from haru.kube.custom.schema_checks import check_schema
 from haru.kube.errors import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 from haru.kube.validation.common import immutable
@@ -25,6 +25,7 @@ _COLUMN_FORMATS = (
 )  # fmt: skip
 _PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_-]*|\['[^']+'\]|\[[0-9]+\])+")
 _MAX_SELECTABLE = 8
+_NONE: Mapping[str, Obj | None] = {}
 _APPROVAL = "api-approved.kubernetes.io"
 _KUBE_GROUPS = re.compile(r"(.*\.)?(k8s\.io|kubernetes\.io)")
 
@@ -45,7 +46,7 @@ def validate_definition(definition: Obj) -> list[FieldError]:
 def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
     """What is wrong with replacing a definition."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    found = list(_spec(spec)) + list(_approval(new))
+    found = list(_spec(spec, schemas_of(old))) + list(_approval(new))
     if spec.get("preserveUnknownFields") and not before.get("preserveUnknownFields"):
         found.append(invalid("spec.preserveUnknownFields", True, "must be false"))
     names_now, names_before = spec.get("names") or {}, before.get("names") or {}
@@ -67,7 +68,8 @@ def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
     return found
 
 
-def _spec(spec: Obj) -> Iterator[FieldError]:
+def _spec(spec: Obj, stored: Mapping[str, Obj | None] = _NONE) -> Iterator[FieldError]:
+    """`stored`: the schemas that lie in the store, which are not judged again as long as they stay."""
     group = spec.get("group") or ""
     if not group:
         yield required("spec.group")
@@ -80,7 +82,7 @@ def _spec(spec: Obj) -> Iterator[FieldError]:
         yield required("spec.scope")
     elif scope not in _SCOPES:
         yield not_supported("spec.scope", scope, _SCOPES)
-    yield from _versions(spec.get("versions") or [])
+    yield from _versions(spec.get("versions") or [], stored)
     given = spec.get("names") or {}
     for name in ("plural", "singular", "kind", "listKind"):
         if not given.get(name):
@@ -89,7 +91,7 @@ def _spec(spec: Obj) -> Iterator[FieldError]:
     yield from _conversion(spec.get("conversion") or {})
 
 
-def _versions(versions: Sequence[Obj]) -> Iterator[FieldError]:
+def _versions(versions: Sequence[Obj], stored: Mapping[str, Obj | None]) -> Iterator[FieldError]:
     shared = is_shared(versions, "schema")
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
@@ -99,7 +101,7 @@ def _versions(versions: Sequence[Obj]) -> Iterator[FieldError]:
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
             yield required(f"{path}.schema.openAPIV3Schema")
-        elif not shared or not index:
+        elif schema != stored.get(name) and (not shared or not index):
             yield from check_schema(schema, schema_path(versions, index))
         yield from _deprecation(version, path)
         yield from _subresources(version.get("subresources") or {}, f"{path}.subresources")

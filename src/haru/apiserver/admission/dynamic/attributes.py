@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from haru.apiserver.call import Call
 from haru.apiserver.config import user_object
-from haru.apiserver.custom_conversion import converted
+from haru.apiserver.custom_reading import converted
 from haru.apiserver.resources import Resource
 from haru.cel.admission import SMALL
 from haru.cel.libraries.authorization import Decide, Question

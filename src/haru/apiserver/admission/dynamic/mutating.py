@@ -21,7 +21,7 @@ from haru.apiserver.admission.dynamic.patching import MutationError, configured,
 from haru.apiserver.admission.dynamic.policies import Binding, Invocation, Misconfigured, Policy, invocations
 from haru.apiserver.admission.dynamic.running import run_in_turn, timed_compile
 from haru.apiserver.admission.dynamic.texts import Texts, texts_of
-from haru.apiserver.custom_conversion import converted
+from haru.apiserver.custom_reading import converted
 from haru.cel.admission import CONFIGURATION, OPERATIONS, Expression
 from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget
 from haru.kube.errors import StatusError

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from haru.apiserver.core import Core
-from haru.apiserver.custom_conversion import in_version
+from haru.apiserver.custom_reading import in_version
 from haru.apiserver.objects import shared
 from haru.apiserver.resources import Resource
 from haru.kube.conversion import convert

@@ -31,7 +31,7 @@ from haru.apiserver.admission.dynamic.reviews import (
     review_of,
     review_version,
 )
-from haru.apiserver.custom_conversion import converted
+from haru.apiserver.custom_reading import converted
 from haru.apiserver.webhook_calls import Caller, WebhookError
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
