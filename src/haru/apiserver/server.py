@@ -92,7 +92,7 @@ class ApiServer:
         """Write what every cluster starts with, and begin to serve."""
         await self.core.account_tokens.start()
         if self._auditor is not None:
-            self._auditor.log.start()
+            await self._auditor.start()
             self.metrics.more.append(self._auditor.metrics)
         await bootstrap.ensure(self.core)
         authorizer = Authorizer(self.core)
@@ -121,7 +121,7 @@ class ApiServer:
             await self.core.kubelets.close()
         await self.core.account_tokens.stop()
         if self._auditor is not None:
-            await asyncio.to_thread(self._auditor.log.stop)
+            await self._auditor.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -144,7 +144,7 @@ class ApiServer:
             return
         self.metrics.observe(request, response.status, time.perf_counter() - started)
         if request.trail is not None:
-            request.trail.complete(request, response)
+            await request.trail.complete(request, response)
         await send_whole(request, response)
 
     async def _respond(self, request: Request) -> Response:
@@ -223,14 +223,18 @@ class ApiServer:
         except StatusError as error:
             trail = auditor.begin(request, UserInfo("")) if auditor is not None else None
             if trail is not None:
-                trail.refused(request, error_response(error))
+                await trail.refused(request, error_response(error))
             raise
         if auditor is not None:
             request.trail = auditor.begin(request, request.user)
         if request.trail is None:
             self._authenticator.impersonate(request)
             return
-        request.trail.received()
+        if not await request.trail.received():
+            request.trail = None
+            assert auditor is not None
+            auditor.rejected()
+            raise internal_error("failed to store audit event")
         own = request.user
         self._authenticator.impersonate(request)
         if request.user is not own:
@@ -272,17 +276,17 @@ class ApiServer:
     async def _tunnel(self, request: Request, response: Response) -> None:
         assert response.tunnel is not None
         if request.trail is not None:
-            request.trail.started(request, response)
+            await request.trail.started(request, response)
         try:
             await response.tunnel(request)
         finally:
             if request.trail is not None:
-                request.trail.complete(request, response)
+                await request.trail.complete(request, response)
 
     async def _stream(self, request: Request, response: Response) -> None:
         assert response.stream is not None
         if request.trail is not None:
-            request.trail.started(request, response)
+            await request.trail.started(request, response)
         await request.send(head_of(response, request.audit_id, None))
         # An empty chunk makes the server flush the head: clients wait for it before they wait for events.
         await request.send({"type": "http.response.body", "body": b"", "more_body": True})
@@ -299,7 +303,7 @@ class ApiServer:
             self.metrics.watches -= 1
             self.metrics.observe(request, response.status, time.perf_counter() - started)
             if request.trail is not None:
-                request.trail.complete(request, response)
+                await request.trail.complete(request, response)
 
 
 def _may_do_all(request: Request, metrics: Metrics) -> bool:
