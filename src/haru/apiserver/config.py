@@ -11,7 +11,7 @@ from haru.apiserver.admission_options import AdmissionOptions
 from haru.apiserver.token_options import TokenOptions
 from haru.clock import utc_now
 from haru.kube.gates import FeatureGates
-from haru.storage import Store
+from haru.storage import Sealing, Store
 
 if TYPE_CHECKING:
     from haru.apiserver.audit import AuditOptions
@@ -63,6 +63,8 @@ class ServerConfig:
     clock: Callable[[], datetime] = utc_now
     max_reads_in_flight: int = 400
     max_writes_in_flight: int = 200
+    sealing: Sealing | None = None
+    """Encryption at rest, as the store has it; None: there is none."""
     audit: AuditOptions | None = None
     """The audit log; None: there is none."""
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)

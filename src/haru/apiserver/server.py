@@ -82,6 +82,9 @@ class ApiServer:
         if config.peers is not None and config.gates.enabled("APIServerIdentity"):
             self.core.peers = Peers(self.core, config.peers)
             self.metrics.more.append(self.core.peers.counts.lines)
+        if config.sealing is not None:
+            config.sealing.server = self.core.peers.identity.name if self.core.peers is not None else ""
+            self.metrics.more.append(config.sealing.lines)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._patience = Patience(REQUEST_SECONDS)
