@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from api_caller import MAPS, Caller, Clock, config_map, make_config
-from audit_receiver import TOKEN, Receiver, receiver
 
+from audit_receiver import TOKEN, Receiver, receiver
 from haru.apiserver.audit import webhook as webhooks
 from haru.apiserver.audit.entries import Entry
 from haru.apiserver.audit.webhook import AuditWebhook, Throttle

@@ -17,6 +17,8 @@ from api_caller import Caller, Clock, config_map, make_config
 
 from haru.apiserver.encryption import EncryptionError, load_encryption, parse_encryption
 from haru.apiserver.server import ApiServer
+from haru.cli.main import build_parser
+from haru.cli.security import security_of
 from haru.embedded.options import OptionError
 from haru.embedded.security import SecurityOptions
 from haru.storage import SqliteStore
@@ -175,14 +177,15 @@ def test_sockets_and_times_of_plugins() -> None:
 class Running:
     """A server over a file, with a configuration."""
 
-    def __init__(self, path: Path, given: Obj | None) -> None:
-        self.sealing = parse_encryption(given, "enc.yaml") if given else None
+    def __init__(self, path: Path, given: Obj | None, file: Path | None = None) -> None:
+        self.sealing = parse_encryption(given, "enc.yaml") if given else load_encryption(file) if file else None
+        self.file = file
         self.store = SqliteStore(path, sealing=self.sealing)
 
     async def __aenter__(self) -> Caller:
         await self.store.start()
         clock = Clock()
-        self.app = ApiServer(make_config(self.store, clock, sealing=self.sealing))
+        self.app = ApiServer(make_config(self.store, clock, sealing=self.sealing, encryption_file=self.file))
         await self.app.start()
         return Caller(self.app, clock)
 
@@ -301,3 +304,97 @@ async def served_with_a_plugin(api: Caller, plugin: Plugin, body: Obj) -> None:
     text = (await api("GET", "/metrics")).body.decode()
     assert "apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds{" in text
     assert 'apiserver_envelope_encryption_dek_source_cache_size{provider_name="k"} 2' in text
+
+
+# --- a configuration that changes
+
+
+def on_disk(directory: Path) -> bytes:
+    return b"".join(part.read_bytes() for part in directory.glob("state.db*"))
+
+
+def put(file: Path, *providers: Obj, resource: str = "secrets") -> None:
+    file.write_text(yaml.safe_dump(config(entry([resource], *providers))))
+    file.chmod(0o600)
+
+
+async def metric(api: Caller, line: str) -> str:
+    text = (await api("GET", "/metrics")).body.decode()
+    return next((found.rpartition(" ")[2] for found in text.splitlines() if found.startswith(line)), "0")
+
+
+async def test_a_configuration_that_changes_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("haru.apiserver.encryption_reload.LOOK_SECONDS", 0.05)
+    file, path, patch = tmp_path / "enc.yaml", tmp_path / "state.db", {"type": "application/merge-patch+json"}
+    good = 'apiserver_encryption_config_controller_automatic_reloads_total{apiserver_id_hash="",status="success"}'
+    bad = good.replace("success", "failure")
+    put(file, {"identity": {}}, resource="configmaps")
+    async with Running(path, None, file) as api:
+        await api.create(SECRETS, {"metadata": {"name": "s"}, "stringData": {"password": "swordfish"}})
+        await api("PATCH", f"{SECRETS}/s", {"stringData": {"a": "b"}}, **patch)
+        info = 'apiserver_encryption_config_controller_last_config_info{apiserver_id_hash="",hash="sha256:'
+        assert await metric(api, info) == "1"
+        put(file, {"aesgcm": keys(key1=KEY1)}, {"identity": {}})
+
+        async def taken() -> bool:
+            return await metric(api, good) == "1"
+
+        await until(taken)
+        before = await api.get(f"{SECRETS}/s")
+        changed = (await api("PATCH", f"{SECRETS}/s", {}, **patch)).json
+        assert changed["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"], "it was stale"
+        file.write_text("resources: []")
+
+        async def refused() -> bool:
+            return int(await metric(api, bad)) > 2
+
+        await until(refused)
+        assert caplog.text.count("the old one stays in use") == 1 and await metric(api, good) == "1"
+        await api("PATCH", f"{SECRETS}/s", {"stringData": {"c": "d"}}, **patch)
+        assert "[+]kms-providers ok" in (await api("GET", "/readyz?verbose")).body.decode()
+    assert kept(path)["s"].startswith(b"k8s:enc:aesgcm:v1:key1:")
+    assert b"c3dvcmRmaXNo" not in on_disk(tmp_path), "nor what it was before is in the file"
+
+
+async def test_a_plugin_that_is_not_well_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("haru.storage.sealing.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(provider, "BAD_HEALTH_SECONDS", 0.0)
+    file, path, patch = tmp_path / "enc.yaml", tmp_path / "state.db", {"type": "application/merge-patch+json"}
+    first = {"aesgcm": keys(key1=KEY1)}
+    put(file, first)
+    with tempfile.TemporaryDirectory(prefix="kms-") as directory:
+        plugin = Plugin(Path(directory))
+        service = {"kms": {"apiVersion": "v2", "name": "k", "endpoint": f"unix://{plugin.socket}", "timeout": "100ms"}}
+        try:
+            async with Running(path, None, file) as api:
+                await api.create(SECRETS, {"metadata": {"name": "s"}})
+                reloader = api.app._reloader
+                assert reloader is not None and not await reloader.look(), "nothing has changed"
+                put(file, service, first)
+                assert not await reloader.look() and "failed to perform status section" in caplog.text
+                assert (await api("PATCH", f"{SECRETS}/s", {"stringData": {"a": "b"}}, **patch)).status == 200
+                plugin.start()
+                assert await reloader.look()
+                assert (await api("PATCH", f"{SECRETS}/s", {}, **patch)).status == 200
+                put(file, {**service, "kms": {**service["kms"], "timeout": "200ms"}})
+                assert await reloader.look(), "the same plugin, asked otherwise"
+            assert kept(path)["s"].startswith(b"k8s:enc:kms:v2:k:")
+            async with Running(path, None, file) as api:
+                assert (await api.get(f"{SECRETS}/s"))["data"] == {"a": "Yg=="}
+        finally:
+            plugin.kill()
+
+
+def test_flags_of_encryption(tmp_path: Path) -> None:
+    file = tmp_path / "enc.yaml"
+    put(file, {"identity": {}})
+    flag = "--encryption-provider-config"
+    for given, followed in (("", None), (f"{flag}-automatic-reload", file), (f"{flag}-automatic-reload=false", None)):
+        flags = build_parser().parse_args(["up", f"{flag}={file}", *given.split()])
+        assert security_of(flags, SecurityOptions()).encryption_file == followed
+    with pytest.raises(OptionError, match="--encryption-provider-config-automatic-reload: Forbidden: must be set with"):
+        SecurityOptions(encryption_reload=True).sealing()

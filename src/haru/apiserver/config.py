@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.admission_options import AdmissionOptions
@@ -65,6 +66,8 @@ class ServerConfig:
     max_writes_in_flight: int = 200
     sealing: Sealing | None = None
     """Encryption at rest, as the store has it; None: there is none."""
+    encryption_file: Path | None = None
+    """The configuration of `sealing`, if it is to be taken over whenever it changes."""
     audit: AuditOptions | None = None
     """The audit log; None: there is none."""
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,7 +39,8 @@ class EncryptionError(ValueError):
 def load_encryption(path: Path) -> Sealing:
     """What the file says. Raises EncryptionError."""
     try:
-        config = yaml.load(path.read_text())
+        text = path.read_text()
+        config = yaml.load(text)
         if path.stat().st_mode & 0o077:
             _LOG.warning("%s: %s holds keys, and others than its owner may read it: chmod 600 %s", FLAG, path, path)
     except OSError as error:
@@ -46,9 +48,11 @@ def load_encryption(path: Path) -> Sealing:
     except ValueError as error:
         raise EncryptionError(f"{FLAG}: {path}: {error}") from None
     try:
-        return parse_encryption(config, str(path))
+        sealing = parse_encryption(config, str(path))
     except EncryptionError as error:
         raise EncryptionError(f"{FLAG}: {path}: {error}") from None
+    sealing.digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return sealing
 
 
 def parse_encryption(config: Any, source: str) -> Sealing:

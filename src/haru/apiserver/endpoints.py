@@ -105,8 +105,9 @@ class Endpoints:
 
     def _checks(self, name: str) -> tuple[str, ...]:
         peers, sealing = self._core.peers, self._core.config.sealing
+        has_keys = sealing is not None and (sealing.outside or self._core.config.encryption_file is not None)
         hook = (HOOK,) if peers is not None and peers.proxies else ()
-        return (*_CHECKS, *hook, *((_KEYS,) if name != "livez" and sealing is not None and sealing.outside else ()))
+        return (*_CHECKS, *hook, *((_KEYS,) if name != "livez" and has_keys else ()))
 
     def _failing(self, name: str, rest: list[str]) -> str:
         if name == "livez":

@@ -27,6 +27,7 @@ from haru.apiserver.call import Call
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.core import Core
 from haru.apiserver.definitions import Definitions
+from haru.apiserver.encryption_reload import Reloader
 from haru.apiserver.endpoints import Endpoints
 from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
 from haru.apiserver.janitor import keep_house
@@ -85,6 +86,10 @@ class ApiServer:
         if config.sealing is not None:
             config.sealing.server = self.core.peers.identity.name if self.core.peers is not None else ""
             self.metrics.more.append(config.sealing.lines)
+        self._reloader: Reloader | None = None
+        if config.sealing is not None and config.encryption_file is not None:
+            self._reloader = Reloader(config.encryption_file, config.sealing)
+            self.metrics.more.append(self._reloader.lines)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._patience = Patience(REQUEST_SECONDS)
@@ -105,6 +110,8 @@ class ApiServer:
         self.core.limits = LimitsOfNamespaces(self.core)
         await self.core.limits.start()
         self.core.authorizer = authorizer
+        if self._reloader is not None:
+            self._reloader.start()
         self._janitor = asyncio.create_task(keep_house(self.core), name="haru apiserver: janitor")
 
     def admit(self, token: str, user: UserInfo) -> None:
@@ -114,6 +121,8 @@ class ApiServer:
     async def stop(self) -> None:
         """End all streams and stop the server's own work. The store stays open: it is the caller's."""
         self.core.stop_streams()
+        if self._reloader is not None:
+            await self._reloader.stop()
         await self._definitions.stop()
         await self._registry.stop()
         if self._janitor is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,21 +28,21 @@ def add_audit_arguments(group: Any) -> None:
     group.add_argument(
         "--audit-log-maxage", type=number, metavar="DAYS", help="how long older files are kept (default 0: for ever)"
     )
-    _add_delivery(group, "log")
+    _add(group, "log", _OF_BOTH)
     group.add_argument(
         "--audit-webhook-config-file",
         type=Path,
         metavar="FILE",
         help="a kubeconfig: where events are posted, beside the log or in its place",
     )
-    _add_delivery(group, "webhook")
-    for flag, kind, metavar, text in _OF_WEBHOOKS:
-        group.add_argument(f"--audit-webhook-{flag}", type=kind, metavar=metavar, help=text)
+    _add(group, "webhook", _OF_BOTH)
+    _add(group, "webhook", _OF_WEBHOOKS)
 
 
-def _add_delivery(group: Any, place: str) -> None:
-    for flag, kind, metavar, text in _OF_BOTH:
-        group.add_argument(f"--audit-{place}-{flag}", type=kind, metavar=metavar, help=text)
+def _add(group: Any, place: str, rows: Sequence[_Row]) -> None:
+    for flag, kind, metavar, text in rows:
+        bare: dict[str, Any] = {"nargs": "?", "const": True} if kind is truth else {}
+        group.add_argument(f"--audit-{place}-{flag}", type=kind, metavar=metavar, help=text, **bare)
 
 
 def audit_of(flags: argparse.Namespace, options: SecurityOptions) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haru.cli.account_tokens import truth
 from haru.cli.auditing import add_audit_arguments, audit_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,14 @@ def add_security_arguments(parser: argparse.ArgumentParser) -> None:
         help="an EncryptionConfiguration: which resources are encrypted at rest, and with which keys",
     )
     group.add_argument(
+        "--encryption-provider-config-automatic-reload",
+        type=truth,
+        nargs="?",
+        const=True,
+        metavar="BOOL",
+        help="take that file over whenever it changes (default false)",
+    )
+    group.add_argument(
         "--admission-control-config-file",
         type=Path,
         metavar="FILE",
@@ -36,6 +45,7 @@ def security_of(flags: argparse.Namespace, options: SecurityOptions) -> Security
 
     given: dict[str, Any] = {
         "encryption_config": flags.encryption_provider_config and flags.encryption_provider_config.expanduser(),
+        "encryption_reload": flags.encryption_provider_config_automatic_reload,
         "admission_config": flags.admission_control_config_file and flags.admission_control_config_file.expanduser(),
         **audit_of(flags, options),
     }

@@ -98,6 +98,7 @@ class EmbeddedCluster:
                 client_ca_pem=identity.ca_pem,
                 service_account_key_pem=signing_key,
                 sealing=self._sealing,
+                encryption_file=self._options.security.encryption_file,
                 audit=self._audit,
                 admission=self._admission,
                 account_tokens=account_tokens,

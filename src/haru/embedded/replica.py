@@ -119,6 +119,7 @@ class Replica:
                 max_reads_in_flight=options.max_reads,
                 max_writes_in_flight=options.max_writes,
                 sealing=sealing,
+                encryption_file=options.security.encryption_file,
                 audit=options.security.audit(),
                 admission=options.security.admission(),
                 account_tokens=account_tokens,

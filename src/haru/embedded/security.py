@@ -19,6 +19,8 @@ class SecurityOptions:
     """The files that the flags name; sizes in MB, ages in days, 0 for no bound."""
 
     encryption_config: Path | None = None
+    encryption_reload: bool = False
+    """Take the configuration over whenever it changes."""
     audit_policy: Path | None = None
     audit_log: str | None = None
     """A path, or `-` for the standard output."""
@@ -33,15 +35,24 @@ class SecurityOptions:
 
     def sealing(self) -> Sealing | None:
         """What is encrypted at rest; None: nothing. Raises OptionError."""
+        from haru.embedded.options import OptionError
+
         if self.encryption_config is None:
+            if self.encryption_reload:
+                flag = "--encryption-provider-config"
+                raise OptionError(f"{flag}-automatic-reload: Forbidden: must be set with {flag}")
             return None
         from haru.apiserver.encryption import EncryptionError, load_encryption
-        from haru.embedded.options import OptionError
 
         try:
             return load_encryption(self.encryption_config)
         except EncryptionError as error:
             raise OptionError(str(error)) from None
+
+    @property
+    def encryption_file(self) -> Path | None:
+        """The configuration that is followed; None: it is read once."""
+        return self.encryption_config if self.encryption_reload else None
 
     def admission(self) -> AdmissionOptions:
         """What admission plugins are told. Raises OptionError."""

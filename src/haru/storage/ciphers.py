@@ -48,6 +48,8 @@ class OutsideCipher(abc.ABC):
 
     name: str
     prefix: bytes
+    seconds: float
+    """How long a question to him may take."""
     metrics: KmsMetrics
     changed: Callable[[], None] | None
     """Called when values are to be written with another key from now on."""

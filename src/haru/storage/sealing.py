@@ -9,12 +9,17 @@ Source: k8s.io/apiserver `storage/value/encrypt` (AES-GCM, AES-CBC with PKCS#7, 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from haru.storage.ciphers import Cipher, OutsideCipher, Plain, SealError
 
 ENCRYPTED = b"k8s:enc:"
 """What every sealed value begins with; no object and no compressed one does."""
+GRACE_SECONDS = 10.0
+"""How long a configuration that is new may take to be well, and one that is old to end what it has begun."""
+LOOK_SECONDS = 0.1
 KEYS_SECONDS = 60.0
 """How long a store that starts waits for those who have the keys of what is in it."""
 
@@ -33,6 +38,9 @@ class Sealing:
         """Ciphers whose keys somebody else has."""
         self.server = ""
         """The identity of the API server, for counters."""
+        self.digest = ""
+        """That of the configuration."""
+        self._leaving: set[asyncio.Task[None]] = set()
         self.changed: Callable[[Callable[[str], bool]], None] | None = None
         """Called with a test for resources when those are to be written with another key from now on."""
 
@@ -44,15 +52,50 @@ class Sealing:
 
     async def stop(self) -> None:
         """Ask no more."""
-        await asyncio.gather(*(cipher.stop() for cipher in self.outside))
+        for task in self._leaving:
+            task.cancel()
+        await asyncio.gather(*self._leaving, *(cipher.stop() for cipher in self.outside), return_exceptions=True)
+
+    async def become(self, other: Sealing) -> None:
+        """Take over what another configuration says, if those who have keys in it are well. SealError if not."""
+        for cipher in other.outside:
+            cipher.changed = lambda cipher=cipher: self._key_changed(cipher)
+        grace = max(GRACE_SECONDS, 2 * sum(cipher.seconds for cipher in other.outside))
+        try:
+            await asyncio.gather(*(cipher.start() for cipher in other.outside))
+            await _be_well(other, grace)
+        except BaseException:
+            await other.stop()
+            raise
+        old = self._copy()
+        self._providers, self._source, self.outside = other._providers, other._source, other.outside
+        self.digest = other.digest
+        if self.changed is not None:
+            self.changed(lambda resource: bool(old.ciphers(resource) or self.ciphers(resource)))
+        # Who is asked just now by the old configuration may end.
+        task = asyncio.create_task(_leave(old, grace), name="haru: an old encryption configuration")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    def _copy(self) -> Sealing:
+        return Sealing(self._providers, self._source)
+
+    @property
+    def server_digest(self) -> str:
+        """How counters name the server."""
+        return f"sha256:{hashlib.sha256(self.server.encode()).hexdigest()}" if self.server else ""
 
     def lines(self) -> list[str]:
-        """The counters of those who have keys, as Kubernetes names them."""
+        """The counters of those who have keys, as Kubernetes names them, and which configuration is in use."""
+        info = "apiserver_encryption_config_controller_last_config_info"
+        labels = f'apiserver_id_hash="{self.server_digest}",hash="{self.digest}"'
+        text = "The digest of the encryption configuration in use."
+        told = [f"# HELP {info} {text}", f"# TYPE {info} gauge", f"{info}{{{labels}}} 1"] if self.digest else []
         if not self.outside:
-            return []
+            return told
         from haru.storage.kms.metrics import exposition
 
-        return exposition([cipher.metrics for cipher in self.outside], self.server)
+        return told + exposition([cipher.metrics for cipher in self.outside], self.server_digest)
 
     async def problems(self) -> Sequence[str]:
         """What is wrong with each of those who have keys; empty texts where nothing is."""
@@ -134,6 +177,22 @@ class Sealing:
             f'{path} is encrypted with {provider} and the key "{key}", which {self._source} does not have for '
             f"{resource}: add that key there, after the first one if it is to be read with only"
         )
+
+
+async def _be_well(sealing: Sealing, seconds: float) -> None:
+    """Return when those who have keys are well; SealError if they are not in time."""
+    end = time.monotonic() + seconds
+    while unwell := [problem for problem in await sealing.problems() if problem]:
+        if time.monotonic() > end:
+            raise SealError("; ".join(unwell))
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _leave(sealing: Sealing, seconds: float) -> None:
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        await asyncio.shield(asyncio.gather(*(cipher.stop() for cipher in sealing.outside)))
 
 
 def _outside(providers: Mapping[str, Sequence[Cipher]]) -> Sequence[OutsideCipher]:

@@ -61,6 +61,10 @@ class _Copy:
     done: asyncio.Future[None]
 
 
+class _Purge:
+    """What is sealed by now is to be forgotten of the past, in which values are plain."""
+
+
 @dataclass(slots=True, eq=False)
 class _Batch:
     """The events of one transaction, who waits for them, and after how many failures it was decided."""
@@ -158,6 +162,12 @@ class SqliteStore(MemoryStore):
         for event in events:
             event.at = now
             self._bucket(bucket_of(event.key)).log.append(event)
+
+    def _make_stale(self, is_meant: Callable[[str], bool]) -> None:
+        super()._make_stale(is_meant)
+        if self._writer is not None:
+            self._hand_over()
+            self._writer.jobs.put(_Purge())
 
     def _leaves_no_past(self, key: str) -> bool:
         return bool(self._sealing.ciphers(bucket_of(key)))
@@ -267,7 +277,7 @@ class _Writer(threading.Thread):
         finished: Callable[[list[_Batch], Exception | None], None],
     ) -> None:
         super().__init__(name="haru-store-writer", daemon=True)
-        self.jobs: queue.SimpleQueue[_Batch | _Copy | None] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[_Batch | _Copy | _Purge | None] = queue.SimpleQueue()
         self._connection = connection
         self._sealing = sealing
         self._finished = finished
@@ -281,7 +291,7 @@ class _Writer(threading.Thread):
         except _Stopped:
             self._connection.close()
 
-    def _turn(self, job: _Batch | _Copy | None, *, copying: bool = False) -> None:
+    def _turn(self, job: _Batch | _Copy | _Purge | None, *, copying: bool = False) -> None:
         """Do a job and those that have gathered behind it. Raises _Stopped once told to stop."""
         group: list[_Batch] = []
         while True:
@@ -293,6 +303,8 @@ class _Writer(threading.Thread):
                 raise _Stopped
             if isinstance(job, _Batch):
                 group.append(job)
+            elif isinstance(job, _Purge):
+                self._purge()
             elif copying:
                 _tell(job, StoreError("another copy of the store is being made: try again when it is done"))
             else:
@@ -302,6 +314,11 @@ class _Writer(threading.Thread):
             job = self.jobs.get()
         if group:
             self._write(group)
+
+    def _purge(self) -> None:
+        # One that fails is made up for by the next start.
+        with contextlib.suppress(sqlite3.Error):
+            past.leave_out(self._connection, lambda key: bool(self._sealing.ciphers(bucket_of(key))))
 
     def _copy(self, job: _Copy) -> None:
         """Copy the database in steps. Between them goes on what has gathered: SQLite takes it into the copy as well."""

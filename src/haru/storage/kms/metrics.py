@@ -106,11 +106,11 @@ class KmsMetrics:
 
 
 def exposition(providers: Sequence[KmsMetrics], server: str) -> list[str]:
-    """The lines of all providers, for the server with this identity."""
+    """The lines of all providers; `server` is the digest of the server's identity."""
     if not providers:
         return []
     lines: list[str] = []
-    samples = [each.samples(digest_of(server)) for each in providers]
+    samples = [each.samples(server) for each in providers]
     for name, (kind, text) in _HELP.items():
         lines += [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}"]
         lines += [f"{_PREFIX}{name}{line}" for each in samples for line in each[name]]
