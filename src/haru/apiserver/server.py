@@ -38,6 +38,7 @@ from haru.apiserver.node_authorization import Attributes
 from haru.apiserver.peers import Peers
 from haru.apiserver.peers.passing import PeerGone
 from haru.apiserver.peers.routes import Asked
+from haru.apiserver.proxying import Proxy, asked_right, wanted_of
 from haru.apiserver.published import withdraw
 from haru.apiserver.rest import HANDLERS, Handler
 from haru.apiserver.subresources import SUBRESOURCES
@@ -90,6 +91,7 @@ class ApiServer:
         if config.sealing is not None and config.encryption_file is not None:
             self._reloader = Reloader(config.encryption_file, config.sealing)
             self.metrics.more.append(self._reloader.lines)
+        self._proxy = Proxy(self.core)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._patience = Patience(REQUEST_SECONDS)
@@ -131,6 +133,7 @@ class ApiServer:
         await withdraw(self.core)
         if self.core.kubelets is not None:
             await self.core.kubelets.close()
+        await self._proxy.close()
         await self.core.account_tokens.stop()
         if self._auditor is not None:
             await self._auditor.stop()
@@ -205,6 +208,9 @@ class ApiServer:
             for asked in asked_rights(request, wanted):
                 await _permit(authorizer, request, asked, self.metrics, wanted.name)
             return await connect(self.core, self.core.kubelets, request, wanted)
+        if (proxied := wanted_of(path)) is not None:
+            await _permit(authorizer, request, asked_right(request, proxied), self.metrics, proxied.name)
+            return await self._proxy.connect(request, proxied)
         try:
             call, handler = self._route(request)
         except StatusError as error:
