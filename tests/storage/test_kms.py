@@ -418,6 +418,12 @@ async def test_a_follower_waits_for_the_plugin_and_misses_nothing(etcd: Any, plu
         await other.stop()
 
 
+def test_a_name_with_quotes_breaks_no_line() -> None:
+    service = KmsProvider('a"b\\c', "/run/kms.sock")
+    text = "\n".join(Sealing({"secrets": [service]}, "").lines())
+    assert 'dek_source_cache_size{provider_name="a\\"b\\\\c"} 0' in text
+
+
 def test_messages_go_both_ways() -> None:
     wanted = kms.Encrypted(b"c", "id", {"a.b": b"", "c.d": b"2"})
     assert kms.read_encrypt_answer(kms.encrypt_answer(wanted)) == wanted

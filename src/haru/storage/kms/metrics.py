@@ -30,7 +30,7 @@ class KmsMetrics:
     """The counters of one provider."""
 
     def __init__(self, provider: str) -> None:
-        self._provider = provider
+        self._provider = provider.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
         self._lock = threading.Lock()
         self._calls: dict[tuple[str, str], list[float]] = {}
         self._used: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
