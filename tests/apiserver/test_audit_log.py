@@ -14,7 +14,8 @@ from api_caller import ADMIN, MAPS, PODS, USER, Caller, Clock, config_map, make_
 
 from haru.apiserver.audit import AuditFile, AuditOptions, PolicyError
 from haru.apiserver.audit.attributes import About, about
-from haru.apiserver.audit.log import AuditLog, Entry
+from haru.apiserver.audit.entries import Entry
+from haru.apiserver.audit.log import AuditLog
 from haru.apiserver.audit.policy import LEVELS, load_policy, parse_policy
 from haru.apiserver.config import UserInfo
 from haru.apiserver.http import Request

@@ -14,10 +14,11 @@ from etcd_process import Etcd, ServingFiles
 from haru import protobuf
 from haru.apiserver import certificates
 from haru.storage import Compacted, CompareFailed, Delete, Put, Record, StoreError
+from haru.storage.ciphers import AesGcm, Plain
 from haru.storage.etcd import EtcdStore, compaction, connection, messages, read_credentials, values
 from haru.storage.etcd import store as etcd_store
 from haru.storage.etcd.store import tells_progress
-from haru.storage.sealing import AesGcm, Plain, Sealing
+from haru.storage.sealing import Sealing
 
 SECONDS = 60.0
 """However busy the machine is."""

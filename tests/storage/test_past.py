@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haru.storage import Compacted, Delete, Put, SqliteStore, past, snapshots
+from haru.storage.ciphers import AesGcm
 from haru.storage.interface import Event
 from haru.storage.memory import MemoryStore
-from haru.storage.sealing import AesGcm, Sealing
+from haru.storage.sealing import Sealing
 
 Told = tuple[str, int, tuple[int, bytes] | None, tuple[int, bytes] | None]
 

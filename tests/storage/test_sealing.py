@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 
 from haru.storage import Put, SealError, Sealing, SqliteStore
-from haru.storage.sealing import AesCbc, AesGcm, Cipher, Plain
+from haru.storage.ciphers import AesCbc, AesGcm, Cipher, Plain, Secretbox
 
 OLD, NEW = b"o" * 32, b"n" * 32
 SECRET = b'{"data":{"password":"c3dvcmRmaXNo"}}'
@@ -39,6 +39,33 @@ def test_gcm_is_read_as_others_wrote_it() -> None:
     )
     associated = bytes.fromhex("feedfacedeadbeeffeedfacedeadbeefabaddad2")
     assert AesGcm("key1", key).open(nonce + cipher + tag, associated) == plain
+
+
+def test_secretbox_is_read_as_others_wrote_it() -> None:
+    """The test vector of NaCl's own secretbox."""
+    pytest.importorskip("nacl", reason="PyNaCl is not installed")
+    key = bytes.fromhex("1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389")
+    nonce = bytes.fromhex("69696ee955b62b73cd62bda875fc73d68219e0036b7a0b37")
+    plain = bytes.fromhex(
+        "be075fc53c81f2d5cf141316ebeb0c7b5228c52a4c62cbd44b66849b64244ffce5ecbaaf33bd751a1ac728d45e6c6129"
+        "6cdc3c01233561f41db66cce314adb310e3be8250c46f06dceea3a7fa1348057e2f6556ad6b1318a024a838f21af1fde"
+        "048977eb48f59ffd4924ca1c60902e52f0a089bc76897040e082f937763848645e0705"
+    )
+    box = bytes.fromhex(
+        "f3ffc7703f9400e52a7dfb4b3d3305d98e993b9f48681273c29650ba32fc76ce48332ea7164d96a4476fb8c531a1186a"
+        "c0dfc17c98dce87b4da7f011ec48c97271d2c20f9b928fe2270d6fb863d51738b48eeee314a7cc8ab932164548e526ae"
+        "90224368517acfeabd6bb3732bc0e9da99832b61ca01b6de56244a9e88d5f9b37973f622a43d14a6599b1f654cb45a74"
+        "e355a5"
+    )
+    assert Secretbox("key1", key).open(nonce + box, b"") == plain
+    sealing_with = sealing(secrets=[Secretbox("key1", key), AesGcm("old", OLD)])
+    kept = sealing_with.seal("secrets", PATH, SECRET)
+    assert kept.startswith(b"k8s:enc:secretbox:v1:key1:") and b"password" not in kept
+    assert sealing_with.open("secrets", PATH, kept) == (SECRET, False)
+    for broken in (kept[:-1], kept[:-1] + bytes([kept[-1] ^ 1]), kept[:40]):
+        with pytest.raises(SealError, match=r'can not be decrypted with the secretbox key "key1" of enc\.yaml'):
+            sealing_with.open("secrets", PATH, broken)
+    assert sealing(secrets=[AesGcm("new", NEW), Secretbox("key1", key)]).open("secrets", PATH, kept) == (SECRET, True)
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 1000])

@@ -116,6 +116,7 @@ def _edit_rules() -> list[Obj]:
         _rule(("create",), ("",), ("serviceaccounts/token",)),
         # By WebSocket it is both that are asked for.
         _rule(("create", "get"), ("",), ("pods/attach", "pods/exec", "pods/portforward")),
+        _rule((*_READ, *_WRITE), ("",), ("pods/proxy", "services/proxy")),
         _rule(("impersonate",), ("",), ("serviceaccounts",)),
         _rule(_WRITE, ("",), ("events", "replicationcontrollers/scale")),
     ]

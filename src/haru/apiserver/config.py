@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.admission_options import AdmissionOptions
 from haru.apiserver.token_options import TokenOptions
 from haru.clock import utc_now
 from haru.kube.gates import FeatureGates
-from haru.storage import Store
+from haru.storage import Sealing, Store
 
 if TYPE_CHECKING:
     from haru.apiserver.audit import AuditOptions
@@ -63,6 +64,10 @@ class ServerConfig:
     clock: Callable[[], datetime] = utc_now
     max_reads_in_flight: int = 400
     max_writes_in_flight: int = 200
+    sealing: Sealing | None = None
+    """Encryption at rest, as the store has it; None: there is none."""
+    encryption_file: Path | None = None
+    """The configuration of `sealing`, if it is to be taken over whenever it changes."""
     audit: AuditOptions | None = None
     """The audit log; None: there is none."""
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)

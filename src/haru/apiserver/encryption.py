@@ -1,6 +1,6 @@
 """`--encryption-provider-config`: which resources are encrypted at rest, and with which keys.
 
-Source: EncryptionConfiguration of apiserver.config.k8s.io/v1, as behaviour. Served are aescbc, aesgcm and identity.
+Source: EncryptionConfiguration of apiserver.config.k8s.io/v1, as behaviour. KMS v1 is not there, as it is off in 1.36.
 Messages name the field and never show a secret.
 """
 
@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from haru.kube import yaml
+from haru.kube.durations import seconds_of
 from haru.storage import Sealing
-from haru.storage.sealing import AesCbc, AesGcm, Cipher, Plain
+from haru.storage.ciphers import AesCbc, AesGcm, Cipher, OutsideCipher, Plain, Secretbox
 
 Obj = dict[str, Any]
 
 API_VERSION = "apiserver.config.k8s.io/v1"
 KIND = "EncryptionConfiguration"
 FLAG = "--encryption-provider-config"
-_KEY_BYTES = (16, 24, 32)
-_MAKERS: dict[str, Callable[[str, bytes], Cipher]] = {"aescbc": AesCbc, "aesgcm": AesGcm}
-_ABSENT = {
-    "secretbox": "XSalsa20 is not in the library that Haru encrypts with: read such data with kube-apiserver, and have "
-    "it written with aesgcm",
-    "kms": "Haru speaks to no key management service: take aesgcm, with keys that you rotate",
-}
+_KEY_BYTES = {"aescbc": (16, 24, 32), "aesgcm": (16, 24, 32), "secretbox": (32,)}
+_MAKERS: dict[str, Callable[[str, bytes], Cipher]] = {"aescbc": AesCbc, "aesgcm": AesGcm, "secretbox": Secretbox}
+_KMS_FIELDS = {"apiVersion", "cachesize", "endpoint", "name", "timeout"}
+_KMS_SECONDS = 3.0
 _LOG = logging.getLogger("haru.apiserver")
 
 
@@ -39,7 +39,8 @@ class EncryptionError(ValueError):
 def load_encryption(path: Path) -> Sealing:
     """What the file says. Raises EncryptionError."""
     try:
-        config = yaml.load(path.read_text())
+        text = path.read_text()
+        config = yaml.load(text)
         if path.stat().st_mode & 0o077:
             _LOG.warning("%s: %s holds keys, and others than its owner may read it: chmod 600 %s", FLAG, path, path)
     except OSError as error:
@@ -47,9 +48,11 @@ def load_encryption(path: Path) -> Sealing:
     except ValueError as error:
         raise EncryptionError(f"{FLAG}: {path}: {error}") from None
     try:
-        return parse_encryption(config, str(path))
+        sealing = parse_encryption(config, str(path))
     except EncryptionError as error:
         raise EncryptionError(f"{FLAG}: {path}: {error}") from None
+    sealing.digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return sealing
 
 
 def parse_encryption(config: Any, source: str) -> Sealing:
@@ -58,11 +61,12 @@ def parse_encryption(config: Any, source: str) -> Sealing:
         raise EncryptionError(f"it must be an object with apiVersion: {API_VERSION} and kind: {KIND}")
     _refuse_unknown(config, {"apiVersion", "kind", "metadata", "resources"}, "")
     providers: dict[str, list[Cipher]] = {}
+    services: set[str] = set()
     for index, entry in enumerate(_list(config.get("resources"), "resources", "name what is encrypted, and how")):
         where = f"resources[{index}]"
         _require_object(entry, where)
         _refuse_unknown(entry, {"resources", "providers"}, f"{where}.")
-        ciphers = _ciphers(entry.get("providers"), f"{where}.providers")
+        ciphers = _ciphers(entry.get("providers"), f"{where}.providers", services)
         names = _list(entry.get("resources"), f"{where}.resources", "for example secrets")
         own = [_resource(name, f"{where}.resources[{i}]") for i, name in enumerate(names)]
         for position, name in enumerate(own):
@@ -112,20 +116,20 @@ def _check_masked(name: str, beside: list[str], earlier: Mapping[str, object], w
 # --- providers
 
 
-def _ciphers(entries: Any, where: str) -> list[Cipher]:
+def _ciphers(entries: Any, where: str, services: set[str]) -> list[Cipher]:
     found: list[Cipher] = []
     for index, entry in enumerate(_list(entries, where, "the first one writes, all of them read")):
         at = f"{where}[{index}]"
         _require_object(entry, at)
-        known = {*_MAKERS, *_ABSENT, "identity"}
+        known = {*_MAKERS, "identity", "kms"}
         _refuse_unknown(entry, known, f"{at}.")
         if len(entry) != 1:
             raise EncryptionError(f"{at}: Invalid value: {len(entry)} providers: an entry has exactly one")
         (name, settings) = next(iter(entry.items()))
-        if name in _ABSENT:
-            raise EncryptionError(f"{at}.{name}: Forbidden: {_ABSENT[name]}")
         if name == "identity":
             found.append(Plain())
+        elif name == "kms":
+            found.append(_kms(settings, f"{at}.kms", services))
         else:
             found += _keys(name, settings, f"{at}.{name}")
     if sum(isinstance(cipher, Plain) for cipher in found) > 1:
@@ -146,11 +150,75 @@ def _keys(provider: str, settings: Any, where: str) -> list[Cipher]:
             raise EncryptionError(f"{at}.name: Required value: values are marked with it")
         if name in found:
             raise EncryptionError(f'{at}.name: Duplicate value: "{name}"')
-        found[name] = _MAKERS[provider](name, _secret(key.get("secret"), f"{at}.secret"))
+        found[name] = _made(provider, name, _secret(key.get("secret"), _KEY_BYTES[provider], f"{at}.secret"), where)
     return list(found.values())
 
 
-def _secret(text: Any, where: str) -> bytes:
+def _made(provider: str, name: str, key: bytes, where: str) -> Cipher:
+    try:
+        return _MAKERS[provider](name, key)
+    except ImportError:
+        why = "it takes the library PyNaCl: pip install 'haru[secretbox]'"
+        raise EncryptionError(f"{where}: Forbidden: {why}, or have values written with aesgcm") from None
+
+
+def _kms(settings: Any, where: str, services: set[str]) -> OutsideCipher:
+    """A service that has keys; `services` are the names that are taken."""
+    from haru.storage.kms import KmsProvider
+
+    _require_object(settings, where)
+    _refuse_unknown(settings, _KMS_FIELDS, f"{where}.")
+    version = settings.get("apiVersion") or "v1"
+    if version == "v1":
+        why = "KMSv1 is deprecated, off in Kubernetes 1.36, and not there"
+        raise EncryptionError(f'{where}.apiVersion: Forbidden: {why}: write "apiVersion: v2" and use a plugin of KMSv2')
+    if version != "v2":
+        raise EncryptionError(f'{where}.apiVersion: Invalid value: "{version}": unsupported apiVersion, only v2 is')
+    name = settings.get("name")
+    if not isinstance(name, str) or not name:
+        raise EncryptionError(f"{where}.name: Required value: values are marked with it")
+    if ":" in name:
+        raise EncryptionError(f"{where}.name: Invalid value: \"{name}\": must not contain ':'")
+    if name in services:
+        raise EncryptionError(f'{where}.name: Duplicate value: "{name}": names of KMS providers must be unique')
+    if "cachesize" in settings:
+        raise EncryptionError(f"{where}.cachesize: Invalid value: cachesize is not supported in v2: leave it out")
+    services.add(name)
+    return KmsProvider(name, _socket(settings.get("endpoint"), f"{where}.endpoint"), _timeout(settings, where))
+
+
+def _socket(endpoint: Any, where: str) -> str:
+    """The path of a Unix socket, or `@NAME` of one in the abstract namespace."""
+    example = "for example unix:///var/run/kms.sock"
+    if not isinstance(endpoint, str) or not endpoint:
+        raise EncryptionError(f"{where}: Required value: the socket of the plugin, {example}")
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError as error:
+        raise EncryptionError(f'{where}: Invalid value: "{endpoint}": {error}') from None
+    if parts.scheme != "unix":
+        why = f'unsupported scheme "{parts.scheme}" for KMS provider, only unix is supported'
+        raise EncryptionError(f'{where}: Invalid value: "{endpoint}": {why}')
+    path = parts.path[1:] if parts.path.startswith("/@") else parts.path
+    if parts.netloc or len(path) < 2:
+        raise EncryptionError(f'{where}: Invalid value: "{endpoint}": write a path after three slashes, {example}')
+    return path
+
+
+def _timeout(settings: Obj, where: str) -> float:
+    text = settings.get("timeout")
+    if text is None:
+        return _KMS_SECONDS
+    try:
+        seconds = seconds_of(text) if isinstance(text, str) else 0.0
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise EncryptionError(f"{where}.timeout: Invalid value: {text!r}: should be a positive value, for example 3s")
+    return seconds
+
+
+def _secret(text: Any, sizes: tuple[int, ...], where: str) -> bytes:
     make = "head -c 32 /dev/urandom | base64"
     if not isinstance(text, str) or not text:
         raise EncryptionError(f"{where}: Required value: a key in base64, for example of `{make}`")
@@ -158,9 +226,10 @@ def _secret(text: Any, where: str) -> bytes:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise EncryptionError(f"{where}: Invalid value: it is no base64: make one with `{make}`") from None
-    if len(key) not in _KEY_BYTES:
+    if len(key) not in sizes:
+        wanted = "16, 24 or 32" if len(sizes) > 1 else str(sizes[0])
         raise EncryptionError(
-            f"{where}: Invalid value: it has {len(key)} bytes, and must have 16, 24 or 32: make one with `{make}`"
+            f"{where}: Invalid value: it has {len(key)} bytes, and must have {wanted}: make one with `{make}`"
         )
     return key
 

@@ -28,6 +28,7 @@ KUBERNETES_VERSION = "v1.36.0"
 _HEALTH = ("healthz", "livez", "readyz")
 NO_PEER = "nopeer"
 _CHECKS = ("ping", "storage", "rbac")
+_KEYS = "kms-providers"
 _OPENAPI_V2 = tuple(f"application/com.github.proto-openapi.spec.v2{dot}v1.0+protobuf" for dot in "@.")
 
 
@@ -91,10 +92,10 @@ class Endpoints:
     # --- health
 
     async def _health(self, request: Request, name: str, rest: list[str]) -> Response:
-        checks = self._checks()
+        checks = self._checks(name)
         if rest and "/".join(rest) not in checks:
             raise no_such_path()
-        failing = self._failing(name, rest)
+        failing = self._failing(name, rest) or await self._failing_keys(name, rest)
         if failing:
             return text_response(f"[-]{failing}\n{name} check failed\n", 500)
         if rest or "verbose" not in request.query:
@@ -102,9 +103,11 @@ class Endpoints:
         lines = [f"[+]{check} ok" for check in checks]
         return text_response("\n".join([*lines, f"{name} check passed", ""]))
 
-    def _checks(self) -> tuple[str, ...]:
-        peers = self._core.peers
-        return (*_CHECKS, HOOK) if peers is not None and peers.proxies else _CHECKS
+    def _checks(self, name: str) -> tuple[str, ...]:
+        peers, sealing = self._core.peers, self._core.config.sealing
+        has_keys = sealing is not None and (sealing.outside or self._core.config.encryption_file is not None)
+        hook = (HOOK,) if peers is not None and peers.proxies else ()
+        return (*_CHECKS, *hook, *((_KEYS,) if name != "livez" and has_keys else ()))
 
     def _failing(self, name: str, rest: list[str]) -> str:
         if name == "livez":
@@ -116,6 +119,14 @@ class Endpoints:
         if self._core.store.failing and rest in ([], ["storage"]):
             return "storage failed: the last change could not be made durable"
         return ""
+
+    async def _failing_keys(self, name: str, rest: list[str]) -> str:
+        """Whether somebody who has keys of encryption at rest is away; without the reason, which is in the log."""
+        sealing = self._core.config.sealing
+        if name == "livez" or rest not in ([], [_KEYS]) or sealing is None or not sealing.outside:
+            return ""
+        unwell = [index for index, problem in enumerate(await sealing.problems()) if problem]
+        return f"{_KEYS} failed: {', '.join(f'kms-provider-{index}' for index in unwell)}" if unwell else ""
 
     # --- discovery
 

@@ -27,6 +27,7 @@ from haru.apiserver.call import Call
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.core import Core
 from haru.apiserver.definitions import Definitions
+from haru.apiserver.encryption_reload import Reloader
 from haru.apiserver.endpoints import Endpoints
 from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
 from haru.apiserver.janitor import keep_house
@@ -37,6 +38,7 @@ from haru.apiserver.node_authorization import Attributes
 from haru.apiserver.peers import Peers
 from haru.apiserver.peers.passing import PeerGone
 from haru.apiserver.peers.routes import Asked
+from haru.apiserver.proxying import Proxy, asked_right, wanted_of
 from haru.apiserver.published import withdraw
 from haru.apiserver.resources import Target
 from haru.apiserver.rest import HANDLERS, Handler
@@ -83,6 +85,14 @@ class ApiServer:
         if config.peers is not None and config.gates.enabled("APIServerIdentity"):
             self.core.peers = Peers(self.core, config.peers)
             self.metrics.more.append(self.core.peers.counts.lines)
+        if config.sealing is not None:
+            config.sealing.server = self.core.peers.identity.name if self.core.peers is not None else ""
+            self.metrics.more.append(config.sealing.lines)
+        self._reloader: Reloader | None = None
+        if config.sealing is not None and config.encryption_file is not None:
+            self._reloader = Reloader(config.encryption_file, config.sealing)
+            self.metrics.more.append(self._reloader.lines)
+        self._proxy = Proxy(self.core)
         self._endpoints = Endpoints(self.core, self.metrics)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
         self._patience = Patience(REQUEST_SECONDS)
@@ -93,7 +103,7 @@ class ApiServer:
         """Write what every cluster starts with, and begin to serve."""
         await self.core.account_tokens.start()
         if self._auditor is not None:
-            self._auditor.log.start()
+            await self._auditor.start()
             self.metrics.more.append(self._auditor.metrics)
         await bootstrap.ensure(self.core)
         authorizer = Authorizer(self.core)
@@ -103,6 +113,8 @@ class ApiServer:
         self.core.limits = LimitsOfNamespaces(self.core)
         await self.core.limits.start()
         self.core.authorizer = authorizer
+        if self._reloader is not None:
+            self._reloader.start()
         self._janitor = asyncio.create_task(keep_house(self.core), name="haru apiserver: janitor")
 
     def admit(self, token: str, user: UserInfo) -> None:
@@ -112,6 +124,8 @@ class ApiServer:
     async def stop(self) -> None:
         """End all streams and stop the server's own work. The store stays open: it is the caller's."""
         self.core.stop_streams()
+        if self._reloader is not None:
+            await self._reloader.stop()
         await self._definitions.stop()
         await self._registry.stop()
         if self._janitor is not None:
@@ -120,9 +134,10 @@ class ApiServer:
         await withdraw(self.core)
         if self.core.kubelets is not None:
             await self.core.kubelets.close()
+        await self._proxy.close()
         await self.core.account_tokens.stop()
         if self._auditor is not None:
-            await asyncio.to_thread(self._auditor.log.stop)
+            await self._auditor.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -145,7 +160,7 @@ class ApiServer:
             return
         self.metrics.observe(request, response.status, time.perf_counter() - started)
         if request.trail is not None:
-            request.trail.complete(request, response)
+            await request.trail.complete(request, response)
         await send_whole(request, response)
 
     async def _respond(self, request: Request) -> Response:
@@ -194,6 +209,9 @@ class ApiServer:
             for asked in asked_rights(request, wanted):
                 await _permit(authorizer, request, asked, self.metrics, wanted.name)
             return await connect(self.core, self.core.kubelets, request, wanted)
+        if (proxied := wanted_of(path)) is not None:
+            await _permit(authorizer, request, asked_right(request, proxied), self.metrics, proxied.name)
+            return await self._proxy.connect(request, proxied)
         try:
             call, handler = self._route(request)
         except StatusError as error:
@@ -224,14 +242,18 @@ class ApiServer:
         except StatusError as error:
             trail = auditor.begin(request, UserInfo("")) if auditor is not None else None
             if trail is not None:
-                trail.refused(request, error_response(error))
+                await trail.refused(request, error_response(error))
             raise
         if auditor is not None:
             request.trail = auditor.begin(request, request.user)
         if request.trail is None:
             self._authenticator.impersonate(request)
             return
-        request.trail.received()
+        if not await request.trail.received():
+            request.trail = None
+            assert auditor is not None
+            auditor.rejected()
+            raise internal_error("failed to store audit event")
         own = request.user
         self._authenticator.impersonate(request)
         if request.user is not own:
@@ -273,17 +295,17 @@ class ApiServer:
     async def _tunnel(self, request: Request, response: Response) -> None:
         assert response.tunnel is not None
         if request.trail is not None:
-            request.trail.started(request, response)
+            await request.trail.started(request, response)
         try:
             await response.tunnel(request)
         finally:
             if request.trail is not None:
-                request.trail.complete(request, response)
+                await request.trail.complete(request, response)
 
     async def _stream(self, request: Request, response: Response) -> None:
         assert response.stream is not None
         if request.trail is not None:
-            request.trail.started(request, response)
+            await request.trail.started(request, response)
         await request.send(head_of(response, request.audit_id, None))
         # An empty chunk makes the server flush the head: clients wait for it before they wait for events.
         await request.send({"type": "http.response.body", "body": b"", "more_body": True})
@@ -300,7 +322,7 @@ class ApiServer:
             self.metrics.watches -= 1
             self.metrics.observe(request, response.status, time.perf_counter() - started)
             if request.trail is not None:
-                request.trail.complete(request, response)
+                await request.trail.complete(request, response)
 
 
 def _may_do_all(request: Request, metrics: Metrics) -> bool:

@@ -48,13 +48,13 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--service-account-extend-token-expiration",
-        type=_truth,
+        type=truth,
         metavar="BOOL",
         help="tokens of pods' volumes are good for a year, and told of when they are used late (default true)",
     )
     group.add_argument(
         "--service-account-lookup",
-        type=_truth,
+        type=truth,
         metavar="BOOL",
         help="a token is good only while its account, and what it is bound to, exists (default true)",
     )
@@ -82,7 +82,8 @@ def token_files_of(flags: argparse.Namespace) -> AccountTokenFiles:
     return AccountTokenFiles(**{name: value for name, value in given.items() if value is not None})
 
 
-def _truth(text: str) -> bool:
+def truth(text: str) -> bool:
+    """A truth value, for argparse."""
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write true or false')
     return text.lower() == "true"

@@ -73,7 +73,8 @@ class EmbeddedCluster:
         self._audit = options.security.audit()
         self._admission = options.security.admission()
         options.account_tokens.read()  # what is wrong with it is told before anything is begun
-        self.store = SqliteStore(directory / "state.db", clock=clock.monotonic, sealing=options.security.sealing())
+        self._sealing = options.security.sealing()
+        self.store = SqliteStore(directory / "state.db", clock=clock.monotonic, sealing=self._sealing)
         self._identity: Identity | None = None
         self._minted: dict[str, ApiClient] = {}
         self.listener: HttpServer | None = None
@@ -96,6 +97,8 @@ class EmbeddedCluster:
                 tokens=users,
                 client_ca_pem=identity.ca_pem,
                 service_account_key_pem=signing_key,
+                sealing=self._sealing,
+                encryption_file=self._options.security.encryption_file,
                 audit=self._audit,
                 admission=self._admission,
                 account_tokens=account_tokens,

@@ -250,6 +250,8 @@ def _options_from(config: Mapping[str, Any], where: str) -> UpOptions:
                 options = replace(options, security=replace(options.security, audit_policy=Path(value).expanduser()))
             case "auditLogPath", str():
                 options = replace(options, security=replace(options.security, audit_log=value))
+            case "auditWebhookConfigFile", str():
+                options = replace(options, security=replace(options.security, audit_webhook=Path(value).expanduser()))
             case _:
                 raise OptionError(f"{where}: {name}: Invalid value: {value!r}: {_CONFIG_HELP.get(name, _UNKNOWN)}")
     return options
@@ -282,6 +284,7 @@ _CONFIG_HELP = {
     "admissionControlConfigFile": "must be the path of an AdmissionConfiguration",
     "auditPolicyFile": "must be the path of an audit Policy",
     "auditLogPath": "must be a path, or - for the standard output",
+    "auditWebhookConfigFile": "must be the path of a kubeconfig",
 }
 _UNKNOWN = f"unknown field; known are {', '.join(_CONFIG_HELP)}"
 

@@ -97,12 +97,13 @@ class Replica:
         self._options = options
         self.url = ""
         self._cert, self._key = _serving_files(options)
+        sealing = options.security.sealing()
         self.store = EtcdStore(
             options.etcd_servers,
             prefix=options.etcd_prefix,
             credentials=read_credentials(options.etcd_ca, options.etcd_cert, options.etcd_key),
             compaction_seconds=options.compaction_interval,
-            sealing=options.security.sealing(),
+            sealing=sealing,
         )
         signing_key, account_tokens = options.account_tokens.read()
         client_ca = _read(options.client_ca, "--client-ca-file") if options.client_ca else None
@@ -117,6 +118,8 @@ class Replica:
                 f"{options.advertise or _own_address(options.host)}:{options.port}",
                 max_reads_in_flight=options.max_reads,
                 max_writes_in_flight=options.max_writes,
+                sealing=sealing,
+                encryption_file=options.security.encryption_file,
                 audit=options.security.audit(),
                 admission=options.security.admission(),
                 account_tokens=account_tokens,

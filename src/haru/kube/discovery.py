@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from haru.kube.kinds import Kind, Subresource, storage_kind, subresources_of
+from haru.kube.kinds import Kind, Subresource, storage_kind, subresources_of, ways_of
 
 Obj = dict[str, Any]
 
@@ -53,7 +53,7 @@ def api_resource_list(group: str, version: str, kinds: Iterable[Kind]) -> Obj:
     for kind in kinds:
         if (kind.group, kind.version) == (group, version):
             resources.append(_resource(kind))
-            resources.extend(_subresource(kind, sub) for sub in subresources_of(kind))
+            resources.extend(_subresource(kind, sub) for sub in _shown(kind))
     resources.sort(key=lambda resource: str(resource["name"]))
     group_version = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
@@ -74,6 +74,10 @@ def _resource(kind: Kind) -> Obj:
     if not kind.virtual:
         resource["storageVersionHash"] = storage_version_hash(kind)
     return resource
+
+
+def _shown(kind: Kind) -> Sequence[Subresource]:
+    return sorted((*subresources_of(kind), *ways_of(kind)), key=lambda sub: sub.name)
 
 
 def _subresource(kind: Kind, sub: Subresource) -> Obj:
@@ -135,7 +139,7 @@ def _aggregated_resource(kind: Kind) -> Obj:
             "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
             "verbs": list(sub.verbs),
         }
-        for sub in subresources_of(kind)
+        for sub in _shown(kind)
     ]
     if subresources:
         resource["subresources"] = subresources

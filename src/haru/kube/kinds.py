@@ -88,6 +88,28 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, ...], tuple[str, str, str] | None]] = 
 }
 
 
+_PROXY_VERBS = ("create", "delete", "get", "patch", "update")
+_WAY_VERBS = ("create", "get")
+# Plural -> ways that lead on from a core object, which are no REST: name, verbs, kind of the options.
+_WAYS: dict[str, tuple[tuple[str, tuple[str, ...], str], ...]] = {
+    "nodes": (("proxy", _PROXY_VERBS, "NodeProxyOptions"),),
+    "pods": (
+        ("attach", _WAY_VERBS, "PodAttachOptions"),
+        ("exec", _WAY_VERBS, "PodExecOptions"),
+        ("portforward", _WAY_VERBS, "PodPortForwardOptions"),
+        ("proxy", _PROXY_VERBS, "PodProxyOptions"),
+    ),
+    "services": (("proxy", _PROXY_VERBS, "ServiceProxyOptions"),),
+}
+
+
+def ways_of(kind: Kind) -> tuple[Subresource, ...]:
+    """What leads on from the kind's objects to where they run: `exec`, `proxy` and the like."""
+    if (kind.group, kind.version) != ("", "v1"):
+        return ()
+    return tuple(Subresource(name, verbs, "", "v1", options) for name, verbs, options in _WAYS.get(kind.plural, ()))
+
+
 def subresources_of(kind: Kind) -> tuple[Subresource, ...]:
     """The kind's subresources, in the order of their names."""
     found = []

@@ -1,5 +1,6 @@
 """Revisioned stores: keys to bytes, one counter of revisions, compare-and-set, watches from any recent revision."""
 
+from haru.storage.ciphers import SealError
 from haru.storage.interface import (
     Compacted,
     CompareFailed,
@@ -14,7 +15,7 @@ from haru.storage.interface import (
     Tally,
     Watch,
 )
-from haru.storage.sealing import SealError, Sealing
+from haru.storage.sealing import Sealing
 from haru.storage.sqlite import SqliteStore
 
 __all__ = [

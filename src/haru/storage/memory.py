@@ -154,6 +154,16 @@ class MemoryStore:
         for bucket in touched:
             bucket.wake()
 
+    def _make_stale(self, is_meant: Callable[[str], bool]) -> None:
+        """Have records of some resources written anew with their next update: the key they are kept with is old."""
+        for name, bucket in self._buckets.items():
+            if is_meant(name):
+                for record in bucket.records.values():
+                    record.stale = True
+        for event in self._staged.values():
+            if event.new is not None and is_meant(bucket_of(event.key)):
+                event.new.stale = True
+
     def _unstage(self, event: Event) -> None:
         if self._staged.get(event.key) is event:
             del self._staged[event.key]

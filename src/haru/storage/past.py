@@ -75,6 +75,13 @@ def recall(
     return since, found[::-1]
 
 
+def leave_out(connection: sqlite3.Connection, is_left_out: IsLeftOut) -> None:
+    """Forget the changes of what is left out from now on."""
+    rows = connection.execute("SELECT revision, key FROM past").fetchall()
+    gone = [(revision,) for revision, key in rows if is_left_out(key)]
+    connection.executemany("DELETE FROM past WHERE revision = ?", gone)
+
+
 def forget(connection: sqlite3.Connection) -> None:
     """Forget all changes: the state is that of another time now."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'past'").fetchone():

@@ -8,108 +8,20 @@ Source: k8s.io/apiserver `storage/value/encrypt` (AES-GCM, AES-CBC with PKCS#7, 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from haru.storage.interface import StoreError
+from haru.storage.ciphers import Cipher, OutsideCipher, Plain, SealError
 
 ENCRYPTED = b"k8s:enc:"
 """What every sealed value begins with; no object and no compressed one does."""
-_BLOCK = 16
-_NONCE = 12
-_TAG = 16
-
-
-class SealError(StoreError):
-    """A value can not be opened; the message names it, and what to do. It never holds key material."""
-
-
-class Cipher(Protocol):
-    """One key of one provider."""
-
-    prefix: bytes
-    """`k8s:enc:PROVIDER:v1:KEY:`; empty for plain values."""
-
-    def seal(self, value: bytes, path: bytes) -> bytes:
-        """The sealed form, without the prefix. `path` is where the value is kept."""
-
-    def open(self, sealed: bytes, path: bytes) -> bytes:
-        """The value. Raises ValueError when the key is another, or the value has been tampered with."""
-
-
-class Plain:
-    """The provider `identity`: values as they are."""
-
-    prefix = b""
-
-    def seal(self, value: bytes, path: bytes) -> bytes:
-        """Nothing is done."""
-        return value
-
-    def open(self, sealed: bytes, path: bytes) -> bytes:
-        """Nothing is done."""
-        return sealed
-
-
-class AesGcm:
-    """The provider `aesgcm`: a random nonce of 12 bytes, then ciphertext and tag; the path is authenticated with it."""
-
-    def __init__(self, name: str, key: bytes) -> None:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        self.prefix = f"k8s:enc:aesgcm:v1:{name}:".encode()
-        self._aead = AESGCM(key)
-
-    def seal(self, value: bytes, path: bytes) -> bytes:
-        """Encrypt under a fresh nonce."""
-        nonce = os.urandom(_NONCE)
-        return nonce + self._aead.encrypt(nonce, value, path)
-
-    def open(self, sealed: bytes, path: bytes) -> bytes:
-        """Decrypt; ValueError if key, value or path are others."""
-        from cryptography.exceptions import InvalidTag
-
-        if len(sealed) < _NONCE + _TAG:
-            raise ValueError("it is cut short")
-        try:
-            return self._aead.decrypt(sealed[:_NONCE], sealed[_NONCE:], path)
-        except InvalidTag:
-            raise ValueError("the key does not fit, or the value was tampered with or moved") from None
-
-
-class AesCbc:
-    """The provider `aescbc`: a vector of 16 bytes, then ciphertext padded by PKCS#7. Nothing is authenticated."""
-
-    def __init__(self, name: str, key: bytes) -> None:
-        from cryptography.hazmat.primitives.ciphers.algorithms import AES
-
-        self.prefix = f"k8s:enc:aescbc:v1:{name}:".encode()
-        self._algorithm = AES(key)
-
-    def seal(self, value: bytes, path: bytes) -> bytes:
-        """Encrypt under a fresh vector."""
-        from cryptography.hazmat.primitives.ciphers import Cipher as BlockCipher
-        from cryptography.hazmat.primitives.ciphers.modes import CBC
-
-        vector = os.urandom(_BLOCK)
-        padding = _BLOCK - len(value) % _BLOCK
-        encryptor = BlockCipher(self._algorithm, CBC(vector)).encryptor()
-        return vector + encryptor.update(value + bytes([padding]) * padding) + encryptor.finalize()
-
-    def open(self, sealed: bytes, path: bytes) -> bytes:
-        """Decrypt; ValueError if what comes out was not padded, as with another key."""
-        from cryptography.hazmat.primitives.ciphers import Cipher as BlockCipher
-        from cryptography.hazmat.primitives.ciphers.modes import CBC
-
-        if len(sealed) < 2 * _BLOCK or len(sealed) % _BLOCK:
-            raise ValueError("it is cut short")
-        decryptor = BlockCipher(self._algorithm, CBC(sealed[:_BLOCK])).decryptor()
-        padded = decryptor.update(sealed[_BLOCK:]) + decryptor.finalize()
-        padding = padded[-1]
-        if not 1 <= padding <= _BLOCK or padded[-padding:] != bytes([padding]) * padding:
-            raise ValueError("the key does not fit, or the value was tampered with")
-        return padded[:-padding]
+GRACE_SECONDS = 10.0
+"""How long a configuration that is new may take to be well, and one that is old to end what it has begun."""
+LOOK_SECONDS = 0.1
+KEYS_SECONDS = 60.0
+"""How long a store that starts waits for those who have the keys of what is in it."""
 
 
 class Sealing:
@@ -122,6 +34,93 @@ class Sealing:
     def __init__(self, providers: Mapping[str, Sequence[Cipher]], source: str) -> None:
         self._providers = {name: tuple(ciphers) for name, ciphers in providers.items()}
         self._source = source
+        self.outside = _outside(self._providers)
+        """Ciphers whose keys somebody else has."""
+        self.server = ""
+        """The identity of the API server, for counters."""
+        self.digest = ""
+        """That of the configuration."""
+        self._leaving: set[asyncio.Task[None]] = set()
+        self.changed: Callable[[Callable[[str], bool]], None] | None = None
+        """Called with a test for resources when those are to be written with another key from now on."""
+
+    async def start(self) -> None:
+        """Begin to ask those who have keys."""
+        for cipher in self.outside:
+            cipher.changed = lambda cipher=cipher: self._key_changed(cipher)
+        await asyncio.gather(*(cipher.start() for cipher in self.outside))
+
+    async def stop(self) -> None:
+        """Ask no more."""
+        for task in self._leaving:
+            task.cancel()
+        await asyncio.gather(*self._leaving, *(cipher.stop() for cipher in self.outside), return_exceptions=True)
+
+    async def become(self, other: Sealing) -> None:
+        """Take over what another configuration says, if those who have keys in it are well. SealError if not."""
+        for cipher in other.outside:
+            cipher.changed = lambda cipher=cipher: self._key_changed(cipher)
+        grace = max(GRACE_SECONDS, 2 * sum(cipher.seconds for cipher in other.outside))
+        try:
+            await asyncio.gather(*(cipher.start() for cipher in other.outside))
+            await _be_well(other, grace)
+        except BaseException:
+            await other.stop()
+            raise
+        old = self._copy()
+        self._providers, self._source, self.outside = other._providers, other._source, other.outside
+        self.digest = other.digest
+        if self.changed is not None:
+            self.changed(lambda resource: bool(old.ciphers(resource) or self.ciphers(resource)))
+        # Who is asked just now by the old configuration may end.
+        task = asyncio.create_task(_leave(old, grace), name="haru: an old encryption configuration")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    def _copy(self) -> Sealing:
+        return Sealing(self._providers, self._source)
+
+    @property
+    def server_digest(self) -> str:
+        """How counters name the server."""
+        return f"sha256:{hashlib.sha256(self.server.encode()).hexdigest()}" if self.server else ""
+
+    def lines(self) -> list[str]:
+        """The counters of those who have keys, as Kubernetes names them, and which configuration is in use."""
+        info = "apiserver_encryption_config_controller_last_config_info"
+        labels = f'apiserver_id_hash="{self.server_digest}",hash="{self.digest}"'
+        text = "The digest of the encryption configuration in use."
+        told = [f"# HELP {info} {text}", f"# TYPE {info} gauge", f"{info}{{{labels}}} 1"] if self.digest else []
+        if not self.outside:
+            return told
+        from haru.storage.kms.metrics import exposition
+
+        return told + exposition([cipher.metrics for cipher in self.outside], self.server_digest)
+
+    async def problems(self) -> Sequence[str]:
+        """What is wrong with each of those who have keys; empty texts where nothing is."""
+        return await asyncio.gather(*(cipher.check() for cipher in self.outside))
+
+    def _key_changed(self, cipher: Cipher) -> None:
+        if self.changed is not None:
+            self.changed(lambda resource: cipher in self.ciphers(resource)[:1])
+
+    def check(self, resource: str) -> None:
+        """Raise SealError where no value of a resource may be sealed now."""
+        if self.outside and isinstance(cipher := next(iter(self.ciphers(resource)), None), OutsideCipher):
+            cipher.ready()
+
+    async def prepare(self, items: Iterable[tuple[str, bytes]], patience: float = 0.0) -> None:
+        """Get what is needed to open values of resources; KeysAway if it can not be had within so many seconds."""
+        if not self.outside:
+            return
+        wanted: dict[OutsideCipher, list[bytes]] = {}
+        for resource, kept in items:
+            for cipher in self.ciphers(resource):
+                if isinstance(cipher, OutsideCipher) and kept.startswith(cipher.prefix):
+                    wanted.setdefault(cipher, []).append(kept[len(cipher.prefix) :])
+        for cipher, sealed in wanted.items():
+            await cipher.prepare(sealed, patience)
 
     def ciphers(self, resource: str) -> Sequence[Cipher]:
         """Those of a resource (`secrets`, `jobs.batch`), first the one that writes; none: it is kept as it is."""
@@ -149,12 +148,16 @@ class Sealing:
             if is_sealed != bool(cipher.prefix) or not kept.startswith(cipher.prefix):
                 continue
             try:
-                return cipher.open(kept[len(cipher.prefix) :], path.encode()), position > 0
+                sealed = kept[len(cipher.prefix) :]
+                value = cipher.open(sealed, path.encode())
+                return value, position > 0 or (isinstance(cipher, OutsideCipher) and cipher.is_stale(sealed))
             except ValueError as error:
                 provider, key = _named(kept)
+                remedy = "give that key the secret with which it was written"
+                if isinstance(cipher, OutsideCipher):
+                    remedy = "have its service decrypt with the key with which it was written"
                 raise SealError(
-                    f'{path} can not be decrypted with the {provider} key "{key}" of {self._source}: {error}; give '
-                    f"that key the secret with which it was written"
+                    f'{path} can not be decrypted with the {provider} key "{key}" of {self._source}: {error}; {remedy}'
                 ) from None
         raise SealError(self._unreadable(resource, path, kept))
 
@@ -174,6 +177,27 @@ class Sealing:
             f'{path} is encrypted with {provider} and the key "{key}", which {self._source} does not have for '
             f"{resource}: add that key there, after the first one if it is to be read with only"
         )
+
+
+async def _be_well(sealing: Sealing, seconds: float) -> None:
+    """Return when those who have keys are well; SealError if they are not in time."""
+    end = time.monotonic() + seconds
+    while unwell := [problem for problem in await sealing.problems() if problem]:
+        if time.monotonic() > end:
+            raise SealError("; ".join(unwell))
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _leave(sealing: Sealing, seconds: float) -> None:
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        await asyncio.shield(asyncio.gather(*(cipher.stop() for cipher in sealing.outside)))
+
+
+def _outside(providers: Mapping[str, Sequence[Cipher]]) -> Sequence[OutsideCipher]:
+    found = (each for ciphers in providers.values() for each in ciphers if isinstance(each, OutsideCipher))
+    return tuple(dict.fromkeys(found))
 
 
 def no_sealing() -> Sealing:

@@ -26,10 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from haru.storage import past
+from haru.storage.ciphers import SealError
 from haru.storage.history import Bucket, bucket_of
-from haru.storage.interface import Event, Record, StoreError
+from haru.storage.interface import Delete, Event, Put, Record, StoreError
 from haru.storage.memory import MemoryStore
-from haru.storage.sealing import SealError, Sealing, no_sealing
+from haru.storage.sealing import KEYS_SECONDS, Sealing, no_sealing
 from haru.storage.snapshots import complete, new_private_file
 
 SCHEMA = 2
@@ -58,6 +59,10 @@ class _Copy:
 
     path: Path
     done: asyncio.Future[None]
+
+
+class _Purge:
+    """What is sealed by now is to be forgotten of the past, in which values are plain."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,15 +99,11 @@ class SqliteStore(MemoryStore):
         connection = open_database(self._path)
         remove_left_copies(self._path)
         try:
-            if self._wipes:
-                connection.execute("PRAGMA secure_delete = ON")
-            self._load(connection)
-        except sqlite3.Error as error:
+            await self._open(connection)
+        except BaseException:
             connection.close()
-            raise StoreError(f"store {self._path} can not be read: {error}; restore it from a backup") from error
-        except SealError as error:
-            connection.close()
-            raise SealError(f"store {self._path}: {error}") from None
+            await self._sealing.stop()
+            raise
         self._writer = _Writer(connection, self._sealing, self._finished_soon)
         self._writer.start()
 
@@ -115,7 +116,27 @@ class SqliteStore(MemoryStore):
             await asyncio.to_thread(writer.join)
             if self._last is not None and not self._last.done():
                 await asyncio.wait([self._last])
+        await self._sealing.stop()
         await super().stop()
+
+    async def _open(self, connection: sqlite3.Connection) -> None:
+        try:
+            if self._wipes:
+                connection.execute("PRAGMA secure_delete = ON")
+            await self._get_keys(connection)
+            self._load(connection)
+        except sqlite3.Error as error:
+            raise StoreError(f"store {self._path} can not be read: {error}; restore it from a backup") from error
+        except SealError as error:
+            raise SealError(f"store {self._path}: {error}") from None
+
+    async def _get_keys(self, connection: sqlite3.Connection) -> None:
+        """Ask those who have keys for what is needed to open what is kept."""
+        self._sealing.changed = self._make_stale
+        await self._sealing.start()
+        if self._sealing.outside:
+            rows = connection.execute("SELECT key, value FROM objects")
+            await self._sealing.prepare(((bucket_of(key), value) for key, value in rows), KEYS_SECONDS)
 
     def _load(self, connection: sqlite3.Connection) -> None:
         for key, revision, packed, value in connection.execute(
@@ -142,6 +163,12 @@ class SqliteStore(MemoryStore):
             event.at = now
             self._bucket(bucket_of(event.key)).log.append(event)
 
+    def _make_stale(self, is_meant: Callable[[str], bool]) -> None:
+        super()._make_stale(is_meant)
+        if self._writer is not None:
+            self._hand_over()
+            self._writer.jobs.put(_Purge())
+
     def _leaves_no_past(self, key: str) -> bool:
         return bool(self._sealing.ciphers(bucket_of(key)))
 
@@ -151,6 +178,14 @@ class SqliteStore(MemoryStore):
         if is_new and self._sealing.ciphers(name):
             bucket.compacted = max(bucket.compacted, self._loaded)
         return bucket
+
+    async def transact(self, *operations: Put | Delete) -> Sequence[Event]:
+        """Make all changes or none; SealError where a value may not be sealed now."""
+        if self._path != ":memory:":
+            for operation in operations:
+                if isinstance(operation, Put):
+                    self._sealing.check(bucket_of(operation.key))
+        return await super().transact(*operations)
 
     async def _commit(self, events: Sequence[Event]) -> None:
         if self._path == ":memory:":
@@ -242,7 +277,7 @@ class _Writer(threading.Thread):
         finished: Callable[[list[_Batch], Exception | None], None],
     ) -> None:
         super().__init__(name="haru-store-writer", daemon=True)
-        self.jobs: queue.SimpleQueue[_Batch | _Copy | None] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[_Batch | _Copy | _Purge | None] = queue.SimpleQueue()
         self._connection = connection
         self._sealing = sealing
         self._finished = finished
@@ -256,7 +291,7 @@ class _Writer(threading.Thread):
         except _Stopped:
             self._connection.close()
 
-    def _turn(self, job: _Batch | _Copy | None, *, copying: bool = False) -> None:
+    def _turn(self, job: _Batch | _Copy | _Purge | None, *, copying: bool = False) -> None:
         """Do a job and those that have gathered behind it. Raises _Stopped once told to stop."""
         group: list[_Batch] = []
         while True:
@@ -268,6 +303,8 @@ class _Writer(threading.Thread):
                 raise _Stopped
             if isinstance(job, _Batch):
                 group.append(job)
+            elif isinstance(job, _Purge):
+                self._purge()
             elif copying:
                 _tell(job, StoreError("another copy of the store is being made: try again when it is done"))
             else:
@@ -277,6 +314,11 @@ class _Writer(threading.Thread):
             job = self.jobs.get()
         if group:
             self._write(group)
+
+    def _purge(self) -> None:
+        # One that fails is made up for by the next start.
+        with contextlib.suppress(sqlite3.Error):
+            past.leave_out(self._connection, lambda key: bool(self._sealing.ciphers(bucket_of(key))))
 
     def _copy(self, job: _Copy) -> None:
         """Copy the database in steps. Between them goes on what has gathered: SQLite takes it into the copy as well."""

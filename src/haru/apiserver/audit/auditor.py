@@ -8,37 +8,32 @@ Source: Event of audit.k8s.io/v1 and kube-apiserver's audit filter, as behaviour
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from haru.apiserver.audit.attributes import About, about
-from haru.apiserver.audit.log import AuditFile, AuditLog, Entry
-from haru.apiserver.audit.policy import LEVELS, NONE, REQUEST_RESPONSE, Policy, Telling
+from haru.apiserver.audit.entries import Entry
+from haru.apiserver.audit.log import PLUGIN as LOG
+from haru.apiserver.audit.log import TRUNCATE, AuditFile, AuditLog
+from haru.apiserver.audit.policy import LEVELS, NONE, REQUEST_RESPONSE, Telling
+from haru.apiserver.audit_options import STRICT, AuditOptions
 from haru.apiserver.bodies import media_type, parse_body
 from haru.apiserver.config import UserInfo, user_object
 from haru.apiserver.http import JSON, Request, Response
 from haru.kube.names import format_micro_time
 
+if TYPE_CHECKING:
+    from haru.apiserver.audit.webhook import AuditWebhook
+
 Obj = dict[str, Any]
 
 _PATCH_SUFFIX = "patch+json"
 _STATUS_FIELDS = ("status", "message", "reason", "details", "code")
-
-
-@dataclass(frozen=True, slots=True)
-class AuditOptions:
-    """What is told, and where. `megabytes` of one file, how many `backups` are kept, for how many `days` (0: all)."""
-
-    policy: Policy
-    path: str
-    megabytes: int = 100
-    backups: int = 0
-    days: int = 0
 
 
 class Trail:
@@ -57,54 +52,103 @@ class Trail:
         """The caller speaks for another."""
         self._event["impersonatedUser"] = user_object(user)
 
-    def received(self) -> None:
-        """The request has come in."""
-        self._tell("RequestReceived", {})
+    async def received(self) -> bool:
+        """The request has come in. False where it can not be told of, and has to be refused for that."""
+        return await self._tell("RequestReceived", {})
 
-    def refused(self, request: Request, response: Response) -> None:
+    async def refused(self, request: Request, response: Response) -> None:
         """Nobody is known to have sent it."""
         attempted = "attempted: bearer" if b"authorization" in request.headers else "no credentials"
         message = f"Authentication failed, {attempted}"
         status = {"metadata": {}, "message": message, "code": response.status}
-        self._tell("ResponseStarted", {"responseStatus": status})
+        await self._tell("ResponseStarted", {"responseStatus": status})
 
-    def started(self, request: Request, response: Response) -> None:
+    async def started(self, request: Request, response: Response) -> None:
         """A stream begins."""
-        self._finish("ResponseStarted", request, response)
+        await self._finish("ResponseStarted", request, response)
 
-    def complete(self, request: Request, response: Response) -> None:
+    async def complete(self, request: Request, response: Response) -> None:
         """The answer has been given."""
-        self._finish("Panic" if self.panicked else "ResponseComplete", request, response)
+        await self._finish("Panic" if self.panicked else "ResponseComplete", request, response)
 
-    def _finish(self, stage: str, request: Request, response: Response) -> None:
+    async def _finish(self, stage: str, request: Request, response: Response) -> None:
         more: Obj = {"responseStatus": _status(response)}
         if request.annotations:
             more["annotations"] = dict(request.annotations)
-        self._tell(stage, more, request, response)
+        await self._tell(stage, more, request, response)
 
-    def _tell(self, stage: str, more: Obj, request: Request | None = None, response: Response | None = None) -> None:
+    async def _tell(
+        self, stage: str, more: Obj, request: Request | None = None, response: Response | None = None
+    ) -> bool:
         telling = self._telling
         if stage in telling.omitted_stages:
-            return
+            return True
         event = {**self._event, "stage": stage, "stageTimestamp": self._auditor.now(), **more}
-        entry = Entry(event, telling.level, telling.omits_managed_fields)
-        if request is not None and request.read and "objectRef" in event:
-            content_type = media_type(request)
-            entry.request_body = request.read
-            entry.parse = lambda body: _parsed(body, content_type)
-        if response is not None and telling.level >= REQUEST_RESPONSE and response.content_type.startswith(JSON):
-            entry.response_body = response.whole() if "objectRef" in event else b""
-        self._auditor.log.put(entry)
+        return await self._auditor.tell(_entry(event, telling, request, response))
+
+
+def _entry(event: Obj, telling: Telling, request: Request | None, response: Response | None) -> Entry:
+    """The event with the bodies that are to be put into it."""
+    sent, came_back = b"", b""
+    content_type = ""
+    if request is not None and request.read and "objectRef" in event:
+        sent, content_type = request.read, media_type(request)
+    if response is not None and telling.level >= REQUEST_RESPONSE and response.content_type.startswith(JSON):
+        came_back = response.whole() if "objectRef" in event else b""
+    bare = telling.omits_managed_fields
+    return Entry(event, telling.level, bare, sent, lambda body: _parsed(body, content_type), came_back)
 
 
 class Auditor:
-    """Tells of requests, by a policy."""
+    """Tells of requests, by a policy, to a file, a webhook or both."""
 
     def __init__(self, options: AuditOptions, clock: Callable[[], datetime]) -> None:
-        self._policy = options.policy
+        self._options, self._policy = options, options.policy
         self._clock = clock
-        self.log = AuditLog(AuditFile(options.path, options.megabytes, options.backups, options.days, clock))
+        self._log: AuditLog | None = None
+        self._webhook: AuditWebhook | None = None
+        if options.path:
+            file = AuditFile(options.path, options.megabytes, options.backups, options.days, clock)
+            self._log = AuditLog(file, options.log)
+        if options.webhook is not None:
+            from haru.apiserver.audit.webhook import AuditWebhook
+
+            self._webhook = AuditWebhook(options.webhook, options.webhook_delivery)
         self._levels: Counter[int] = Counter()
+        self._told = 0
+        self._rejected = 0
+
+    async def start(self) -> None:
+        """Open the file and begin. OSError when it can not be written."""
+        if self._log is not None:
+            self._log.start()
+        if self._webhook is not None:
+            await self._webhook.start()
+
+    async def stop(self) -> None:
+        """Tell what waits to be told, and end."""
+        if self._log is not None:
+            await asyncio.to_thread(self._log.stop)
+        if self._webhook is not None:
+            await self._webhook.stop()
+
+    async def tell(self, entry: Entry) -> bool:
+        """Hand an event to all places. False where one of them that must have it could not take it."""
+        self._told += 1
+        waiting = []
+        if self._log is not None and (written := self._log.put(entry)) is not None:
+            waiting.append((written, self._options.log.mode))
+        if self._webhook is not None and (posted := self._webhook.put(entry)) is not None:
+            waiting.append((posted, self._options.webhook_delivery.mode))
+        taken = True
+        for done, mode in waiting:
+            # Shielded: a client that goes away takes no event with it.
+            taken = (await asyncio.shield(done) or mode != STRICT) and taken
+        return taken
+
+    def rejected(self) -> None:
+        """A request was refused because it could not be told of."""
+        self._rejected += 1
 
     def now(self) -> str:
         """The time as events carry it."""
@@ -139,12 +183,15 @@ class Auditor:
     def metrics(self) -> list[str]:
         """The counters, as Kubernetes names them."""
         lines = [
-            "# HELP apiserver_audit_event_total Audit events that were taken.",
+            "# HELP apiserver_audit_event_total Audit events that were made and handed on.",
             "# TYPE apiserver_audit_event_total counter",
-            f"apiserver_audit_event_total {self.log.taken}",
-            "# HELP apiserver_audit_error_total Audit events that are missing from the log.",
+            f"apiserver_audit_event_total {self._told}",
+            "# HELP apiserver_audit_error_total Audit events that did not get to where they are told.",
             "# TYPE apiserver_audit_error_total counter",
-            f'apiserver_audit_error_total{{plugin="log"}} {self.log.lost}',
+            *(f'apiserver_audit_error_total{{plugin="{plugin}"}} {count}' for plugin, count in self._errors()),
+            "# HELP apiserver_audit_requests_rejected_total Requests that were refused as they could not be told of.",
+            "# TYPE apiserver_audit_requests_rejected_total counter",
+            f"apiserver_audit_requests_rejected_total {self._rejected}",
             "# HELP apiserver_audit_level_total Requests by the level at which they are told of.",
             "# TYPE apiserver_audit_level_total counter",
         ]
@@ -152,6 +199,19 @@ class Auditor:
             f'apiserver_audit_level_total{{level="{LEVELS[level]}"}} {count}'
             for level, count in sorted(self._levels.items())
         ]
+
+    def _errors(self) -> list[tuple[str, int]]:
+        counts: Counter[str] = Counter()
+        plugins = set()
+        if self._log is not None:
+            counts += self._log.losses.counts
+            plugins |= {LOG, *([TRUNCATE] if self._options.log.truncates else [])}
+        if self._webhook is not None:
+            from haru.apiserver.audit.webhook import BUFFERED, PLUGIN
+
+            counts += self._webhook.losses.counts
+            plugins |= {PLUGIN, BUFFERED, *([TRUNCATE] if self._options.webhook_delivery.truncates else [])}
+        return [(plugin, counts[plugin]) for plugin in sorted(plugins)]
 
 
 def _parsed(body: bytes, content_type: str) -> Any:

@@ -1,92 +1,33 @@
 """The file behind the audit log: lines written by a thread, rotated by size, old files removed by count and by age.
 
-Who serves requests never waits: what can not be queued, because the disk is too slow or full, is left out, counted and
-told of. Files can be read by their owner only.
+Unless it is told otherwise, who serves requests never waits: what can not be queued, because the disk is too slow or
+full, is left out, counted and told of. Files can be read by their owner only.
 Source: kube-apiserver's log backend with its flags `--audit-log-*`, as behaviour.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import logging
 import os
 import queue
 import sys
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import orjson
-
-from haru.apiserver.audit.policy import REQUEST, REQUEST_RESPONSE
+from haru.apiserver.audit.entries import Entry, Losses
+from haru.apiserver.audit_options import Delivery
 from haru.clock import utc_now
 
-Obj = dict[str, Any]
-
-QUEUE_EVENTS = 10_000
+PLUGIN = "log"
+TRUNCATE = "truncate"
 QUEUE_BYTES = 64 * 1024 * 1024
-_OWN_BYTES = 1024
-"""About what an event costs beside the bodies that it carries."""
 _BATCH = 500
-_COMPLAIN_SECONDS = 60.0
 _END: Final = None
-_LOG = logging.getLogger("haru.apiserver")
-
-
-@dataclass(slots=True)
-class Entry:
-    """An event, and the bodies that are still to be put into it."""
-
-    event: Obj
-    level: int
-    omits_managed_fields: bool = False
-    request_body: bytes = b""
-    parse: Callable[[bytes], Any] = orjson.loads
-    response_body: bytes = b""
-
-    @property
-    def size(self) -> int:
-        """About how much memory it takes."""
-        return _OWN_BYTES + len(self.request_body) + len(self.response_body)
-
-    def line(self) -> bytes:
-        """The line of the log."""
-        event = self.event
-        if self.request_body:
-            self._take_request(event)
-        if self.response_body and self.level >= REQUEST_RESPONSE:
-            event["responseObject"] = orjson.Fragment(self.response_body)
-            if self.omits_managed_fields and b'"managedFields"' in self.response_body:
-                event["responseObject"] = _bare(orjson.loads(self.response_body))
-        return orjson.dumps(event) + b"\n"
-
-    def _take_request(self, event: Obj) -> None:
-        try:
-            body = self.parse(self.request_body)
-        except Exception:
-            return  # it was refused for that, as the answer says
-        if event["verb"] == "create" and isinstance(body, dict):
-            # The name of what is created stands in the body alone.
-            name = (body.get("metadata") or {}).get("name")
-            if isinstance(name, str) and name and not event.get("objectRef", {}).get("name"):
-                event.setdefault("objectRef", {})["name"] = name
-        if self.level >= REQUEST:
-            event["requestObject"] = _bare(body) if self.omits_managed_fields else body
-
-
-def _bare(value: Any) -> Any:
-    """An object, or a list's items, without managedFields."""
-    if not isinstance(value, dict):
-        return value
-    if isinstance(value.get("metadata"), dict):
-        value = {**value, "metadata": {n: v for n, v in value["metadata"].items() if n != "managedFields"}}
-    if isinstance(value.get("items"), list):
-        value = {**value, "items": [_bare(item) for item in value["items"]]}
-    return value
+_Queued = tuple[Entry, asyncio.Future[bool] | None]
 
 
 class AuditFile:
@@ -193,18 +134,24 @@ def _stamp_of(path: Path, start: str, end: str) -> datetime | None:
 class AuditLog:
     """The queue, and the thread that writes what is in it."""
 
-    def __init__(self, file: AuditFile, *, events: int = QUEUE_EVENTS, size: int = QUEUE_BYTES) -> None:
+    def __init__(
+        self, file: AuditFile, delivery: Delivery | None = None, *, events: int = 0, size: int = QUEUE_BYTES
+    ) -> None:
         self._file = file
-        self._limits = (events, size)
-        self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._delivery = delivery = delivery or Delivery()
+        self._limits = (events or delivery.buffer, size)
+        self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = [0, 0]
         self._thread: threading.Thread | None = None
-        self._complained = -_COMPLAIN_SECONDS
+        self.losses = Losses("the audit log")
         self.taken = 0
         """Events that were queued."""
-        self.lost = 0
+
+    @property
+    def lost(self) -> int:
         """Events that were left out, or that the disk did not take."""
+        return self.losses.counts.total()
 
     def start(self) -> None:
         """Open the file and begin. OSError when it can not be written."""
@@ -219,51 +166,69 @@ class AuditLog:
             self._thread.join()
             self._thread = None
 
-    def put(self, entry: Entry) -> None:
-        """Have an event written; never waits."""
+    def put(self, entry: Entry) -> asyncio.Future[bool] | None:
+        """Have an event written. In a mode that waits: a future that says whether it was."""
+        written: asyncio.Future[bool] | None = None
+        if self._delivery.waits and self._thread is not None:
+            written = asyncio.get_running_loop().create_future()
         with self._lock:
-            if self._waiting[0] >= self._limits[0] or self._waiting[1] + entry.size > self._limits[1]:
-                self._lose(1, "the disk is slower than the requests")
-                return
+            full = self._waiting[0] >= self._limits[0] or self._waiting[1] + entry.size > self._limits[1]
+            if written is None and full:
+                self.losses.add(PLUGIN, 1, "the disk is slower than the requests")
+                return None
             self._waiting[0] += 1
             self._waiting[1] += entry.size
             self.taken += 1
-        self._queue.put(entry)
-
-    def _lose(self, count: int, why: str) -> None:
-        self.lost += count
-        now = time.monotonic()
-        if now - self._complained >= _COMPLAIN_SECONDS:
-            self._complained = now
-            _LOG.error("the audit log is incomplete: %d events are missing so far: %s", self.lost, why)
+        self._queue.put((entry, written))
+        return written
 
     def _run(self) -> None:
         ending = False
         while not ending:
-            entry = self._queue.get()
-            batch: list[Entry] = []
+            queued = self._queue.get()
+            batch: list[_Queued] = []
             while True:
-                if entry is _END:
+                if queued is _END:
                     ending = True
                     break
-                batch.append(entry)
+                batch.append(queued)
                 if len(batch) >= _BATCH or self._queue.empty():
                     break
-                entry = self._queue.get()
+                queued = self._queue.get()
             self._write(batch)
         self._file.close()
 
-    def _write(self, batch: list[Entry]) -> None:
+    def _write(self, batch: list[_Queued]) -> None:
         if not batch:
             return
-        # The sizes first: a body is counted as long as it is held.
-        sizes = sum(entry.size for entry in batch)
+        lines: list[bytes] = []
+        failed = False
         try:
-            self._file.write([entry.line() for entry in batch])
+            for entry, _ in batch:
+                text = entry.json(self._delivery.most_bytes)
+                if text is None:
+                    self.losses.add(TRUNCATE, 1, "an event is too large even without its bodies")
+                else:
+                    lines.append(text + b"\n")
+            self._file.write(lines)
         except Exception as error:
-            with self._lock:
-                self._lose(len(batch), f"{type(error).__name__}: {error}")
+            failed = True
+            self.losses.add(PLUGIN, len(lines) or len(batch), f"{type(error).__name__}: {error}")
         finally:
             with self._lock:
                 self._waiting[0] -= len(batch)
-                self._waiting[1] -= sizes
+                self._waiting[1] -= sum(entry.size for entry, _ in batch)
+            for _, written in batch:
+                if written is not None:
+                    _settle(written, not failed)
+
+
+def _settle(written: asyncio.Future[bool], done: bool) -> None:
+    """Tell who waits, from the thread."""
+
+    def set_result() -> None:
+        if not written.done():
+            written.set_result(done)
+
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        written.get_loop().call_soon_threadsafe(set_result)

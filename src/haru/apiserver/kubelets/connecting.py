@@ -29,7 +29,8 @@ _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH
 _FLAGS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 _OURS = frozenset({"host", "authorization", "content-length", "transfer-encoding", "expect", "cookie", "audit-id"})
 _HOPS = frozenset({"connection", "keep-alive", "te", "trailer", "upgrade", "proxy-authorization", "proxy-connection"})
-_ANSWER = _HOPS | {"transfer-encoding", "date"}
+ANSWER_DROPPED = _HOPS | {"transfer-encoding", "date"}
+"""Headers of an answer that are about its own connection."""
 _TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 HEAD_SECONDS = 60.0
 
@@ -109,7 +110,7 @@ async def _node(core: Core, kubelets: Kubelets | None, request: Request, wanted:
     if wants_upgrade(request.scope["headers"]):
         return await _tunnel(core, kubelets, request, endpoint, target)
     body = await request.body()
-    sent = kubelets.request(endpoint, request.method, target, _headers(request, keeps_upgrade=False), body)
+    sent = kubelets.request(endpoint, request.method, target, passed_headers(request, keeps_upgrade=False), body)
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             answer: aiohttp.ClientResponse = await sent
@@ -118,12 +119,12 @@ async def _node(core: Core, kubelets: Kubelets | None, request: Request, wanted:
             503, "ServiceUnavailable", f"error trying to reach service: {error or 'no answer'}"
         ) from error
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
-    kept = [(name, value) for name, value in headers if name.decode("latin-1") not in _ANSWER]
+    kept = [(name, value) for name, value in headers if name.decode("latin-1") not in ANSWER_DROPPED]
     stream = AnswerStream(core, answer).run
     return Response(answer.status, b"", answer.headers.get("Content-Type", ""), kept, stream, passed_on=True)
 
 
-def _headers(request: Request, *, keeps_upgrade: bool) -> list[tuple[str, str]]:
+def passed_headers(request: Request, *, keeps_upgrade: bool) -> list[tuple[str, str]]:
     """The client's headers without what is about the client's own connection, and who it is."""
     dropped = _OURS if keeps_upgrade else _OURS | _HOPS
     kept = []
@@ -141,13 +142,13 @@ def _headers(request: Request, *, keeps_upgrade: bool) -> list[tuple[str, str]]:
 async def _tunnel(core: Core, kubelets: Kubelets, request: Request, endpoint: Endpoint, target: str) -> Response:
     if HIJACK not in (request.scope.get("extensions") or {}):
         raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
-    opened = await kubelets.tunnel(endpoint, request.method, target, _headers(request, keeps_upgrade=True))
+    opened = await kubelets.tunnel(endpoint, request.method, target, passed_headers(request, keeps_upgrade=True))
     if opened.status != 101:
         return Response(opened.status, opened.body, opened.headers.get("content-type", "text/plain"))
-    return Response(101, tunnel=_Tunnel(core, opened).run)
+    return Response(101, tunnel=Tunnel(core, opened).run)
 
 
-class _Tunnel:
+class Tunnel:
     """A connection that was taken over, until one side ends it or the server stops."""
 
     def __init__(self, core: Core, opened: Opened) -> None:

@@ -17,10 +17,11 @@ import asyncio
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from haru.protobuf import WireError
+from haru.storage.ciphers import KeysAway, SealError
 from haru.storage.etcd import messages
 from haru.storage.etcd.compaction import INTERVAL_SECONDS, Compactor, compact
 from haru.storage.etcd.connection import CallError, Connection, Credentials, Stream
@@ -29,7 +30,7 @@ from haru.storage.etcd.values import to_bytes, to_record
 from haru.storage.history import bucket_of
 from haru.storage.interface import Compacted, CompareFailed, Delete, Event, Page, Put, Record, StoreError
 from haru.storage.memory import MemoryStore, check_named_once
-from haru.storage.sealing import Sealing, no_sealing
+from haru.storage.sealing import KEYS_SECONDS, Sealing, no_sealing
 
 REPLAYED_REVISIONS = 10_000
 """How far into the past the view starts, at most: as much as has to be gone through at every start."""
@@ -62,6 +63,8 @@ class EtcdStore(MemoryStore):
         self._connection = Connection(endpoints, credentials or Credentials())
         self._prefix = f"{prefix.rstrip('/')}/".encode()
         self._sealing = sealing or no_sealing()
+        self._keys_patience = 0.0
+        self._stuck = False  # the next message of the watch can not be read, whichever stream brings it
         self._compactor = Compactor(self._connection, self.compact)
         self._compaction_seconds = compaction_seconds
         self._progress = Progress(self._newest_revision, self._nudge, lambda: self._revision)
@@ -75,13 +78,18 @@ class EtcdStore(MemoryStore):
     async def start(self) -> None:
         """Connect, read the state, and follow it; raises `StoreError`."""
         self._connection.open()
+        self._sealing.changed = self._make_stale
+        self._keys_patience = KEYS_SECONDS
         try:
+            await self._sealing.start()
             version = messages.status_version(await self._connection.call(messages.STATUS, b"", again=True))
             self._tells_progress = tells_progress(version)
             await self._come_up()
         except BaseException:
             await self.stop()
             raise
+        # From here on nobody waits for keys: who follows the changes tries again by itself.
+        self._keys_patience = 0.0
         if self._compaction_seconds:
             self._run("compaction", self._compactor.run(self._compaction_seconds))
 
@@ -90,7 +98,7 @@ class EtcdStore(MemoryStore):
         try:
             await self._load(REPLAYED_REVISIONS)
             await self._reach_the_present()
-        except CallError:
+        except (CallError, KeysAway):
             raise
         except StoreError as error:
             _LOG.warning("the history of before the start is left out: %s", error)
@@ -124,6 +132,7 @@ class EtcdStore(MemoryStore):
         await asyncio.gather(*tasks, return_exceptions=True)
         self._progress.stop()
         await self._connection.close()
+        await self._sealing.stop()
         await super().stop()
 
     def _run(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -159,6 +168,7 @@ class EtcdStore(MemoryStore):
         key, end = self._prefix, _end(self._prefix)
         while True:
             answer = await self._range(key, end, limit=PAGE, revision=revision)
+            await self._get_keys(answer.found)
             for pair in answer.found:
                 name = self._name(pair.key)
                 if name != TICK:
@@ -180,6 +190,12 @@ class EtcdStore(MemoryStore):
     def _key(self, name: str) -> bytes:
         return self._prefix + name.encode()
 
+    async def _get_keys(self, pairs: Iterable[messages.KeyValue]) -> None:
+        """Ask those who have keys for what is needed to open values. Raises KeysAway."""
+        if self._sealing.outside:
+            items = ((bucket_of(self._name(pair.key)), pair.value) for pair in pairs)
+            await self._sealing.prepare(items, self._keys_patience)
+
     def _record(self, name: str, pair: messages.KeyValue) -> Record:
         kept, stale = self._sealing.open(bucket_of(name), pair.key.decode(), pair.value)
         return to_record(name, kept, pair.revision, stale=stale)
@@ -200,6 +216,7 @@ class EtcdStore(MemoryStore):
                 if not self.failing:
                     pause = shortest
                     _LOG.warning("the watch on etcd is interrupted: %s", error)
+                self._stuck = isinstance(error, SealError)
                 self.failing = True
                 if not isinstance(error, CallError) and self._unreadable is not None and not self._unreadable.done():
                     self._unreadable.set_exception(error)
@@ -231,9 +248,12 @@ class EtcdStore(MemoryStore):
                     self._connection.leave()
                     raise StoreError(f"etcd canceled the watch: {answer.reason or 'it does not say why'}")
                 if answer.created:
-                    self._stream, self.failing = stream, False
+                    self._stream, self.failing = stream, self._stuck
                 else:
+                    await self._get_keys(change.pair for change in answer.changes if not change.deleted)
                     self._take(answer)
+                    if self._stuck:
+                        self._stuck = self.failing = False
         finally:
             self._stream = None
             stream.close()
@@ -242,15 +262,19 @@ class EtcdStore(MemoryStore):
         """Publish the changes of one message, which holds whole revisions."""
         at = self._clock()
         touched = set()
-        for change in answer.changes:
-            name, revision = self._name(change.pair.key), change.pair.revision
-            if name != TICK:
-                bucket = self._bucket(bucket_of(name))
-                old = bucket.records.get(name)
-                new = None if change.deleted else self._record(name, change.pair)
-                if old is not None or new is not None:
-                    bucket.publish(Event(name, revision, old, new), at)
-                    touched.add(bucket)
+        named = [(self._name(change.pair.key), change) for change in answer.changes]
+        # All are read before one is published: after an error the same message comes again.
+        changes = [
+            (name, change.pair.revision, None if change.deleted else self._record(name, change.pair))
+            for name, change in named
+            if name != TICK
+        ]
+        for name, revision, new in changes:
+            bucket = self._bucket(bucket_of(name))
+            old = bucket.records.get(name)
+            if old is not None or new is not None:
+                bucket.publish(Event(name, revision, old, new), at)
+                touched.add(bucket)
         # Without changes the message tells how far this watch has come.
         newest = answer.changes[-1].pair.revision if answer.changes else answer.revision
         self._revision = max(self._revision, newest)
@@ -296,6 +320,7 @@ class EtcdStore(MemoryStore):
             if after:
                 start = max(start, self._key(after) + b"\0")
             answer = await self._range(start, end, limit=limit, revision=revision)
+            await self._get_keys(answer.found)
             records = [self._record(self._name(pair.key), pair) for pair in answer.found]
             return Page(records, revision, answer.count - len(records))
 
@@ -315,11 +340,15 @@ class EtcdStore(MemoryStore):
     async def transact(self, *operations: Put | Delete) -> Sequence[Event]:
         """Make all changes or none. Raises `CompareFailed`, or `StoreError`, after which they may have been made."""
         check_named_once(operations)
+        for operation in operations:
+            if isinstance(operation, Put):
+                self._sealing.check(bucket_of(operation.key))
         request = self._request(operations, await self._leases(operations))
         answer = messages.txn_answer(await self._connection.call(messages.TXN, request, again=False))
         await self._progress.wait(answer.revision)
         if answer.succeeded:
             return [self._event(operation, answer.revision) for operation in operations]
+        await self._get_keys(found[0] for found in answer.read if found)
         for operation, found in zip(operations, answer.read, strict=True):
             actual = self._record(operation.key, found[0]) if found else None
             revision = actual.revision if actual else 0

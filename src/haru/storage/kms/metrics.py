@@ -1,0 +1,119 @@
+"""What a KMS provider is counted by, under the names that Kubernetes gives it. For all threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+
+from haru.storage.kms.envelope import digest_of
+
+FROM_STORAGE, TO_STORAGE = "from_storage", "to_storage"
+LABELS = 100
+"""Of how many keys is told at most; the one that was used longest ago goes first."""
+_BOUNDS = tuple(0.0001 * 2**step for step in range(20))
+_PREFIX = "apiserver_envelope_encryption_"
+_HELP = {
+    "kms_operations_latency_seconds": ("histogram", "Time of calls to a KMS plugin, by how they ended."),
+    "key_id_hash_total": ("counter", "How often a key was used."),
+    "key_id_hash_last_timestamp_seconds": ("gauge", "When a key was used last."),
+    "key_id_hash_status_last_timestamp_seconds": ("gauge", "When Status told a key last."),
+    "invalid_key_id_from_status_total": ("counter", "Key ids of Status that can not be used."),
+    "dek_source_cache_size": ("gauge", "Data keys and seeds that are kept decrypted."),
+}
+MISSES = "apiserver_storage_envelope_transformation_cache_misses_total"
+
+
+class KmsMetrics:
+    """The counters of one provider."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+        self._lock = threading.Lock()
+        self._calls: dict[tuple[str, str], list[float]] = {}
+        self._used: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
+        self._told: OrderedDict[str, float] = OrderedDict()
+        self._invalid: Counter[str] = Counter()
+        self.misses = 0
+        """Values whose seed the service had to be asked for."""
+        self.cached = 0
+
+    def called(self, method: str, code: str, seconds: float) -> None:
+        """A call has ended."""
+        with self._lock:
+            times = self._calls.setdefault((method, code), [0.0] * (len(_BOUNDS) + 2))
+            times[-1] += 1
+            times[-2] += seconds
+            if (bucket := bisect_left(_BOUNDS, seconds)) < len(_BOUNDS):
+                times[bucket] += 1
+
+    def used(self, way: str, key_id: str) -> None:
+        """A value was read or written with a key."""
+        with self._lock:
+            found = self._used.setdefault((way, digest_of(key_id)), [0.0, 0.0])
+            found[0] += 1
+            found[1] = time.time()
+            self._used.move_to_end((way, digest_of(key_id)))
+            if len(self._used) > LABELS:
+                self._used.popitem(last=False)
+
+    def told(self, key_id: str) -> None:
+        """Status named a key."""
+        with self._lock:
+            self._told[digest_of(key_id)] = time.time()
+            self._told.move_to_end(digest_of(key_id))
+            if len(self._told) > LABELS:
+                self._told.popitem(last=False)
+
+    def invalid(self, why: str) -> None:
+        """Status named a key with an id that can not be used."""
+        with self._lock:
+            self._invalid[why] += 1
+
+    def samples(self, server: str) -> dict[str, list[str]]:
+        """The lines by the end of the metric's name; `server` is the digest of the server's identity."""
+        own, of = f'provider_name="{self._provider}"', f'apiserver_id_hash="{server}"'
+        with self._lock:
+            used = [
+                (f'{{{of},key_id_hash="{key}",{own},transformation_type="{way}"}}', values)
+                for (way, key), values in sorted(self._used.items())
+            ]
+            return {
+                "kms_operations_latency_seconds": [
+                    line for labels, times in sorted(self._calls.items()) for line in self._histogram(labels, times)
+                ],
+                "key_id_hash_total": [f"{labels} {int(values[0])}" for labels, values in used],
+                "key_id_hash_last_timestamp_seconds": [f"{labels} {values[1]:.3f}" for labels, values in used],
+                "key_id_hash_status_last_timestamp_seconds": [
+                    f'{{{of},key_id_hash="{key}",{own}}} {at:.3f}' for key, at in sorted(self._told.items())
+                ],
+                "invalid_key_id_from_status_total": [
+                    f'{{error="{why}",{own}}} {count}' for why, count in sorted(self._invalid.items())
+                ],
+                "dek_source_cache_size": [f"{{{own}}} {self.cached}"],
+            }
+
+    def _histogram(self, labels: tuple[str, str], times: list[float]) -> list[str]:
+        named = f'grpc_status_code="{labels[1]}",method_name="{labels[0]}",provider_name="{self._provider}"'
+        lines, total = [], 0
+        for bound, count in zip(_BOUNDS, times, strict=False):
+            total += int(count)
+            lines.append(f'_bucket{{{named},le="{bound:g}"}} {total}')
+        lines.append(f'_bucket{{{named},le="+Inf"}} {int(times[-1])}')
+        return [*lines, f"_sum{{{named}}} {times[-2]:.6f}", f"_count{{{named}}} {int(times[-1])}"]
+
+
+def exposition(providers: Sequence[KmsMetrics], server: str) -> list[str]:
+    """The lines of all providers; `server` is the digest of the server's identity."""
+    if not providers:
+        return []
+    lines: list[str] = []
+    samples = [each.samples(server) for each in providers]
+    for name, (kind, text) in _HELP.items():
+        lines += [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}"]
+        lines += [f"{_PREFIX}{name}{line}" for each in samples for line in each[name]]
+    text = "Values whose data key or seed had to be decrypted by a KMS plugin."
+    misses = sum(each.misses for each in providers)
+    return [*lines, f"# HELP {MISSES} {text}", f"# TYPE {MISSES} counter", f"{MISSES} {misses}"]
