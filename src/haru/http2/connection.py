@@ -337,9 +337,8 @@ class Connection(asyncio.Protocol):
     def _known(self, number: int) -> Stream | None:
         """A stream that is open, None for one that was. ConnectionFault for one that never was."""
         stream = self._streams.get(number)
-        if stream is None:
-            if not number & 1 or number > self._last:
-                raise ConnectionFault(Code.PROTOCOL_ERROR, "a stream that was not opened")
+        if stream is None and (not number & 1 or number > self._last):
+            raise ConnectionFault(Code.PROTOCOL_ERROR, "a stream that was not opened")
         return stream
 
     # --- bounds
