@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
+import secrets
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -166,9 +169,8 @@ def check_answer(answers: list[tuple[int, int, int, bytes]]) -> None:
             ended.add(number)
 
 
-@pytest.mark.parametrize("seed", range(60))
-async def test_odd_frames(seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR)
+async def run_of(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A connection of that seed, from its beginning to its end."""
     source = random.Random(seed)
     connection, transport = connected(echo)
     bends = seed % 2 == 1
@@ -195,6 +197,25 @@ async def test_odd_frames(seed: int, caplog: pytest.LogCaptureFixture) -> None:
         await settle()
     assert not connection._running and not connection._state.tasks, "nobody waits for a client that is gone"
     assert not caplog.records, caplog.text
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_odd_frames(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    await run_of(seed, caplog)
+
+
+@pytest.mark.nightly
+async def test_odd_frames_all_night(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    end = time.monotonic() + float(os.environ.get("HARU_FUZZ_SECONDS", "600"))
+    while time.monotonic() < end:
+        seed = secrets.randbits(48)
+        try:
+            await run_of(seed, caplog)
+        except BaseException as error:
+            error.add_note(f"the run of seed {seed}")
+            raise
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -280,6 +301,14 @@ async def test_replies_that_are_not_read_do_not_heap_up(monkeypatch: pytest.Monk
         connection.data_received(frame(frames.PING, 0, 0, bytes(8)))
         await settle()
     assert transport.is_closed and len(transport.sent) < 3000
+
+
+async def test_what_comes_after_the_end_is_not_kept() -> None:
+    connection, transport = connected(never)
+    for data in (b"GET / HTTP/1.1\r\n\r\n", *[bytes(100_000)] * 20):
+        connection.data_received(data)
+    assert transport.is_closed and len(connection._frames._rest) < 100
+    connection.connection_lost(None)
 
 
 async def test_an_application_that_fails_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -110,6 +110,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take frames in."""
+        if self._is_over:
+            return  # what was under way while it ended
         try:
             for kind, flags, number, payload in self._frames.feed(data):
                 if self._is_over:
@@ -413,7 +415,10 @@ class Connection(asyncio.Protocol):
         self.out.flush()
         self._is_over = True
         self._close_streams()
-        self.transport.close()
+        if self.out.paused:
+            self.transport.abort()  # who does not read would not see the farewell, either
+        else:
+            self.transport.close()
 
     def _close_streams(self) -> None:
         streams, self._streams = self._streams, {}
