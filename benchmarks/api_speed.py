@@ -9,6 +9,7 @@ The load comes from a process of its own (`benchmarks/http_load.py`), so with tw
     watch      200 watchers x 1,000 events a second and 1,000 x 200, nobody falls behind
     create     at least 2,000 durable creates a second with 32 clients; the store's share
     start      with 100,000 objects in at most 3 s; memory
+    http2      GET, LIST and watches over HTTP/2 and HTTP/1.1 by turns: what the one costs more than the other
 """
 
 from __future__ import annotations
@@ -224,22 +225,8 @@ def watch(server: Server) -> Iterator[Figure]:
         before = _cpu_seconds(server.process.pid)
         uvloop.run(_steady(server, events, rate, first))
         apart = _cpu_seconds(server.process.pid) - before
-        path = f"{MAPS}?watch=true&resourceVersion={_revision(server)}"
-        job = {**server.target, "job": "watch", "path": path, "watchers": watchers, "events": events}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.http_load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(job) + "\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "ready\n"
-        before, began = _cpu_seconds(server.process.pid), time.time()
-        uvloop.run(_steady(server, events, rate, first + 500_000))
-        written = time.time()
-        answer = json.loads(process.stdout.readline())
-        process.wait()
-        lag, used = answer["last"] - written, _cpu_seconds(server.process.pid) - before
-        made = events / (written - began)
+        lag, used, seconds = _watched(server, watchers, events, rate, first + 500_000)
+        made = events / seconds
         told = (
             f"{made:,.0f} events/s made of {rate:,.0f} ({made / scale:,.0f} scaled), "
             f"the last watcher had all {lag:.2f} s after the last one"
@@ -252,6 +239,27 @@ def watch(server: Server) -> Iterator[Figure]:
             f"{delivery:.1f} µs a delivery ({delivery * pace:.1f} scaled)"
         )
         yield Figure("the same, processor time of the server", told, "", None)
+
+
+def _watched(
+    server: Server, watchers: int, events: int, rate: float, first: int, **way: int
+) -> tuple[float, float, float]:
+    """Objects made while they are watched: the last watcher's lag, the server's processor time, the time it took."""
+    path = f"{MAPS}?watch=true&resourceVersion={_revision(server)}"
+    job = {**server.target, **way, "job": "watch", "path": path, "watchers": watchers, "events": events}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.http_load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps(job) + "\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "ready\n"
+    before, began = _cpu_seconds(server.process.pid), time.time()
+    uvloop.run(_steady(server, events, rate, first))
+    written = time.time()
+    answer = json.loads(process.stdout.readline())
+    process.wait()
+    return answer["last"] - written, _cpu_seconds(server.process.pid) - before, written - began
 
 
 def _revision(server: Server) -> str:
@@ -336,8 +344,60 @@ def start(server: Server) -> Iterator[Figure]:
     yield Figure("start with 100,000 objects more", told, "at most 3 s", seconds * scale <= 3)
 
 
+WAYS: dict[str, Obj] = {
+    "HTTP/1.1, 8 connections": {"connections": 8},
+    "HTTP/2, 8 connections": {"connections": 8, "streams": 1},
+    "HTTP/2, 8 streams of one connection": {"connections": 1, "streams": 8},
+}
+
+
+def http2(server: Server) -> Iterator[Figure]:
+    """The same requests over one protocol and the other, by turns."""
+    server.rate("POST", MAPS, 1, 1, MAP)
+    server.rate("POST", PODS, 5_000, 32, POD)
+    ask = {**server.target, "job": "rate", "method": "GET", "path": f"{MAPS}/object-0", "requests": 3_000, "body": ""}
+    runs: dict[str, list[Obj]] = {name: [] for name in WAYS}
+    for _ in range(7):
+        for name, way in WAYS.items():
+            runs[name].append(_loaded({**ask, **way}, server.process.pid))
+    for name, found in runs.items():
+        rate, used = median(3_000 / one["seconds"] for one in found), median(one["server"] for one in found) / 3_000
+        yield Figure(f"GET of a small object: {name}", f"{rate:,.0f}/s, {used * 1e6:.0f} µs of the server", "", None)
+    runs = {name: [] for name in ("HTTP/1.1", "HTTP/2")}
+    for _ in range(5):
+        for name in runs:
+            job = {**server.target, "job": "large", "path": PODS, "requests": 10}
+            way = {"streams": 1} if name == "HTTP/2" else {}
+            runs[name].append(_loaded({**job, **way}, server.process.pid))
+    for name, found in runs.items():
+        used = median(one["server"] for one in found) / 10 * 1e3
+        yield Figure(f"LIST of 5,000 pods: {name}", f"{used:.1f} ms of the server", "", None)
+    yield from _http2_watches(server)
+
+
+def _http2_watches(server: Server) -> Iterator[Figure]:
+    # So many watchers that what they get costs more than what is made.
+    rate = 200 * min(1.0, CALIBRATION_SECONDS / calibrate(3))
+    events, watchers = round(3 * rate), 800
+    found: dict[str, list[float]] = {"none": [], "HTTP/1.1": [], "HTTP/2": []}
+    for turn in range(5):
+        for number, name in enumerate(found):
+            first = 20_000_000 + turn * 1_000_000 + number * 100_000
+            if name == "none":
+                before = _cpu_seconds(server.process.pid)
+                uvloop.run(_steady(server, events, rate, first))
+                found[name].append(_cpu_seconds(server.process.pid) - before)
+            else:
+                way = {"streams": 100} if name == "HTTP/2" else {}
+                found[name].append(_watched(server, watchers, events, rate, first, **way)[1])
+    for name, where in (("HTTP/1.1", "800 connections"), ("HTTP/2", "eight connections")):
+        used = median(each - alone for each, alone in zip(found[name], found["none"], strict=True))
+        told = f"{used / events * 1e6:,.0f} µs an event, {used / events / watchers * 1e6:.2f} µs a delivery"
+        yield Figure(f"800 watchers, {rate:,.0f} events/s: {name}, {where}", told, "", None)
+
+
 PARTS: dict[str, Callable[[Server], Iterator[Figure]]] = {
-    "get": get, "list": lists, "watch": watch, "create": create, "start": start
+    "get": get, "list": lists, "watch": watch, "create": create, "start": start, "http2": http2
 }  # fmt: skip
 HEADS = ("what", "measured", "bar", "")
 

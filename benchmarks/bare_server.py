@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from haru.apiserver.serving import _make_server
+from haru.http2 import MAX_STREAMS
 from haru.serving import listening_socket
 
 PIECE_BYTES = 512 * 1024
@@ -34,7 +35,7 @@ def main() -> None:
 
     async def serve() -> None:
         listener = listening_socket("127.0.0.1", 0, "port")
-        server = _make_server(app, (certificate, key, None))  # type: ignore[arg-type]
+        server = _make_server(app, (certificate, key, None), MAX_STREAMS)  # type: ignore[arg-type]
         print(listener.getsockname()[1], flush=True)
         await server._serve([listener])
 

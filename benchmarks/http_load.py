@@ -1,12 +1,14 @@
-"""Load on an HTTP server, from a process of its own: raw HTTP/1.1 over TLS, as little work of our own as possible.
+"""Load on an HTTP server, from a process of its own: raw HTTP over TLS, as little work of our own as possible.
 
     python -m benchmarks.http_load < JOB
 
 JOB is JSON: `host`, `port`, `ca` and `token`, and `job`: `rate` (`requests` of `method`, `path` and `body`, on
 `connections` at once; `{n}` is the number of the request) or `watch` (`watchers` of `path`, each until it has seen
 `events` lines) or `large` (`requests` of `path` one after the other on one connection, read into the same place in
-memory by a socket that waits: a reader that costs less than what it reads). The answer is JSON too: `seconds`, and the
-slowest request, the time of each watcher's last line, or the seconds and the bytes of each request.
+memory by a socket that waits: a reader that costs less than what it reads). With `streams` all of them go over HTTP/2,
+where so many requests share a connection: `connections` times as many at once, and watchers by as many on each. The
+answer is JSON too: `seconds`, and the slowest request, the time of each watcher's last line, or the seconds and the
+bytes of each request.
 """
 
 from __future__ import annotations
@@ -20,11 +22,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.http2_load import Answers, Client, Opener, ServerError, open_waiting, read_whole
+
 Job = dict[str, Any]
-
-
-class ServerError(RuntimeError):
-    """An answer that is none of 2xx."""
 
 
 def _context(job: Job) -> ssl.SSLContext:
@@ -63,6 +63,21 @@ async def _rate(job: Job) -> Job:
     numbers = iter(range(job.get("first", 0), job.get("first", 0) + job["requests"]))
     slowest, taken = 0.0, 0
 
+    async def over_http2() -> None:
+        client = await Client.connect(job, _context(job))
+
+        async def ask() -> None:
+            nonlocal slowest, taken
+            for number in numbers:
+                text = str(number)
+                began = time.perf_counter()
+                sent = body.replace("{n}", text).encode()
+                taken += await client.ask(job["method"], path.replace("{n}", text), sent)
+                slowest = max(slowest, time.perf_counter() - began)
+
+        await asyncio.gather(*(ask() for _ in range(job["streams"])))
+        client.transport.close()
+
     async def work() -> None:
         nonlocal slowest, taken
         reader, writer = await asyncio.open_connection(job["host"], job["port"], ssl=_context(job), limit=1 << 24)
@@ -77,7 +92,7 @@ async def _rate(job: Job) -> Job:
     began, used = time.perf_counter(), time.process_time()
     async with asyncio.TaskGroup() as group:
         for _ in range(job["connections"]):
-            group.create_task(work())
+            group.create_task(over_http2() if job.get("streams") else work())
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "slowest": slowest, "bytes": taken, "cpu": time.process_time() - used}
 
@@ -135,6 +150,8 @@ async def _watch(job: Job) -> Job:
         if listening == job["watchers"]:
             print("ready", flush=True)
 
+    if job.get("streams"):
+        return await _watch_over_http2(job, listens)
     followers = []
     for _ in range(job["watchers"]):
         _, follower = await loop.create_connection(
@@ -145,7 +162,49 @@ async def _watch(job: Job) -> Job:
     return {"last": max(last), "first": min(last)}
 
 
+async def _watch_over_http2(job: Job, listens: Callable[[], None]) -> Job:
+    """The same with many watchers on a connection."""
+    done: list[asyncio.Future[float]] = []
+
+    def follower() -> Callable[[bytes], None]:
+        """Counts the lines of one watcher: the first call says that it listens."""
+        future: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        done.append(future)
+        left: int | None = None
+
+        def take(data: bytes) -> None:
+            nonlocal left
+            if left is None:
+                left = job["events"]
+                listens()
+            left -= data.count(b"}\n")
+            if left <= 0 and not future.done():
+                future.set_result(time.time())
+
+        return take
+
+    for begin in range(0, job["watchers"], job["streams"]):
+        client = await Client.connect(job, _context(job))
+        for _ in range(min(job["streams"], job["watchers"] - begin)):
+            client.follow(job["path"], follower())
+    last = await asyncio.gather(*done)
+    return {"last": max(last), "first": min(last)}
+
+
+def _large_over_http2(job: Job) -> Job:
+    seconds, answers, opener = [], Answers(), Opener(job)
+    with open_waiting(job, _context(job)) as connection:
+        for _ in range(job["requests"]):
+            began = time.perf_counter()
+            connection.sendall(opener.request("GET", job["path"])[1])
+            length = read_whole(connection, answers)
+            seconds.append(time.perf_counter() - began)
+    return {"seconds": seconds, "bytes": length}
+
+
 def _large(job: Job) -> Job:
+    if job.get("streams"):
+        return _large_over_http2(job)
     seconds, head = [], _head(job, "GET", job["path"], b"")
     room = memoryview(bytearray(1 << 20))
     with socket.create_connection((job["host"], job["port"])) as plain, _context(job).wrap_socket(plain) as connection:

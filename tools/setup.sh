@@ -34,6 +34,8 @@ if can_install; then
   command -v kubectl >/dev/null 2>&1 || install_kubectl
   command -v chromium >/dev/null 2>&1 || install_package chromium fonts-dejavu-core ||
     echo "chromium could not be installed: the tests of the dashboard skip" >&2
+  command -v curl >/dev/null 2>&1 || install_package curl ||
+    echo "curl could not be installed: its test of HTTP/2 skips" >&2
   command -v etcd >/dev/null 2>&1 || install_package etcd-server ||
     echo "etcd could not be installed: the tests of API servers that share a store skip" >&2
   command -v softhsm2-util >/dev/null 2>&1 || install_package softhsm2 ||

@@ -26,6 +26,9 @@ ABORT = "haru.abort"
 WRITE = "haru.write"
 """The ASGI extension by which an application writes to the connection of an answer that it frames itself: a function of
 bytes, to whether they were taken. They are not while the client has yet to read what was sent before; `send` waits."""
+WRITE_BODY = "haru.write-body"
+"""As `WRITE`, where the connection frames what it is given: a function of a part of the body. What it does not take
+goes to `send`."""
 ANSWER = "haru.answer"
 """The ASGI extension by which an application sends an answer whole: a function of status, headers and body, to whether
 they were taken. They are not where the client has yet to read what was sent before, or is gone: `send` sees to that."""

@@ -19,6 +19,7 @@ from sample_objects import SAMPLES, path_of
 
 from haru.apiserver.server import ApiServer
 from haru.kube.kinds import by_kind
+from haru.protobuf import fields
 from haru.storage import SqliteStore
 
 PATIENCE_SECONDS = 5
@@ -120,21 +121,44 @@ def bounded_processor_time(what: str) -> Iterator[None]:
 
 
 def check_answer(request: FuzzedRequest, answer: Whole) -> None:
-    """No failure of the server's own, headers that are headers, every refusal a whole Status, all JSON readable."""
+    """No failure of the server's own, headers that are headers, every refusal a whole Status, and all can be read."""
     status, headers, body = answer
     assert status < 500 or status == 504, (request, body)
     assert not any(b"\n" in value or b"\r" in value for _, value in headers), request
     if request.method == "HEAD":
         return
+    named = dict(headers)
+    is_protobuf = named.get(b"content-type") == b"application/vnd.kubernetes.protobuf"
     if status >= 400:
-        told = json.loads(body)
+        told = status_in_protobuf(body) if is_protobuf else json.loads(body)
         assert (told["kind"], told["status"], told["code"]) == ("Status", "Failure", status), request
         assert told["message"] and told["reason"], request
         return
-    named = dict(headers)
     streams = "watch" in request.query or "/watch" in request.path
     if body and not streams and named[b"content-type"] == b"application/json" and b"content-encoding" not in named:
         json.loads(body)
+    if is_protobuf:
+        assert enveloped(body)[1], request
+
+
+def enveloped(body: bytes) -> tuple[bytes, bytes]:
+    """The kind, and what is in an envelope of protobuf."""
+    assert body.startswith(b"k8s\0")
+    outer = dict(fields(body[4:]))
+    assert isinstance(outer[1], bytes) and isinstance(outer[2], bytes)
+    kind = dict(fields(outer[1]))[2]
+    list(fields(outer[2]))
+    assert isinstance(kind, bytes)
+    return kind, outer[2]
+
+
+def status_in_protobuf(body: bytes) -> dict[str, Any]:
+    """What a Status tells."""
+    kind, inside = enveloped(body)
+    told = dict(fields(inside))
+    names = {2: "status", 3: "message", 4: "reason"}
+    texts = {name: value.decode() for number, name in names.items() if isinstance(value := told[number], bytes)}
+    return {"kind": kind.decode(), "code": told[6], **texts}
 
 
 def resident_mebibytes(process: int | str = "self") -> float:

@@ -41,6 +41,8 @@ ACCEPTS = [
     *("*/*", "application/yaml", "application/json;as=Table;v=v1;g=meta.k8s.io", "text/html", "application/json;as=X"),
     *("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", ";q=", "application/json;q=x,*/*;q=0.1", "\xff"),
     "application/yaml;as=Table;v=v1beta1;g=meta.k8s.io",
+    "application/vnd.kubernetes.protobuf",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
 ]
 PARAMETERS: dict[str, list[str]] = {
     "limit": ["1", "0", "-1", "x", "9" * 30, "٣", "1_0", " 1"],

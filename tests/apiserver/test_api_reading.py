@@ -161,7 +161,8 @@ async def test_metadata_only(api: Caller) -> None:
     ("accept", "status", "content_type"),
     [
         ("application/vnd.kubernetes.protobuf,application/json", 200, "application/json"),
-        ("application/vnd.kubernetes.protobuf", 406, "application/json"),
+        ("application/vnd.kubernetes.protobuf", 200, "application/vnd.kubernetes.protobuf"),
+        ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", 406, "application/json"),
         ("text/html", 406, "application/json"),
         ("text/html,*/*;q=0.1", 200, "application/json"),
         ("application/yaml", 200, "application/yaml"),

@@ -82,6 +82,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("SERVERS TOKENS --etcd-compaction-interval -1m", "--etcd-compaction-interval: "),
         ("SERVERS TOKENS --secure-port 99999", 'Invalid value: "99999": write a port'),
         ("SERVERS TOKENS --max-requests-inflight 0", 'Invalid value: "0": write a number'),
+        ("SERVERS TOKENS --http2-max-streams-per-connection -1", 'Invalid value: "-1": write a number from 0'),
         ("SERVERS TOKENS --runtime-config v7=true", 'Invalid value: "v7": no such API version'),
         ("SERVERS TOKENS --feature-gates Nonsense=true", "--feature-gates: "),
         ("SERVERS TOKENS --cert-dir tokens/below", "--cert-dir: tokens/below: "),

@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
 
 from haru.apiserver import gzipping
-from haru.apiserver.http import Request, Response, Scope
+from haru.apiserver.http import JSON, Request, Response, Scope
+from haru.apiserver.negotiation import wants_protobuf
+from haru.kube.wire import CONTENT_TYPE
+from haru.kube.wire_out import encode_protobuf
 from haru.serving import ABORT, ANSWER
 
 GZIP_FROM = 128 * 1024
@@ -29,6 +35,18 @@ def head_of(response: Response, audit_id: str, length: int | None) -> Scope:
     if length is not None:
         headers.append((b"content-length", str(length).encode()))
     return {"type": "http.response.start", "status": response.status, "headers": headers}
+
+
+def in_wanted_form(request: Request, response: Response) -> Response:
+    """The answer in protobuf, where its client takes nothing else; one that has no form there stays as it is."""
+    if response.content_type != JSON or response.passed_on or not wants_protobuf(request.header(b"accept")):
+        return response
+    whole = response.whole()
+    obj = orjson.loads(whole) if whole else None
+    encoded = encode_protobuf(obj) if isinstance(obj, dict) else None
+    if encoded is None:
+        return response
+    return replace(response, body=encoded, pieces=(), gzipped=None, content_type=CONTENT_TYPE)
 
 
 async def send_whole(request: Request, response: Response) -> None:

@@ -1,4 +1,4 @@
-"""What a client wants to be answered in: JSON, a Table, only metadata, YAML.
+"""What a client wants to be answered in: JSON, a Table, only metadata, YAML; protobuf, where it takes nothing else.
 
 Source: apimachinery content negotiation; `as`, `g` and `v` parameters of the Accept header.
 """
@@ -10,6 +10,8 @@ from functools import lru_cache
 from typing import Literal
 
 from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.kube.wire_out import has_protobuf
 
 Shape = Literal["object", "table", "partial"]
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -19,6 +21,7 @@ _SHAPES: dict[str, Shape] = {
     "PartialObjectMetadata": "partial",
     "PartialObjectMetadataList": "partial",
 }
+_MEDIA = frozenset({"*/*", "application/*", "application/json", "application/yaml", PROTOBUF})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Representation:
     shape: Shape = "object"
     yaml: bool = False
     version: str = "v1"
+    protobuf: bool = False
 
     @property
     def content_type(self) -> str:
@@ -58,11 +62,12 @@ def parse_accept(accept: str) -> tuple[tuple[str, dict[str, str]], ...]:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str) -> Representation:
-    """The first clause that can be served; 406 when there is none."""
+    """The first clause that can be served, of protobuf only if there is no other; 406 when there is none."""
     if not accept or accept in ("*/*", "application/json"):
         return PLAIN
+    protobuf: Representation | None = None
     for media, parameters in parse_accept(accept):
-        if media not in ("*/*", "application/*", "application/json", "application/yaml"):
+        if media not in _MEDIA:
             continue
         wanted = parameters.get("as", "")
         if wanted and wanted not in _SHAPES:
@@ -71,7 +76,33 @@ def negotiate(accept: str) -> Representation:
         group, version = parameters.get("g", "meta.k8s.io"), parameters.get("v", "v1")
         if shape != "object" and (group != "meta.k8s.io" or version not in ("v1", "v1beta1")):
             continue
-        return Representation(shape, media == "application/yaml", version)
-    raise StatusError(
-        406, "NotAcceptable", "only the following media types are accepted: application/json, application/yaml"
-    )
+        if media != PROTOBUF:
+            return Representation(shape, media == "application/yaml", version)
+        if shape != "table":  # a Table has no message
+            protobuf = protobuf or Representation(shape, False, version, True)
+    if protobuf is None:
+        raise not_acceptable("application/json, application/yaml, application/vnd.kubernetes.protobuf")
+    return protobuf
+
+
+def not_acceptable(accepted: str) -> StatusError:
+    """406, with the media types that would do."""
+    return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
+
+
+def wants_protobuf(accept: str) -> bool:
+    """Whether protobuf is what a client has to be answered in."""
+    if PROTOBUF not in accept:
+        return False
+    try:
+        return negotiate(accept).protobuf
+    except StatusError:
+        return False
+
+
+def check_form(accept: str, kind: Kind) -> None:
+    """406 where a client takes nothing but protobuf, and objects of the kind have no form in it."""
+    if PROTOBUF in accept and not has_protobuf(kind):
+        representation = negotiate(accept)
+        if representation.protobuf and representation.shape != "partial":
+            raise not_acceptable("application/json, application/yaml")

@@ -1,8 +1,9 @@
 """What a watch sends: lines joined into pieces, made once for all who get the same ones, on the shortest way out.
 
-A piece is a chunk of HTTP/1.1 that lies ready, and goes to the connection as it is. Where the caller is no HTTP server
-of ours (a client in the same process), it goes as a message of ASGI. Nothing is written while the client has yet to
-read what it was sent before, so that of a client that does not read no more lies here than that and one piece.
+A piece is a chunk of HTTP/1.1 that lies ready, and goes to the connection as it is; a connection of HTTP/2 makes frames
+of its lines. Where the caller is no HTTP server of ours (a client in the same process), it goes as a message of ASGI.
+Nothing is written while the client has yet to read what it was sent before, so that of a client that does not read no
+more lies here than that and one piece.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from haru.apiserver.http import Request
-from haru.serving import WRITE
+from haru.serving import WRITE, WRITE_BODY
 from haru.storage import Event
 
 SEND_SECONDS = 60.0
@@ -109,14 +110,17 @@ class Outlet:
         self._request = request
         extensions = request.scope.get("extensions") or {}
         # An answer to HEAD has no body: uvicorn sees to that.
-        self._write: Callable[[bytes], bool] | None = extensions.get(WRITE) if request.method == "GET" else None
+        extensions = extensions if request.method == "GET" else {}
+        self._write: Callable[[bytes], bool] | None = extensions.get(WRITE)
+        self._write_body: Callable[[bytes], bool] | None = extensions.get(WRITE_BODY)
 
     async def send(self, pieces: Iterable[Piece]) -> None:
         """Send pieces in their order. TimeoutError for a client that does not read."""
-        write = self._write
+        write, write_body = self._write, self._write_body
         for piece in pieces:
             if write is None:
-                await self._tell(piece.lines)
+                if write_body is None or not write_body(piece.lines):
+                    await self._tell(piece.lines)
                 continue
             while not write(piece.chunk):
                 await self._tell(b"")

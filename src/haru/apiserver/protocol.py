@@ -7,6 +7,7 @@ from typing import Any
 
 from haru.apiserver.authentication import PEER
 from haru.apiserver.peers.arriving import fingerprint
+from haru.http2.choosing import by_agreement
 from haru.serving import connection_class
 
 
@@ -21,24 +22,38 @@ def anchor_of(tls: Any) -> str:
     return fingerprint(last if isinstance(last, bytes) else ssl.PEM_cert_to_DER_cert(last.public_bytes()))
 
 
-def protocol_class() -> Any:
-    """The class of one connection."""
+def peer_of(transport: Any) -> dict[str, Any]:
+    """The ASGI extension that tells of the client's certificate; nothing where there is none."""
+    subject = (transport.get_extra_info("peercert") or {}).get("subject")
+    if not subject:
+        return {}
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    organizations = [value for part in subject for key, value in part if key == "organizationName"]
+    anchor = anchor_of(transport.get_extra_info("ssl_object"))
+    return {PEER: {"names": names, "organizations": organizations, "anchor": anchor}}
+
+
+def protocol_class(max_streams: int) -> Any:
+    """The class of one connection: of HTTP/1.1, or, with room for some streams, of the one that is agreed on."""
 
     class Connection(connection_class()):  # type: ignore[misc]
-        _anchor: str | None = None
+        _peer: dict[str, Any] | None = None
 
         def told(self) -> dict[str, Any]:
-            subject = (self.transport.get_extra_info("peercert") or {}).get("subject")
-            if not subject:
-                return {}
-            names = [value for part in subject for key, value in part if key == "commonName"]
-            organizations = [value for part in subject for key, value in part if key == "organizationName"]
-            return {PEER: {"names": names, "organizations": organizations, "anchor": self._anchor_of_chain()}}
+            if self._peer is None:
+                self._peer = peer_of(self.transport)
+            return self._peer
 
-        def _anchor_of_chain(self) -> str:
-            """The authority that the client's certificate leads to, found out once for a connection."""
-            if self._anchor is None:
-                self._anchor = anchor_of(self.transport.get_extra_info("ssl_object"))
-            return self._anchor
+    return by_agreement(Connection, _http2_class(max_streams)) if max_streams else Connection
 
-    return Connection
+
+def _http2_class(streams: int) -> Any:
+    from haru.http2.connection import Connection
+
+    class ManyStreams(Connection):
+        max_streams = streams
+
+        def told(self) -> dict[str, Any]:
+            return peer_of(self.transport)
+
+    return ManyStreams

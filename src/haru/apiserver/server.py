@@ -19,7 +19,7 @@ from haru.apiserver import bootstrap
 from haru.apiserver.admission.dynamic.registry import Registry
 from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
 from haru.apiserver.admission.pod_security import PodSecurity
-from haru.apiserver.answering import abort, head_of, send_whole
+from haru.apiserver.answering import abort, head_of, in_wanted_form, send_whole
 from haru.apiserver.audit import Auditor
 from haru.apiserver.authentication import Authenticator, is_open
 from haru.apiserver.authorization import MASTERS, Authorizer
@@ -34,6 +34,7 @@ from haru.apiserver.janitor import keep_house
 from haru.apiserver.kubelets.connecting import asked_rights, connect, connection_of
 from haru.apiserver.limits import InFlight, Patience
 from haru.apiserver.metrics import Metrics
+from haru.apiserver.negotiation import check_form
 from haru.apiserver.node_authorization import Attributes
 from haru.apiserver.peers import Peers
 from haru.apiserver.peers.passing import PeerGone
@@ -161,7 +162,7 @@ class ApiServer:
         self.metrics.observe(request, response.status, time.perf_counter() - started)
         if request.trail is not None:
             await request.trail.complete(request, response)
-        await send_whole(request, response)
+        await send_whole(request, in_wanted_form(request, response))
 
     async def _respond(self, request: Request) -> Response:
         try:
@@ -221,6 +222,7 @@ class ApiServer:
                 raise
             return await self._forward(request, *elsewhere)
         await _authorize(authorizer, call, self.metrics)
+        check_form(request.header(b"accept"), call.resource.kind)
         deprecated = deprecation_warning(call.resource.kind)
         if deprecated:
             request.warnings.append(deprecated)

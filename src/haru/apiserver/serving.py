@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from haru.apiserver.protocol import protocol_class
 from haru.apiserver.published import publish
+from haru.http2 import MAX_STREAMS
+from haru.http2.choosing import offer
 from haru.serving import listening_socket, server_class, settings
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ class HttpServer:
     """Serves one API server on one address until it is stopped.
 
     `client_ca_file` names the authority of client certificates, `front_proxy_ca_file` that of front proxies; without
-    both no certificates are asked for. Port 0 takes a free one; `port` tells which, once started.
+    both no certificates are asked for. Port 0 takes a free one; `port` tells which, once started. `http2_streams` is
+    how many requests a connection of HTTP/2 may have at once; with 0, and without TLS, there is only HTTP/1.1.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class HttpServer:
         key_file: str | Path | None = None,
         client_ca_file: str | Path | None = None,
         front_proxy_ca_file: str | Path | None = None,
+        http2_streams: int = MAX_STREAMS,
     ) -> None:
         self._app = app
         self._host = host
@@ -50,6 +54,7 @@ class HttpServer:
         self.port = 0
         """The port that is served; 0 before the first start."""
         self._tls = (cert_file, key_file, client_ca_file, front_proxy_ca_file)
+        self._http2_streams = http2_streams if cert_file else 0
         self._server: Any = None
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
@@ -74,7 +79,7 @@ class HttpServer:
         """Listen and serve; OSError when the address is taken."""
         self._socket = listening_socket(self._host, self._wanted_port, "--port")
         self.port = int(self._socket.getsockname()[1])
-        self._server = _make_server(self._app, self._tls)
+        self._server = _make_server(self._app, self._tls, self._http2_streams)
         self._task = asyncio.create_task(self._serve(self._server, self._socket), name="haru apiserver: http")
         while not self._server.started:
             if self._task.done():
@@ -115,13 +120,13 @@ def _drop_idle(server: Any) -> None:
                 connection.transport.abort()
 
 
-def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> Any:
+def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...], http2_streams: int) -> Any:
     cert, key, *authorities = tls
     given = [path for path in authorities if path]
     client_ca, others = (given[0], given[1:]) if given else (None, [])
     config = settings(
         app,
-        http=protocol_class(),
+        http=protocol_class(http2_streams),
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
@@ -130,9 +135,9 @@ def _make_server(app: ApiServer, tls: tuple[str | Path | None, ...]) -> Any:
         ssl_ca_certs=str(client_ca) if client_ca else None,
         ssl_cert_reqs=ssl.CERT_OPTIONAL if client_ca else ssl.CERT_NONE,
     )
-    if others:
-        config.load()
-        assert config.ssl is not None
+    config.load()
+    if config.ssl is not None:
         for path in others:
             config.ssl.load_verify_locations(cafile=path)
+        offer(config.ssl, http2=http2_streams > 0)
     return server_class()(config)

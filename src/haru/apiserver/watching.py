@@ -19,11 +19,12 @@ from haru.apiserver.call import Call
 from haru.apiserver.custom_reading import events_in_version, in_version
 from haru.apiserver.http import Request, Response
 from haru.apiserver.listing import revision_of, selection_of, wait_for_revision
-from haru.apiserver.negotiation import PARTIAL, PLAIN
+from haru.apiserver.negotiation import PARTIAL, PLAIN, not_acceptable
 from haru.apiserver.objects import Selection, partial_bytes, with_revision
 from haru.apiserver.outlets import Outlet, Piece, pieces_of
 from haru.apiserver.rendering import object_bytes, partial, representation_of, table_of, versioned
 from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
+from haru.kube.wire_out import WATCH_CONTENT_TYPE, encode_event
 from haru.storage import Compacted, Event, Record, Watch
 
 Obj = dict[str, Any]
@@ -94,7 +95,13 @@ class WatchStream:
         return orjson.dumps(obj)
 
     def _line(self, type_: str, record: Record, revision: int) -> bytes:
-        return b'{"type":"%b","object":%b}\n' % (type_.encode(), self._object(record, revision))
+        return self._event(type_, self._object(record, revision))
+
+    def _event(self, type_: str, value: bytes) -> bytes:
+        """An event with an object in JSON, as the client takes it."""
+        if self._representation.protobuf:
+            return encode_event(type_, orjson.loads(value))
+        return b'{"type":"%b","object":%b}\n' % (type_.encode(), value)
 
     def _event_line(self, event: Event) -> bytes:
         """The line of a change as this watch's selection sees it; empty when it does not see it at all."""
@@ -138,7 +145,7 @@ class WatchStream:
         elif self._representation.shape == "table":
             obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
             obj.update(columnDefinitions=[], rows=[])
-        return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(obj)
+        return self._event("BOOKMARK", orjson.dumps(obj))
 
     # --- the stream
 
@@ -169,7 +176,7 @@ class WatchStream:
                 await self._watch.wait(max(0.0, min(deadline, next_bookmark) - loop.time()))
         except (Compacted, StatusError) as error:
             told = error if isinstance(error, StatusError) else expired_error(str(error))
-            await outlet.send([Piece(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(told.to_status()))])
+            await outlet.send([Piece(self._event("ERROR", orjson.dumps(told.to_status())))])
         finally:
             self._watch.close()
             self._call.core.watches.discard(self._watch)
@@ -201,10 +208,9 @@ async def _close_when_gone(request: Request, watch: Watch) -> None:
 async def handle_watch(call: Call) -> Response:
     """GET with `watch`: the head at once, then the stream."""
     request, store = call.request, call.core.store
-    if representation_of(request).yaml:
-        raise StatusError(
-            406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"
-        )
+    representation = representation_of(request)
+    if representation.yaml:
+        raise not_acceptable(f"application/json;stream=watch, {WATCH_CONTENT_TYPE}")
     wants_initial = check_options(request)
     selection = selection_of(call)
     revision = revision_of(request)
@@ -223,7 +229,8 @@ async def handle_watch(call: Call) -> Response:
     except Compacted as error:
         raise gone_error(error) from None
     stream = WatchStream(call, selection, watch, initial)
-    return Response(200, b"", "application/json", [], stream.run)
+    content_type = WATCH_CONTENT_TYPE if representation.protobuf else "application/json"
+    return Response(200, b"", content_type, [], stream.run)
 
 
 def gone_error(error: Compacted) -> StatusError:

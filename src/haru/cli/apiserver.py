@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from haru.cli.account_tokens import add_token_arguments, token_files_of
 from haru.cli.component import parse_gates, port_number
+from haru.cli.http2 import add_http2_arguments, http2_streams_of
 from haru.cli.kubelets import add_kubelet_arguments, kubelets_of
 from haru.cli.main import UsageError
 from haru.cli.peers import add_peer_arguments, peer_files_of
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     access.add_argument(
         "--token-auth-file", type=Path, metavar="FILE", help='bearer tokens: lines token,user,uid,"group1,group2"'
     )
+    add_http2_arguments(parser)
     add_token_arguments(parser)
     add_peer_arguments(parser)
     add_kubelet_arguments(parser)
@@ -150,4 +152,5 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
         security_of(flags, SecurityOptions()),
         peer_files_of(flags),
         kubelets_of(flags),
+        http2_streams_of(flags),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from haru.cli.account_tokens import add_token_arguments, token_files_of
 from haru.cli.controllers import add_stale_gang_arguments
+from haru.cli.http2 import add_http2_arguments, http2_streams_of
 from haru.cli.main import UsageError
 from haru.cli.scheduler import add_log_arguments, add_protection_arguments
 from haru.cli.security import add_security_arguments, security_of
@@ -87,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_protection_arguments(parser)
     add_log_arguments(parser)
     add_stale_gang_arguments(parser)
+    add_http2_arguments(parser)
     add_token_arguments(parser)
     add_security_arguments(parser)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
@@ -175,4 +177,5 @@ def _up_options(flags: argparse.Namespace):  # type: ignore[no-untyped-def]
         options = replace(options, stale_gang_after=flags.stale_gang_after)
     if flags.stale_gang_policy is not None:
         options = replace(options, stale_gang_policy=flags.stale_gang_policy)
+    options = replace(options, http2_streams=http2_streams_of(flags))
     return replace(options, security=security_of(flags, options.security), account_tokens=token_files_of(flags))

@@ -118,6 +118,7 @@ class EmbeddedCluster:
             cert_file=identity.server_cert,
             key_file=identity.server_key,
             client_ca_file=identity.ca_file,
+            http2_streams=self._options.http2_streams,
         )
         try:
             await self.listener.start()

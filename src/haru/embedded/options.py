@@ -17,6 +17,7 @@ from typing import Any
 from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.security import SecurityOptions
 from haru.engine.profile import PROFILES
+from haru.http2 import MAX_STREAMS
 
 DEFAULT_PROFILES = "dgx-h100:2,dgx-a100-80gb-mig:1,cpu:1"
 CONFIG_API_VERSION = "haru.dev/v1alpha1"
@@ -79,6 +80,8 @@ class UpOptions:
     """Encryption at rest, and the audit log."""
     account_tokens: AccountTokenFiles = field(default_factory=AccountTokenFiles)
     """Who signs ServiceAccount tokens, who checks them, and for how long they are good."""
+    http2_streams: int = MAX_STREAMS
+    """How many requests a connection of HTTP/2 may have at once; 0: only HTTP/1.1 is served."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -27,6 +27,7 @@ from haru.embedded.peering import PeerFiles
 from haru.embedded.process import first, loop_factory, seconds_since_start
 from haru.embedded.security import SecurityOptions
 from haru.files import write_whole
+from haru.http2 import MAX_STREAMS
 from haru.kube.gates import FeatureGates
 from haru.storage.etcd import EtcdStore, read_credentials
 
@@ -62,6 +63,8 @@ class ReplicaOptions:
     """The other API servers, of this version or another one, and who may speak for users."""
     kubelets: KubeletOptions = field(default_factory=KubeletOptions)
     """How kubelets of real nodes are reached."""
+    http2_streams: int = MAX_STREAMS
+    """How many requests a connection of HTTP/2 may have at once; 0: only HTTP/1.1 is served."""
 
 
 def run_replica(options: ReplicaOptions) -> int:
@@ -143,6 +146,7 @@ class Replica:
             key_file=self._key,
             client_ca_file=options.client_ca,
             front_proxy_ca_file=options.peers.front_proxy_ca,
+            http2_streams=options.http2_streams,
         )
         try:
             await self._listener.start()

@@ -1,0 +1,190 @@
+"""Answers in protobuf, for clients that take nothing else; everybody else gets JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from api_caller import ADMIN, MAPS, PODS, Caller, config_map, pod
+from custom_objects import DEFINITIONS, NAME, TRAININGS, define, training
+from kubectl_runner import Kubectl, require_kubectl
+
+from haru.apiserver import negotiation, rendering
+from haru.apiserver.serving import HttpServer
+from haru.kube.wire import decode_protobuf
+from haru.protobuf import fields
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+PARTIAL = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PARTIAL_LIST = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+def inside(body: bytes) -> tuple[str, dict[int, Any]]:
+    """The kind, and the fields of what is in an envelope."""
+    assert body[:4] == b"k8s\0"
+    outer: dict[int, Any] = dict(fields(body[4:]))
+    return dict(fields(outer[1]))[2].decode(), dict(fields(outer[2]))  # type: ignore[union-attr]
+
+
+async def test_objects_that_are_written_and_read(api: Caller) -> None:
+    made = await api("POST", PODS, pod("a"), accept=PROTOBUF)
+    assert (made.status, made.headers["content-type"]) == (201, PROTOBUF)
+    assert int(made.headers["content-length"]) == len(made.body)
+    asked = await api("GET", f"{PODS}/a", accept=PROTOBUF)
+    stored = await api.get(f"{PODS}/a")
+    assert decode_protobuf(asked.body) == decode_protobuf(made.body)
+    assert decode_protobuf(asked.body)["metadata"] == stored["metadata"]
+    assert decode_protobuf(asked.body)["spec"] == stored["spec"]
+    patched = await api("PATCH", f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}}, type="application/merge-patch+json",
+                        accept=PROTOBUF)  # fmt: skip
+    assert decode_protobuf(patched.body)["metadata"]["labels"]["x"] == "y"
+    kind, told = inside((await api("DELETE", f"{PODS}/a?gracePeriodSeconds=0", accept=PROTOBUF)).body)
+    assert kind == "Pod" or (kind, told[2]) == ("Status", b"Success")
+
+
+async def test_lists(api: Caller) -> None:
+    for n in range(40):
+        await api.create(MAPS, config_map(f"m{n:02}", key="v"))
+    listed = await api("GET", f"{MAPS}?labelSelector=!x&limit=35", accept=PROTOBUF)
+    assert listed.headers["content-type"] == PROTOBUF
+    kind, told = inside(listed.body)
+    assert kind == "ConfigMapList" and dict(fields(told[1]))[3], "more is to come"
+    whole = await api("GET", MAPS, accept=PROTOBUF)
+    assert whole.body.count(b"\x0a\x03m") == 40
+    kind, told = inside((await api("GET", MAPS, accept=PARTIAL_LIST)).body)
+    assert kind == "PartialObjectMetadataList" and list(dict(fields(told[2]))) == [1]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "reason"),
+    [
+        ("GET", f"{PODS}/none", 404, b"NotFound"),
+        ("POST", PODS, 400, b"BadRequest"),
+        ("GET", f"{PODS}?limit=x", 400, b"BadRequest"),
+        ("GET", "/api/v1/namespaces/default/nothings", 404, b"NotFound"),
+    ],
+)
+async def test_errors(api: Caller, method: str, path: str, code: int, reason: bytes) -> None:
+    answer = await api(method, path, b"nonsense" if method != "GET" else None, accept=PROTOBUF)
+    kind, told = inside(answer.body)
+    assert (answer.status, answer.headers["content-type"], kind) == (code, PROTOBUF, "Status")
+    assert (told[2], told[4], told[6]) == (b"Failure", reason, code)
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        (PROTOBUF, PROTOBUF),
+        (f"{PROTOBUF},text/html", PROTOBUF),
+        (f"text/html, {PROTOBUF};q=0.1", PROTOBUF),
+        (f"{PROTOBUF},application/json", "application/json"),
+        (f"{PROTOBUF},application/json;q=0.1", "application/json"),
+        (f"{PROTOBUF},*/*", "application/json"),
+        (f"{PROTOBUF},application/yaml", "application/yaml"),
+        (f"{PROTOBUF},application/json;q=0", PROTOBUF),
+        (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1,{PROTOBUF}", PROTOBUF),
+        (f"{PROTOBUF};q=0,text/html", None),
+        (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1", None),
+        (f"{PARTIAL},application/json", "application/json"),
+    ],
+)
+async def test_json_where_it_is_taken(api: Caller, accept: str, content_type: str | None) -> None:
+    await api.create(MAPS, config_map("a", key="v"))
+    answer = await api("GET", f"{MAPS}/a", accept=accept)
+    if content_type is None:
+        assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
+    else:
+        assert (answer.status, answer.headers["content-type"]) == (200, content_type)
+
+
+async def test_custom_resources_have_no_form_in_it(api: Caller) -> None:
+    await define(api)
+    assert (await api("POST", TRAININGS, training("a"), accept=PROTOBUF)).status == 406
+    assert (await api("GET", f"{TRAININGS}/a")).status == 404, "nothing was made"
+    await api.create(TRAININGS, training("a"))
+    for path in (f"{TRAININGS}/a", TRAININGS, f"{TRAININGS}?watch=1", f"{DEFINITIONS}/{NAME}"):
+        refused = await api("GET", path, accept=PROTOBUF)
+        kind, told = inside(refused.body)
+        assert (refused.status, kind, told[4]) == (406, "Status", b"NotAcceptable"), path
+    kind, told = inside((await api("GET", f"{TRAININGS}/a", accept=PARTIAL)).body)
+    assert kind == "PartialObjectMetadata" and dict(fields(told[1]))[1] == b"a"
+
+
+def events_of(data: bytes) -> list[tuple[str, str, dict[int, Any]]]:
+    """Type, kind and fields of each whole event."""
+    found = []
+    while len(data) >= 4 and len(data) >= 4 + int.from_bytes(data[:4], "big"):
+        size = 4 + int.from_bytes(data[:4], "big")
+        told: dict[int, Any] = dict(fields(data[4:size]))
+        raw = dict(fields(told[2]))[1]
+        assert isinstance(raw, bytes)
+        found.append((told[1].decode(), *inside(raw)))
+        data = data[size:]
+    return found
+
+
+async def test_watches(api: Caller) -> None:
+    """As a client without JSON watches: over a socket, frame by frame."""
+    server = HttpServer(api.app)
+    await server.start()
+    await api.create(MAPS, config_map("a", key="v"))
+    url = f"{server.url}{MAPS}?watch=1&allowWatchBookmarks=1&sendInitialEvents=1&resourceVersionMatch=NotOlderThan"
+    headers = {"Authorization": f"Bearer {ADMIN}", "Accept": f"{PROTOBUF};stream=watch"}
+    data = b""
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
+        assert answer.headers["Content-Type"] == f"{PROTOBUF};stream=watch"
+
+        async def until(count: int) -> list[tuple[str, str, dict[int, Any]]]:
+            nonlocal data
+            while len(events_of(data)) < count:
+                data += await asyncio.wait_for(answer.content.readany(), 20)
+            return events_of(data)
+
+        await until(1)
+        await api("PATCH", f"{MAPS}/a", {"data": {"key": "w"}}, type="application/merge-patch+json")
+        await api("DELETE", f"{MAPS}/a")
+        found = await until(4)
+    names = [(type_, kind, dict(fields(told[1])).get(1)) for type_, kind, told in found if type_ != "BOOKMARK"]
+    assert names == [(type_, "ConfigMap", b"a") for type_ in ("ADDED", "MODIFIED", "DELETED")]
+    assert found[1][0] == "BOOKMARK" and b"k8s.io/initial-events-end" in dict(fields(found[1][2][1]))[12]
+    await server.stop()
+
+
+CREATED = (
+    "deployment d --image=nginx --replicas=2",
+    "configmap c --from-literal=a=b",
+    "quota q --hard=pods=3",
+    "secret generic s --from-literal=a=b",
+    "role r --verb=get --resource=pods",
+)
+
+
+async def test_a_go_client_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubectl's typed commands put protobuf first: here they are given it, and have to make sense of it."""
+    require_kubectl()
+    answered = []
+
+    def first(accept: str) -> negotiation.Representation:
+        if accept.startswith(PROTOBUF):
+            answered.append(accept)
+            return negotiation.Representation(protobuf=True)
+        return negotiation.negotiate(accept)
+
+    monkeypatch.setattr(rendering, "negotiate", first)
+    monkeypatch.setattr("haru.apiserver.answering.wants_protobuf", lambda accept: accept.startswith(PROTOBUF))
+    kubectl = Kubectl(tmp_path)
+    await kubectl.start()
+    try:
+        for what in CREATED:
+            assert "created" in await kubectl.ok("create", *what.split())
+        assert answered, "kubectl asks for protobuf"
+        taken = await kubectl.run("create", "configmap", "c")
+        assert taken.err.strip() == 'error: failed to create configmap: configmaps "c" already exists'
+        described = await kubectl.ok("describe", "deployment", "d")
+        assert "nginx" in described and "2 desired" in described
+        assert "limits" not in (await kubectl.ok("create", "deployment", "e", "--image=x", "-o", "yaml"))
+    finally:
+        await kubectl.stop()

@@ -1,0 +1,94 @@
+"""Frames and heads: cut as they come, read as `hpack` and python-hyper's tables have them."""
+
+from __future__ import annotations
+
+import hpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haru.http2 import frames
+from haru.http2.frames import ConnectionFault, Frames, frame
+from haru.http2.heads import Decompressor, HeadTooLargeError, answer_block, read_head
+
+LIMIT = 1000
+FRAMES = st.lists(
+    st.tuples(st.integers(0, 255), st.integers(0, 255), st.integers(0, 2**31 - 1), st.binary(max_size=LIMIT)),
+    max_size=8,
+)
+
+
+@given(FRAMES, st.lists(st.integers(1, 300), min_size=1))
+def test_frames_are_the_same_however_they_come(sent: list[tuple[int, int, int, bytes]], cuts: list[int]) -> None:
+    data = frames.PREFACE + b"".join(frame(*each) for each in sent)
+    cutter, found, at, turn = Frames(LIMIT), [], 0, 0
+    while at < len(data):
+        size = cuts[turn % len(cuts)]
+        found += list(cutter.feed(data[at : at + size]))
+        at, turn = at + size, turn + 1
+    assert found == sent
+    assert cutter.unfinished is None and cutter.count == len(sent)
+
+
+def test_a_frame_that_has_begun_is_told_of() -> None:
+    cutter = Frames(LIMIT)
+    assert not list(cutter.feed(frames.PREFACE[:10])) and cutter.unfinished == -1
+    assert not list(cutter.feed(frames.PREFACE[10:] + b"\0\0")) and cutter.unfinished == -1
+    assert not list(cutter.feed(b"\x05\0\0\0\0\0\1ab")) and cutter.unfinished == frames.DATA
+    assert list(cutter.feed(b"cde")) == [(frames.DATA, 0, 1, b"abcde")] and cutter.unfinished is None
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n", b"P", frames.PREFACE[:-1] + b"x", b"\0" * 100])
+def test_another_beginning_is_refused_as_soon_as_it_is_one(data: bytes) -> None:
+    cutter = Frames(LIMIT)
+    if frames.PREFACE.startswith(data):
+        assert not list(cutter.feed(data))
+        data = b"x"
+    with pytest.raises(ConnectionFault):
+        list(cutter.feed(data))
+
+
+NAMES = st.from_regex(rb"[a-z][a-z0-9-]{0,150}", fullmatch=True)
+VALUES = st.from_regex(rb"([!-~\x80-\xff]([ -~]{0,300}[!-~])?)?", fullmatch=True)
+
+
+@given(st.integers(200, 599), st.lists(st.tuples(NAMES, VALUES)))
+def test_heads_of_answers_are_read_by_others(status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    found = hpack.Decoder(1 << 20).decode(answer_block(status, headers), raw=True)
+    dropped = ("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade")
+    kept = [(name, value) for name, value in headers if name.decode() not in dropped]
+    assert [tuple(each) for each in found] == [(b":status", b"%d" % status), *kept]
+
+
+@pytest.mark.parametrize("status", [200, 201, 204, 206, 304, 400, 404, 409, 500, 503])
+@pytest.mark.parametrize(
+    "name", [b"Content-Type", b"content-length", b"Date", b"etag", b"Location", b"retry-after", b"vary"]
+)
+def test_names_and_statuses_of_the_table(status: int, name: bytes) -> None:
+    found = hpack.Decoder().decode(answer_block(status, [(name, b"x")]), raw=True)
+    assert [tuple(each) for each in found] == [(b":status", b"%d" % status), (name.lower(), b"x")]
+
+
+@pytest.mark.parametrize("header", [(b"a", b"b\r\nc: d"), (b"a", b"b\0"), (b"a b", b"c"), (b"a\n", b"c"), (b"", b"c")])
+def test_a_header_of_an_answer_is_one_line(header: tuple[bytes, bytes]) -> None:
+    with pytest.raises(ValueError, match=r"more than a line|is none"):
+        answer_block(200, [header])
+
+
+def test_heads_of_requests_as_asgi_has_them() -> None:
+    fields = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a:1"), (b":path", b"/a%2Fb%20c?d=%20")]
+    scope = read_head([*fields, (b"accept", b"x"), (b"content-length", b"3")]).scope()
+    assert (scope["method"], scope["path"], scope["raw_path"]) == ("GET", "/a/b c", b"/a%2Fb%20c")
+    assert (scope["query_string"], scope["http_version"]) == (b"d=%20", "2")
+    assert scope["headers"] == [(b"host", b"a:1"), (b"accept", b"x"), (b"content-length", b"3")]
+    assert read_head([*fields, (b"host", b"b")]).headers == [(b"host", b"b")]
+
+
+@given(st.binary(max_size=300))
+def test_no_block_is_more_than_an_error(block: bytes) -> None:
+    decompressor = Decompressor(1000)
+    try:
+        fields = decompressor.fields(block)
+    except (ConnectionFault, HeadTooLargeError):
+        return
+    assert sum(len(name) + len(value) + 32 for name, value in fields) <= 1000
