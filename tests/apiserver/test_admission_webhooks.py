@@ -250,9 +250,19 @@ async def test_services_lead_to_their_endpoints(api: Caller, hooks: WebhookServe
             {"addresses": ["127.0.0.1"], "conditions": {"ready": True}},
         ],
     }
-    await api.create("/apis/discovery.k8s.io/v1/namespaces/tools/endpointslices", slices)
+    path = "/apis/discovery.k8s.io/v1/namespaces/tools/endpointslices"
+    await api.create(path, slices)
     assert (await api("POST", MAPS, config_map("m"))).status == 201
     assert hooks.hosts[-1] == f"{SERVICE}:443"
+    # The address of a pod that is simulated may be somebody else's.
+    node: Obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    await api.create("/api/v1/nodes", node)
+    placed = [{"op": "add", "path": "/endpoints/1/nodeName", "value": "n1"}]
+    await api("PATCH", f"{path}/hooks-1", placed, type="application/json-patch+json")
+    assert await refused() == 'no endpoints available for service "hooks": its pods are simulated, and run nothing'
+    kubelet = {"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}}
+    await api("PATCH", "/api/v1/nodes/n1/status", kubelet, type="application/merge-patch+json")
+    assert (await api("POST", MAPS, config_map("m2"))).status == 201
 
 
 async def test_side_effects_and_dry_runs(api: Caller, hooks: WebhookServer) -> None:

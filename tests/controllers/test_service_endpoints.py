@@ -287,3 +287,39 @@ async def test_what_others_write_is_left_alone(cluster: Any) -> None:
         return await cluster.get(ENDPOINTS, "db") is None
 
     await cluster.eventually(gone)
+
+
+async def test_endpoints_that_somebody_writes_are_mirrored(cluster: Any) -> None:
+    address = {"ip": "10.9.9.9", "hostname": "a", "nodeName": "n1"}
+    subset = {"addresses": [address], "notReadyAddresses": [{"ip": "fd00::1"}], "ports": [{"name": "p", "port": 1}]}
+    await cluster.create(ENDPOINTS, {"metadata": {"name": "db", "labels": {"a": "b"}}, "subsets": [subset]})
+    await cluster.start("endpointslice-mirroring-controller", "endpointslice-controller", "endpoints-controller")
+    await cluster.create(SERVICES, {"metadata": {"name": "db"}, "spec": {"ports": [{"port": 1}]}})
+
+    async def slices(count: int) -> list[Obj]:
+        found = sorted(await cluster.items(ENDPOINT_SLICES), key=lambda each: each["addressType"])
+        return found if len(found) == count else []
+
+    first, second = await cluster.eventually(lambda: slices(2))
+    assert first["endpoints"] == [
+        {"addresses": ["10.9.9.9"], "conditions": {"ready": True}, "hostname": "a", "nodeName": "n1"}
+    ]
+    assert (second["addressType"], second["endpoints"][0]["conditions"]) == ("IPv6", {"ready": False})
+    assert first["ports"] == [{"name": "p", "port": 1, "protocol": "TCP"}]
+    assert first["metadata"]["ownerReferences"][0]["kind"] == "Endpoints"
+    assert first["metadata"]["labels"] == {
+        "a": "b",
+        "kubernetes.io/service-name": "db",
+        "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io",
+    }
+    del subset["notReadyAddresses"]
+    await cluster.client.patch(ENDPOINTS, "db", {"subsets": [subset]}, "ns")
+    await cluster.eventually(lambda: slices(1))
+    await cluster.client.patch(SERVICES, "db", {"spec": {"selector": APP}}, "ns")
+
+    async def taken_over() -> bool:
+        found = await cluster.items(ENDPOINT_SLICES)
+        managers = [each["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] for each in found]
+        return managers == ["endpointslice-controller.k8s.io"]
+
+    await cluster.eventually(taken_over)

@@ -333,6 +333,12 @@ _CONTROLLERS: dict[str, tuple[RuleText, ...]] = {
         ((*_READ, "create", "delete", "update"), ("discovery.k8s.io",), ("endpointslices",)),
         (("create",), ("discovery.k8s.io",), ("endpointslices/restricted",)),
     ),
+    "endpointslicemirroring-controller": (
+        (_READ, ("",), ("endpoints", "services")),
+        (("update",), ("",), ("endpoints/finalizers", "services/finalizers")),
+        ((*_READ, "create", "delete", "update"), ("discovery.k8s.io",), ("endpointslices",)),
+        (("create",), ("discovery.k8s.io",), ("endpointslices/restricted",)),
+    ),
     "generic-garbage-collector": (((*_READ, "delete", "patch", "update"), ("*",), ("*",)),),
     "job-controller": (
         _PODS,

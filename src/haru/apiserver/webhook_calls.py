@@ -122,30 +122,50 @@ class Caller:
         wanted = next((each for each in spec.get("ports") or () if each.get("port") == port), None)
         if wanted is None:
             raise StatusError(503, "ServiceUnavailable", f'no service port {port} found for service "{name}"')
-        found = await self._endpoints(namespace, name, wanted.get("name") or "")
+        known = await self._endpoints(namespace, name, wanted.get("name") or "")
+        found = [(each.address, each.port) for each in known if not await self._is_simulated(each.node)]
         if not found:
-            raise StatusError(503, "ServiceUnavailable", f'no endpoints available for service "{name}"')
+            why = f'no endpoints available for service "{name}"'
+            # Their addresses are made up: whoever has them in the network around is not meant.
+            why = f"{why}: its pods are simulated, and run nothing" if known else why
+            raise StatusError(503, "ServiceUnavailable", why)
         family = (spec.get("ipFamilies") or ["IPv4"])[0]
         preferred = [each for each in found if _family(each[0]) == family]
         return Random().choice(preferred or found)
 
-    async def _endpoints(self, namespace: str, name: str, port: str) -> list[tuple[str, int]]:
-        """The ready addresses for a service's port, from its EndpointSlices, or else from its Endpoints."""
-        found: list[tuple[str, int]] = []
+    async def _endpoints(self, namespace: str, name: str, port: str) -> list[_Endpoint]:
+        """What is ready behind a service's port, from its EndpointSlices, or else from its Endpoints."""
+        found: list[_Endpoint] = []
         slices = await self._core.peek_all("discovery.k8s.io", "endpointslices", namespace)
         ours = [each for each in slices if (each["metadata"].get("labels") or {}).get(_SERVICE_NAME) == name]
         for each in ours:
             numbers = [p["port"] for p in each.get("ports") or () if (p.get("name") or "") == port and p.get("port")]
             for endpoint in each.get("endpoints") or ():
                 if (endpoint.get("conditions") or {}).get("ready") is not False and endpoint.get("addresses"):
-                    found += [(endpoint["addresses"][0], number) for number in numbers]
+                    address, node = endpoint["addresses"][0], endpoint.get("nodeName") or ""
+                    found += [_Endpoint(address, number, node) for number in numbers]
         if ours:
             return found
         endpoints = await self._core.peek("", "endpoints", namespace, name) or {}
         for subset in endpoints.get("subsets") or ():
             numbers = [p["port"] for p in subset.get("ports") or () if (p.get("name") or "") == port]
-            found += [(a["ip"], number) for a in subset.get("addresses") or () for number in numbers]
+            for known in subset.get("addresses") or ():
+                found += [_Endpoint(known["ip"], number, known.get("nodeName") or "") for number in numbers]
         return found
+
+    async def _is_simulated(self, name: str) -> bool:
+        """Whether a node is known to have no kubelet."""
+        node = await self._core.peek("", "nodes", "", name) if name else None
+        endpoints = ((node or {}).get("status") or {}).get("daemonEndpoints") or {}
+        return node is not None and not (endpoints.get("kubeletEndpoint") or {}).get("Port")
+
+
+class _Endpoint(NamedTuple):
+    """Where a service leads, and the node that this is on, if anybody says so."""
+
+    address: str
+    port: int
+    node: str
 
 
 def _named(error: StatusError, message: str) -> StatusError:

@@ -22,6 +22,7 @@ NAMESPACE = "kube-system"
 _OLDER: Mapping[str, str] = {
     "daemonset-controller": "daemon-set-controller",
     "endpoints-controller": "endpoint-controller",
+    "endpointslice-mirroring-controller": "endpointslicemirroring-controller",
     "garbage-collector-controller": "generic-garbage-collector",
     "node-lifecycle-controller": "node-controller",
     "pod-garbage-collector-controller": "pod-garbage-collector",

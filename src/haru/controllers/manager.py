@@ -25,6 +25,7 @@ from haru.controllers.deployment import DeploymentController
 from haru.controllers.device_taint_eviction import DeviceTaintEvictionController
 from haru.controllers.disruption import DisruptionController
 from haru.controllers.endpoint_slice import EndpointSliceController
+from haru.controllers.endpoint_slice_mirroring import EndpointSliceMirroringController
 from haru.controllers.endpoints import EndpointsController
 from haru.controllers.garbage_collector import GarbageCollectorController
 from haru.controllers.job import JobController
@@ -57,6 +58,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         DeviceTaintEvictionController,
         DisruptionController,
         EndpointSliceController,
+        EndpointSliceMirroringController,
         EndpointsController,
         GarbageCollectorController,
         JobController,

@@ -83,10 +83,11 @@ def address_of(pod: Obj, family: str) -> str:
     """A pod's address of one family, or nothing."""
     status = pod.get("status") or {}
     known = [entry.get("ip") or "" for entry in status.get("podIPs") or ()] or [status.get("podIP") or ""]
-    return next((address for address in known if _family(address) == family), "")
+    return next((address for address in known if family_of(address) == family), "")
 
 
-def _family(address: str) -> str:
+def family_of(address: str) -> str:
+    """`IPv4` or `IPv6`; nothing for what is no address."""
     try:
         return f"IPv{ipaddress.ip_address(address).version}"
     except ValueError:
