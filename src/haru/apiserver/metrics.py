@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 
 from haru.apiserver.core import Core
 from haru.apiserver.http import Request
+from haru.exposition import HistogramOf
 
 _BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _VERBS = {"POST": "POST", "PUT": "PUT", "PATCH": "PATCH", "DELETE": "DELETE", "HEAD": "GET", "GET": "GET"}
@@ -24,21 +24,15 @@ class Metrics:
         self.more: list[Callable[[], list[str]]] = []
         """What else has counters of its own."""
         self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._durations: dict[tuple[str, str], list[float]] = {}
+        name = "apiserver_request_duration_seconds"
+        self._durations = HistogramOf(name, "Time from request to answer.", ("verb", "resource"), _BUCKETS)
 
     def observe(self, request: Request, status: int, seconds: float) -> None:
         """Count a finished request."""
         verb = _VERBS.get(request.method, "OTHER")
         resource = resource_of(request.path)
         self._requests[verb, resource, status] += 1
-        times = self._durations.get((verb, resource))
-        if times is None:
-            times = self._durations[verb, resource] = [0.0] * (len(_BUCKETS) + 2)
-        times[-1] += 1
-        times[-2] += seconds
-        bucket = bisect_left(_BUCKETS, seconds)
-        if bucket < len(_BUCKETS):
-            times[bucket] += 1
+        self._durations.observe(seconds, verb, resource)
 
     def judged(self, allowed: bool) -> None:
         """Count what the authorizers said of a request."""
@@ -52,12 +46,7 @@ class Metrics:
         ]
         for (verb, resource, status), count in sorted(self._requests.items()):
             lines.append(f'apiserver_request_total{{code="{status}",resource="{resource}",verb="{verb}"}} {count}')
-        lines += [
-            "# HELP apiserver_request_duration_seconds Time from request to answer.",
-            "# TYPE apiserver_request_duration_seconds histogram",
-        ]
-        for (verb, resource), times in sorted(self._durations.items()):
-            lines += _histogram(f'resource="{resource}",verb="{verb}"', times)
+        lines += self._durations.lines()
         lines += [
             "# HELP apiserver_longrunning_requests Watches that are open.",
             "# TYPE apiserver_longrunning_requests gauge",
@@ -78,19 +67,6 @@ class Metrics:
         for counters in self.more:
             lines += counters()
         return "\n".join(lines) + "\n"
-
-
-def _histogram(labels: str, times: list[float]) -> list[str]:
-    name = "apiserver_request_duration_seconds"
-    lines = []
-    total = 0
-    for bound, count in zip(_BUCKETS, times, strict=False):
-        total += int(count)
-        lines.append(f'{name}_bucket{{{labels},le="{bound}"}} {total}')
-    lines.append(f'{name}_bucket{{{labels},le="+Inf"}} {int(times[-1])}')
-    lines.append(f"{name}_sum{{{labels}}} {times[-2]:.6f}")
-    lines.append(f"{name}_count{{{labels}}} {int(times[-1])}")
-    return lines
 
 
 @lru_cache(maxsize=4096)

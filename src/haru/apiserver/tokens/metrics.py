@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from haru.exposition import HistogramOf
 from haru.external_jwt import METADATA
 
 NOT_GRPC = "unknown-non-grpc"
 """The code of a failure that gRPC knows nothing of: an answer that is not believed."""
 _BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_DURATION = "apiserver_externaljwt_request_duration_seconds"
 
 
 class TokenMetrics:
@@ -26,17 +26,13 @@ class TokenMetrics:
         """The time of the data in that answer."""
         self.fetches: Counter[str] = Counter()
         self.signs: Counter[str] = Counter()
-        self._durations: dict[tuple[str, str], list[float]] = {}
+        text = f"Time of calls of the signer, {METADATA} among them."
+        name = "apiserver_externaljwt_request_duration_seconds"
+        self._durations = HistogramOf(name, text, ("method", "code"), _BUCKETS)
 
     def called(self, method: str, code: str, seconds: float) -> None:
         """Count a call of the signer."""
-        times = self._durations.setdefault((method, code), [0.0] * (len(_BUCKETS) + 2))
-        times[-1] += 1
-        times[-2] += seconds
-        for index, bound in enumerate(_BUCKETS):
-            if seconds <= bound:
-                times[index] += 1
-                break
+        self._durations.observe(seconds, method, code)
 
     def lines(self) -> list[str]:
         """The exposition."""
@@ -62,20 +58,8 @@ class TokenMetrics:
             full = f"apiserver_externaljwt_{name}_request_total"
             lines += _metric(full, "counter", "Calls of the signer, by gRPC's code.")
             lines += [f'{full}{{code="{code}"}} {count}' for code, count in sorted(counts.items())]
-        lines += _metric(_DURATION, "histogram", f"Time of calls of the signer, {METADATA} among them.")
-        for (method, code), times in sorted(self._durations.items()):
-            lines += _histogram(f'code="{code}",method="{method}"', times)
-        return lines
+        return lines + self._durations.lines()
 
 
 def _metric(name: str, kind: str, text: str) -> list[str]:
     return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-
-
-def _histogram(labels: str, times: list[float]) -> list[str]:
-    lines, total = [], 0
-    for bound, count in zip(_BUCKETS, times, strict=False):
-        total += int(count)
-        lines.append(f'{_DURATION}_bucket{{{labels},le="{bound:g}"}} {total}')
-    lines.append(f'{_DURATION}_bucket{{{labels},le="+Inf"}} {int(times[-1])}')
-    return [*lines, f"{_DURATION}_sum{{{labels}}} {times[-2]:.6f}", f"{_DURATION}_count{{{labels}}} {int(times[-1])}"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from haru.exposition import HistogramOf
+
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT"})
 _ROOTS = frozenset(
@@ -30,7 +32,12 @@ class Counters:
     def __init__(self) -> None:
         self._requests: Counter[Labels] = Counter()
         self._in_flight: Counter[Labels] = Counter()
-        self._durations: dict[Labels, list[float]] = {}
+        self._durations = HistogramOf(
+            "kubelet_http_requests_duration_seconds",
+            "Time from request to answer.",
+            ("method", "path", "long_running", "server_type"),
+            _BUCKETS,
+        )
         self._web_sockets: Counter[str] = Counter()
         self._reviews: Counter[tuple[str, str]] = Counter()
 
@@ -44,12 +51,7 @@ class Counters:
     def end(self, labels: Labels, seconds: float) -> None:
         """It has been answered."""
         self._in_flight[labels] -= 1
-        times = self._durations.setdefault(labels, [0.0] * (len(_BUCKETS) + 2))
-        times[-1] += 1
-        times[-2] += seconds
-        for index, bound in enumerate(_BUCKETS):
-            if seconds <= bound:
-                times[index] += 1
+        self._durations.observe(seconds, *labels, _is_long(labels[1]), "readwrite")
 
     def web_socket(self, path: str) -> None:
         """A way into a container was opened by a WebSocket, which is a GET."""
@@ -65,13 +67,7 @@ class Counters:
         lines += [f"kubelet_http_requests_total{{{_labels(key)}}} {n}" for key, n in sorted(self._requests.items())]
         lines += _head("kubelet_http_inflight_requests", "gauge", "Requests that are being answered.")
         lines += [f"kubelet_http_inflight_requests{{{_labels(key)}}} {n}" for key, n in sorted(self._in_flight.items())]
-        name = "kubelet_http_requests_duration_seconds"
-        lines += _head(name, "histogram", "Time from request to answer.")
-        for key, times in sorted(self._durations.items()):
-            labels = _labels(key)
-            lines += [f'{name}_bucket{{{labels},le="{b}"}} {int(n)}' for b, n in zip(_BUCKETS, times, strict=False)]
-            lines.append(f'{name}_bucket{{{labels},le="+Inf"}} {int(times[-1])}')
-            lines += [f"{name}_sum{{{labels}}} {times[-2]:.6f}", f"{name}_count{{{labels}}} {int(times[-1])}"]
+        lines += self._durations.lines()
         name = "kubelet_websocket_streaming_requests_total"
         lines += _head(name, "counter", "Ways into containers that were opened by a GET.")
         lines += [f'{name}{{path="{path}"}} {n}' for path, n in sorted(self._web_sockets.items())]
@@ -88,5 +84,8 @@ def _head(name: str, kind: str, text: str) -> list[str]:
 
 def _labels(key: Labels) -> str:
     method, path = key
-    long_running = "true" if path in _LONG else "false"
-    return f'long_running="{long_running}",method="{method}",path="{path}",server_type="readwrite"'
+    return f'long_running="{_is_long(path)}",method="{method}",path="{path}",server_type="readwrite"'
+
+
+def _is_long(path: str) -> str:
+    return "true" if path in _LONG else "false"

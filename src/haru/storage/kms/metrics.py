@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 
+from haru.exposition import HistogramOf
 from haru.storage.kms.envelope import digest_of
 
 FROM_STORAGE, TO_STORAGE = "from_storage", "to_storage"
@@ -15,8 +15,9 @@ LABELS = 100
 """Of how many keys is told at most; the one that was used longest ago goes first."""
 _BOUNDS = tuple(0.0001 * 2**step for step in range(20))
 _PREFIX = "apiserver_envelope_encryption_"
+_LATENCY = "kms_operations_latency_seconds"
 _HELP = {
-    "kms_operations_latency_seconds": ("histogram", "Time of calls to a KMS plugin, by how they ended."),
+    _LATENCY: ("histogram", "Time of calls to a KMS plugin, by how they ended."),
     "key_id_hash_total": ("counter", "How often a key was used."),
     "key_id_hash_last_timestamp_seconds": ("gauge", "When a key was used last."),
     "key_id_hash_status_last_timestamp_seconds": ("gauge", "When Status told a key last."),
@@ -30,9 +31,11 @@ class KmsMetrics:
     """The counters of one provider."""
 
     def __init__(self, provider: str) -> None:
+        self._name = provider
         self._provider = provider.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
         self._lock = threading.Lock()
-        self._calls: dict[tuple[str, str], list[float]] = {}
+        labels = ("grpc_status_code", "method_name", "provider_name")
+        self._calls = HistogramOf(f"{_PREFIX}{_LATENCY}", "", labels, _BOUNDS)
         self._used: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
         self._told: OrderedDict[str, float] = OrderedDict()
         self._invalid: Counter[str] = Counter()
@@ -43,11 +46,7 @@ class KmsMetrics:
     def called(self, method: str, code: str, seconds: float) -> None:
         """A call has ended."""
         with self._lock:
-            times = self._calls.setdefault((method, code), [0.0] * (len(_BOUNDS) + 2))
-            times[-1] += 1
-            times[-2] += seconds
-            if (bucket := bisect_left(_BOUNDS, seconds)) < len(_BOUNDS):
-                times[bucket] += 1
+            self._calls.observe(seconds, code, method, self._name)
 
     def used(self, way: str, key_id: str) -> None:
         """A value was read or written with a key."""
@@ -81,9 +80,7 @@ class KmsMetrics:
                 for (way, key), values in sorted(self._used.items())
             ]
             return {
-                "kms_operations_latency_seconds": [
-                    line for labels, times in sorted(self._calls.items()) for line in self._histogram(labels, times)
-                ],
+                _LATENCY: [line.removeprefix(f"{_PREFIX}{_LATENCY}") for line in self._calls.samples()],
                 "key_id_hash_total": [f"{labels} {int(values[0])}" for labels, values in used],
                 "key_id_hash_last_timestamp_seconds": [f"{labels} {values[1]:.3f}" for labels, values in used],
                 "key_id_hash_status_last_timestamp_seconds": [
@@ -94,15 +91,6 @@ class KmsMetrics:
                 ],
                 "dek_source_cache_size": [f"{{{own}}} {self.cached}"],
             }
-
-    def _histogram(self, labels: tuple[str, str], times: list[float]) -> list[str]:
-        named = f'grpc_status_code="{labels[1]}",method_name="{labels[0]}",provider_name="{self._provider}"'
-        lines, total = [], 0
-        for bound, count in zip(_BOUNDS, times, strict=False):
-            total += int(count)
-            lines.append(f'_bucket{{{named},le="{bound:g}"}} {total}')
-        lines.append(f'_bucket{{{named},le="+Inf"}} {int(times[-1])}')
-        return [*lines, f"_sum{{{named}}} {times[-2]:.6f}", f"_count{{{named}}} {int(times[-1])}"]
 
 
 def exposition(providers: Sequence[KmsMetrics], server: str) -> list[str]:

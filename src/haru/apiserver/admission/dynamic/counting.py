@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 
 from haru.apiserver.admission.dynamic.attributes import Attributes
-from haru.apiserver.admission.dynamic.histograms import CounterOf, HistogramOf
 from haru.apiserver.admission.dynamic.running import CEL_METRICS
+from haru.exposition import CounterOf, HistogramOf
 
 _STEPS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
 _EXPRESSIONS = (5e-07, 0.001, 0.01, 0.1, 1.0)

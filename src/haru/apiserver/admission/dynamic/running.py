@@ -13,11 +13,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
 from typing import TypeVar
 
-from haru.apiserver.admission.dynamic.histograms import HistogramOf
 from haru.cel.admission import Expression, compile_expression
 from haru.cel.admission_evaluation import Evaluation, Result
 from haru.cel.environment import Environment
 from haru.cel.types import Type
+from haru.exposition import HistogramOf
 
 T = TypeVar("T")
 
