@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,10 +121,16 @@ def bounded_processor_time(what: str) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
+_POLICYS_FAULT = re.compile(
+    b"Internal error occurred: .*(cannot be handled as a|strict decoding error: |a patch may not make)", re.DOTALL
+)
+"""A JSON patch of a mutating policy that leaves no object of its kind: 500 in 1.36, too."""
+
+
 def check_answer(request: FuzzedRequest, answer: Whole) -> None:
     """No failure of the server's own, headers that are headers, every refusal a whole Status, and all can be read."""
     status, headers, body = answer
-    assert status < 500 or status == 504, (request, body)
+    assert status < 500 or status == 504 or _POLICYS_FAULT.search(body), (request, body)
     assert not any(b"\n" in value or b"\r" in value for _, value in headers), request
     if request.method == "HEAD":
         return
