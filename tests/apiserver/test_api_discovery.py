@@ -84,6 +84,29 @@ async def test_health_needs_no_identity(api: Caller, name: str) -> None:
     assert (await anonymous("GET", f"/{name}/ping")).status == 200
 
 
+async def test_checks_can_be_passed_over(api: Caller) -> None:
+    api.app.core.store.failing = True  # type: ignore[misc]
+    whole = await api("GET", "/readyz")
+    assert whole.status == 500
+    assert whole.body.decode().splitlines() == [
+        "[+]ping ok",
+        "[-]storage failed: the last change could not be made durable",
+        "[+]rbac ok",
+        "[+]shutdown ok",
+        "readyz check failed",
+    ]
+    less = await api("GET", "/readyz?verbose&exclude=storage&exclude=moon")
+    assert less.status == 200
+    assert less.body.decode().splitlines()[1:] == [
+        "[+]storage excluded: ok",
+        "[+]rbac ok",
+        "[+]shutdown ok",
+        'warn: some health checks cannot be excluded: no matches for "moon"',
+        "readyz check passed",
+    ]
+    assert (await api("GET", "/readyz/moon")).status == 404
+
+
 async def test_not_ready_while_stopping_but_alive(api: Caller) -> None:
     api.app.core.stop_streams()
     assert (await api("GET", "/readyz")).status == 500

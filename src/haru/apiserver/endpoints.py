@@ -13,10 +13,11 @@ from haru.apiserver import snapshots
 from haru.apiserver.authentication import is_open
 from haru.apiserver.config import ANONYMOUS
 from haru.apiserver.core import Core
+from haru.apiserver.health import HEALTH, health_response
 from haru.apiserver.http import Request, Response, json_response, text_response
 from haru.apiserver.metrics import Metrics
 from haru.apiserver.negotiation import parse_accept
-from haru.apiserver.peers.server import HOOK, etag_of
+from haru.apiserver.peers.server import etag_of
 from haru.apiserver.resources import no_such_path
 from haru.apiserver.tokens import discovery as openid
 from haru.kube import discovery
@@ -25,10 +26,7 @@ from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.gate_table import NEWEST
 
 KUBERNETES_VERSION = "v1.36.0"
-_HEALTH = ("healthz", "livez", "readyz")
 NO_PEER = "nopeer"
-_CHECKS = ("ping", "storage", "rbac")
-_KEYS = "kms-providers"
 _OPENAPI_V2 = tuple(f"application/com.github.proto-openapi.spec.v2{dot}v1.0+protobuf" for dot in "@.")
 
 
@@ -57,8 +55,8 @@ class Endpoints:
         first, *rest = path.strip("/").split("/")
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed_error("the server does not allow this method on the requested resource")
-        if first in _HEALTH:
-            return await self._health(request, first, rest)
+        if first in HEALTH:
+            return await health_response(self._core, request, first, rest)
         if path == "/version":
             return json_response(version_info(self._core.gates.minor))
         if path == "/metrics":
@@ -88,45 +86,6 @@ class Endpoints:
         if user is ANONYMOUS:
             raise StatusError(401, "Unauthorized", "Unauthorized")
         raise StatusError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
-
-    # --- health
-
-    async def _health(self, request: Request, name: str, rest: list[str]) -> Response:
-        checks = self._checks(name)
-        if rest and "/".join(rest) not in checks:
-            raise no_such_path()
-        failing = self._failing(name, rest) or await self._failing_keys(name, rest)
-        if failing:
-            return text_response(f"[-]{failing}\n{name} check failed\n", 500)
-        if rest or "verbose" not in request.query:
-            return text_response("ok")
-        lines = [f"[+]{check} ok" for check in checks]
-        return text_response("\n".join([*lines, f"{name} check passed", ""]))
-
-    def _checks(self, name: str) -> tuple[str, ...]:
-        peers, sealing = self._core.peers, self._core.config.sealing
-        has_keys = sealing is not None and (sealing.outside or self._core.config.encryption_file is not None)
-        hook = (HOOK,) if peers is not None and peers.proxies else ()
-        return (*_CHECKS, *hook, *((_KEYS,) if name != "livez" and has_keys else ()))
-
-    def _failing(self, name: str, rest: list[str]) -> str:
-        if name == "livez":
-            return ""
-        if self._core.peers is not None and self._core.peers.failing and "/".join(rest) in ("", HOOK):
-            return f"{HOOK} failed: what the other API servers serve is not known yet"
-        if self._core.stopping:
-            return "shutdown failed: the server is stopping"
-        if self._core.store.failing and rest in ([], ["storage"]):
-            return "storage failed: the last change could not be made durable"
-        return ""
-
-    async def _failing_keys(self, name: str, rest: list[str]) -> str:
-        """Whether somebody who has keys of encryption at rest is away; without the reason, which is in the log."""
-        sealing = self._core.config.sealing
-        if name == "livez" or rest not in ([], [_KEYS]) or sealing is None or not sealing.outside:
-            return ""
-        unwell = [index for index, problem in enumerate(await sealing.problems()) if problem]
-        return f"{_KEYS} failed: {', '.join(f'kms-provider-{index}' for index in unwell)}" if unwell else ""
 
     # --- discovery
 
