@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from haru.storage import CompareFailed, Delete, Put, SqliteStore, StoreError, sqlite
+from haru.storage import CompareFailed, Delete, Put, SqliteStore, StoreError, sqlite_file, sqlite_writer
 
 WRITER = """
 import asyncio, sys
@@ -91,13 +91,13 @@ async def test_a_failed_commit_is_reported_and_taken_back(tmp_path: Path, monkey
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
     await store.transact(Put("k/a", b"1"))
-    real = sqlite.write_group
+    real = sqlite_writer.write_group
 
     def failing(connection: sqlite3.Connection, events: object, sealing: object) -> None:
         time.sleep(0.01)
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(sqlite, "write_group", failing)
+    monkeypatch.setattr(sqlite_writer, "write_group", failing)
     watch = store.watch("k/", store.revision)
     results = await asyncio.gather(
         store.transact(Put("k/a", b"2", 2)),
@@ -110,7 +110,7 @@ async def test_a_failed_commit_is_reported_and_taken_back(tmp_path: Path, monkey
     record = await store.get("k/a")
     assert record is not None and record.value == b"1"
     assert list(watch.pending()) == []
-    monkeypatch.setattr(sqlite, "write_group", real)
+    monkeypatch.setattr(sqlite_writer, "write_group", real)
     (event,) = await store.transact(Put("k/a", b"4", 2))
     assert [e.revision for e in watch.pending()] == [event.revision]
     await store.stop()
@@ -171,13 +171,13 @@ async def test_a_loser_against_a_staged_write_learns_the_winner(tmp_path: Path) 
 async def test_nothing_is_visible_before_it_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
-    real = sqlite.write_group
+    real = sqlite_writer.write_group
 
     def slow(connection: sqlite3.Connection, events: list[object], sealing: object) -> None:
         time.sleep(0.05)
         real(connection, events, sealing)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sqlite, "write_group", slow)
+    monkeypatch.setattr(sqlite_writer, "write_group", slow)
     watch = store.watch("k/", store.revision)
     writing = asyncio.create_task(store.transact(Put("k/a", b"1")))
     await asyncio.sleep(0.01)
@@ -274,7 +274,7 @@ async def test_two_processes_can_not_hold_one_store(tmp_path: Path) -> None:
 
 async def test_a_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
-    monkeypatch.setattr(sqlite, "SCHEMA", 7)
+    monkeypatch.setattr(sqlite_file, "SCHEMA", 7)
     store = SqliteStore(path)
     await store.start()
     await store.stop()
@@ -293,14 +293,14 @@ async def test_an_older_schema_is_backed_up_and_migrated(tmp_path: Path, monkeyp
     def migrate(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE objects SET value = CAST('new' AS BLOB)")
 
-    monkeypatch.setattr(sqlite, "SCHEMA", 3)
-    monkeypatch.setitem(sqlite.MIGRATIONS, 2, migrate)
+    monkeypatch.setattr(sqlite_file, "SCHEMA", 3)
+    monkeypatch.setitem(sqlite_file.MIGRATIONS, 2, migrate)
     migrated = SqliteStore(path)
     await migrated.start()
     record = await migrated.get("k/a")
     await migrated.stop()
     assert record is not None and record.value == b"new"
-    monkeypatch.setattr(sqlite, "SCHEMA", 2)
+    monkeypatch.setattr(sqlite_file, "SCHEMA", 2)
     backup = SqliteStore(f"{path}.schema-2.bak")
     await backup.start()
     record = await backup.get("k/a")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from haru.storage import Compacted, Put, SqliteStore, StoreError, snapshots, sqlite
+from haru.storage import Compacted, Put, SqliteStore, StoreError, snapshots, sqlite_file, sqlite_writer
 from haru.storage.memory import MemoryStore
 
 SECONDS = 60.0
@@ -110,7 +110,7 @@ async def test_a_restored_store_goes_on_beyond_what_clients_have_seen(good: Path
 
 async def test_a_snapshot_under_load_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 400, 4_000)
-    monkeypatch.setattr(sqlite, "PAGES_A_STEP", 4)
+    monkeypatch.setattr(sqlite_writer, "PAGES_A_STEP", 4)
     hold_copies(store, monkeypatch, 5)
     acknowledged: list[int] = [0, 0, 0]
     ending = False
@@ -149,7 +149,7 @@ async def test_a_snapshot_under_load_is_of_one_moment(tmp_path: Path, monkeypatc
 
 async def test_changes_are_acknowledged_while_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 100, 1_000)
-    monkeypatch.setattr(sqlite, "PAGES_A_STEP", 1)
+    monkeypatch.setattr(sqlite_writer, "PAGES_A_STEP", 1)
     hold_copies(store, monkeypatch, 5)
     copying = asyncio.create_task(store.snapshot())
     during = 0
@@ -163,7 +163,7 @@ async def test_changes_are_acknowledged_while_a_copy_is_made(tmp_path: Path, mon
 
 async def test_one_copy_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 400, 4_000)
-    monkeypatch.setattr(sqlite, "PAGES_A_STEP", 1)
+    monkeypatch.setattr(sqlite_writer, "PAGES_A_STEP", 1)
     results = await asyncio.gather(store.snapshot(), store.snapshot(), return_exceptions=True)
     made = [result for result in results if isinstance(result, Path)]
     assert made
@@ -177,7 +177,7 @@ async def test_one_copy_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 async def test_closing_ends_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 400, 4_000)
-    monkeypatch.setattr(sqlite, "PAGES_A_STEP", 1)
+    monkeypatch.setattr(sqlite_writer, "PAGES_A_STEP", 1)
     copying = asyncio.create_task(store.snapshot())
     await asyncio.sleep(0)
     last = asyncio.create_task(store.transact(Put("k/last", b"1")))
@@ -195,7 +195,7 @@ async def test_closing_ends_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 async def test_what_a_killed_copy_leaves_is_removed(tmp_path: Path) -> None:
-    (tmp_path / f"source.db{sqlite.COPY_SUFFIX}123").write_text("half a copy")
+    (tmp_path / f"source.db{sqlite_file.COPY_SUFFIX}123").write_text("half a copy")
     store = await store_at(tmp_path / "source.db")
     assert names(tmp_path, "*copy*") == []
     await store.stop()

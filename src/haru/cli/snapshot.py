@@ -85,7 +85,7 @@ def _copy_idle(directory: Path, to: Path) -> None:
     """The state of a directory on which no server runs, and none may begin to meanwhile."""
     from haru.embedded.lock import AlreadyRunningError, DirectoryLock
     from haru.storage import snapshots
-    from haru.storage.sqlite import copy_database
+    from haru.storage.sqlite_file import copy_database
 
     state = directory / snapshots.NAME
     if not state.is_file():

@@ -145,7 +145,7 @@ def _content(file: BinaryIO, path: Path) -> Iterator[bytes]:
 
 def _examine(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
     """Revision and number of objects, once every page has been looked at."""
-    from haru.storage.sqlite import SCHEMA
+    from haru.storage.sqlite_file import SCHEMA
 
     problems = [text for (text,) in connection.execute("PRAGMA integrity_check(3)") if text != "ok"]
     if problems:
