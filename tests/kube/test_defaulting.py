@@ -152,6 +152,17 @@ def test_v1beta1_requests_are_left_alone_beside_alternatives() -> None:
     assert inline["allocationMode"] == "ExactCount"
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v1beta2"])
+@pytest.mark.parametrize(
+    ("kind", "spec"), [("DeviceClass", {}), ("ResourceClaim", {}), ("ResourceClaimTemplate", {"spec": {}})]
+)
+def test_a_spec_is_always_there(kind: str, spec: Obj, version: str) -> None:
+    """Found by random requests: the documented schema requires it."""
+    for given in ({}, {"spec": None}):
+        obj = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "metadata": {"name": "a"}, **given}
+        assert filled(obj)["spec"] == spec
+
+
 def test_taints_are_dated_when_nobody_dated_them() -> None:
     dated = {"key": "b", "effect": "None", "timeAdded": "2020-01-01T00:00:00Z"}
     obj = slice_of(device(taints=[{"key": "a", "effect": "None"}, dated]), device("gpu-1"))

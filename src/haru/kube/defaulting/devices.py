@@ -14,6 +14,10 @@ GROUP = "resource.k8s.io"
 
 def fill(obj: Obj, kind: str, version: str, now: str) -> Obj:
     """The object with defaults; the same object where nothing was missing."""
+    # In Go these are no pointers: an object always has them.
+    obj = _with_object(obj, "spec")
+    if kind == "ResourceClaimTemplate":
+        obj = _inside(obj, ("spec",), lambda spec: _with_object(spec, "spec"))
     if kind == "ResourceSlice":
         return _inside(obj, ("spec",), lambda spec: _slice_spec(spec, version, now))
     if kind == "ResourceClaim":
@@ -37,6 +41,10 @@ def _inside(obj: Obj, path: tuple[str, ...], change: Callable[[Obj], Obj]) -> Ob
         return obj
     changed = _inside(child, path[1:], change)
     return obj if changed is child else {**obj, path[0]: changed}
+
+
+def _with_object(obj: Obj, name: str) -> Obj:
+    return {**obj, name: {}} if obj.get(name) is None else obj
 
 
 def _with_missing(obj: Obj, values: Mapping[str, Any]) -> Obj:
