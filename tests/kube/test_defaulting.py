@@ -158,8 +158,8 @@ def test_v1beta1_requests_are_left_alone_beside_alternatives() -> None:
 )
 def test_a_spec_is_always_there(kind: str, spec: Obj, version: str) -> None:
     """Found by random requests: the documented schema requires it."""
-    for given in ({}, {"spec": None}):
-        obj = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "metadata": {"name": "a"}, **given}
+    for without in ({}, {"spec": None}):
+        obj = {"apiVersion": f"resource.k8s.io/{version}", "kind": kind, "metadata": {"name": "a"}, **without}
         assert filled(obj)["spec"] == spec
 
 
