@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -275,3 +276,15 @@ async def test_other_changes_of_a_definition_do_not_begin_anew(api: Caller, look
     assert looked_at == []
     resource = api.app.core.served.preferred("ml.example.com", "trainings")
     assert reader_of(resource.kind) is reader_of(resource.stored)
+
+
+async def test_who_read_an_older_schema_is_forgotten(api: Caller) -> None:
+    """Found by random requests: a cache of kinds kept readers, and what they keep, with the whole store."""
+    await with_an_older_object(api, queue=QUEUE)
+    for number in range(5):
+        await change_to(api, plain(model=TEXT, queue={**QUEUE, "default": f"night-{number}"}))
+        assert (await api.get(f"{TRAININGS}/t"))["spec"]["queue"] == f"night-{number}"
+        await api.get(TRAININGS)
+        await api("POST", f"{TRAININGS}?dryRun=All", training("other"))
+    gc.collect()
+    assert sum(isinstance(obj, Reader) for obj in gc.get_objects()) == 1

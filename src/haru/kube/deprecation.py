@@ -24,11 +24,13 @@ _LIVES: dict[tuple[str, str], tuple[int, int, str]] = {
 }
 
 
-@cache
 def deprecation_warning(kind: Kind) -> str:
     """The warning that goes with every answer about the kind in this version; empty when there is none."""
-    if kind.custom is not None:
-        return kind.custom.warning
+    return kind.custom.warning if kind.custom is not None else _of_built_in(kind)
+
+
+@cache
+def _of_built_in(kind: Kind) -> str:
     deprecated, removed, instead = _LIVES.get((kind.api_version, kind.kind), (0, 0, ""))
     if not deprecated or deprecated > _RELEASE:
         return ""
