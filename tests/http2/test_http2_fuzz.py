@@ -199,7 +199,7 @@ async def run_of(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     assert not caplog.records, caplog.text
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(60), 82378029810143])
 async def test_odd_frames(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     await run_of(seed, caplog)

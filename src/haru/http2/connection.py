@@ -325,6 +325,9 @@ class Connection(asyncio.Protocol):
             raise ConnectionFault(Code.PROTOCOL_ERROR, "a priority of no stream")
         self._calm.count()
         if len(payload) != 5:
+            # Of a stream that is not open yet, too; but one must not be reset before it is.
+            if not number & 1 or number > self._last:
+                raise ConnectionFault(Code.FRAME_SIZE_ERROR, "a priority of a wrong size")
             self._refuse(number, Code.FRAME_SIZE_ERROR)
 
     def _take_goaway(self, _: int, number: int, payload: bytes) -> None:
