@@ -250,6 +250,7 @@ def test_groups_are_disrupted_pod_by_pod_when_preemption_knows_groups() -> None:
             ["Ingress", "Egress"],
         ),
         (thing("scheduling.k8s.io/v1", "PriorityClass", value=1), "preemptionPolicy", "PreemptLowerPriority"),
+        (thing("scheduling.k8s.io/v1", "PriorityClass"), "value", 0),
         (thing("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy", spec={}), "spec.failurePolicy", "Fail"),
         (resource("ResourcePoolStatusRequest", {"driver": "d"}, "v1alpha3"), "spec.limit", 100),
     ],

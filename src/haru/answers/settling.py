@@ -36,7 +36,7 @@ def _prioritized(obj: Obj, classes: dict[str, Obj]) -> Obj:
     chosen = _class_of(obj, name, classes) if name else _default_class(classes.values())
     if chosen is None:
         return obj
-    added: Obj = {"priority": int(chosen["value"])}
+    added: Obj = {"priority": int(chosen.get("value") or 0)}
     if obj["kind"] == "Pod" and chosen.get("preemptionPolicy"):
         added["preemptionPolicy"] = chosen["preemptionPolicy"]
     return {**obj, "spec": {**spec, **added}}

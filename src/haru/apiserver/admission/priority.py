@@ -19,7 +19,7 @@ async def set_pod_priority(call: Call, pod: Obj) -> None:
     """`priority` and `preemptionPolicy` from the class that the pod names, or from the default one."""
     spec = pod["spec"]
     chosen = await _class_for(call, pod, spec.get("priorityClassName"))
-    value = int(chosen["value"]) if chosen else 0
+    value = int(chosen.get("value") or 0) if chosen else 0
     if chosen and not spec.get("priorityClassName"):
         spec["priorityClassName"] = chosen["metadata"]["name"]
     _require_agreement(call, pod, spec.get("priority"), value, "pod")
@@ -48,7 +48,7 @@ async def set_group_priority(call: Call, group: Obj) -> None:
         return
     spec = group.setdefault("spec", {})
     chosen = await _class_for(call, group, spec.get("priorityClassName"))
-    value = int(chosen["value"]) if chosen else 0
+    value = int(chosen.get("value") or 0) if chosen else 0
     if chosen and not spec.get("priorityClassName"):
         spec["priorityClassName"] = chosen["metadata"]["name"]
     _require_agreement(call, group, spec.get("priority"), value, "PodGroup")
@@ -63,7 +63,7 @@ async def _class_for(call: Call, obj: Obj, name: str | None) -> Obj | None:
         return found
     defaults = [c for c in await call.core.peek_all(_GROUP, "priorityclasses") if c.get("globalDefault")]
     # Several defaults can only come from a race; the smallest harms least.
-    return min(defaults, key=lambda c: int(c["value"]), default=None)
+    return min(defaults, key=lambda c: int(c.get("value") or 0), default=None)
 
 
 def _require_agreement(call: Call, obj: Obj, given: Any, computed: int, what: str) -> None:

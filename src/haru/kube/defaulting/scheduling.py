@@ -14,7 +14,7 @@ Obj = dict[str, Any]
 
 
 def _priority_class(priority_class: Obj, gates: FeatureGates) -> None:
-    fill_unset(priority_class, preemptionPolicy="PreemptLowerPriority")
+    fill_unset(priority_class, preemptionPolicy="PreemptLowerPriority", value=0)
 
 
 def _pod_group(pod_group: Obj, gates: FeatureGates) -> None:
