@@ -19,6 +19,7 @@ from haru.apiserver import bootstrap
 from haru.apiserver.admission.dynamic.registry import Registry
 from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
 from haru.apiserver.admission.pod_security import PodSecurity
+from haru.apiserver.aggregation import Aggregator
 from haru.apiserver.answering import abort, head_of, in_wanted_form, send_whole
 from haru.apiserver.audit import Auditor
 from haru.apiserver.authentication import Authenticator, is_open
@@ -74,6 +75,7 @@ class ApiServer:
         self._taken_in = -1
         """The revision up to which roles and definitions were taken in."""
         self._definitions = Definitions(self.core)
+        self._aggregator = Aggregator(self.core)
         self._registry = Registry(self.core)
         self.metrics.more.append(self._registry.counts.lines)
         self.core.pod_security = PodSecurity(config.admission, config.gates.minor)
@@ -113,6 +115,7 @@ class ApiServer:
         await self._registry.start()
         self.core.limits = LimitsOfNamespaces(self.core)
         await self.core.limits.start()
+        await self._aggregator.start()
         self.core.authorizer = authorizer
         if self._reloader is not None:
             self._reloader.start()
@@ -127,6 +130,7 @@ class ApiServer:
         self.core.stop_streams()
         if self._reloader is not None:
             await self._reloader.stop()
+        await self._aggregator.stop()
         await self._definitions.stop()
         await self._registry.stop()
         if self._janitor is not None:
