@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from haru.apiserver.core import Core
 from haru.storage import Compacted, Watch
@@ -13,13 +14,28 @@ class Changes:
 
     def __init__(self, core: Core, *resources: tuple[str, str]) -> None:
         self._core = core
-        self._prefixes = [found.prefix("") for each in resources if (found := core.served.find(*each)) is not None]
+        self._resources = resources
         self._watches: dict[str, Watch] = {}
 
     def start(self) -> None:
         """Look from here on."""
-        for prefix in self._prefixes:
-            self._watches[prefix] = self._core.store.watch(prefix, self._core.store.revision)
+        self.follow(*self._resources)
+
+    def follow(self, *resources: tuple[str, str]) -> None:
+        """Look at these, too, from here on."""
+        for prefix in self._prefixes(resources):
+            if prefix not in self._watches:
+                self._watches[prefix] = self._core.store.watch(prefix, self._core.store.revision)
+
+    def leave(self, *resources: tuple[str, str]) -> None:
+        """Look at these no more."""
+        for prefix in self._prefixes(resources):
+            if (watch := self._watches.pop(prefix, None)) is not None:
+                watch.close()
+
+    def _prefixes(self, resources: Iterable[tuple[str, str]]) -> list[str]:
+        served = self._core.served
+        return [found.prefix("") for each in resources if (found := served.find(*each)) is not None]
 
     def stop(self) -> None:
         """Give the cursors back."""
