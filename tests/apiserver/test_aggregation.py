@@ -388,3 +388,21 @@ async def test_authorities_of_other_servers_stay() -> None:
     await store.stop()
     assert all(keys.front.certificate.decode().strip() in bundles[1] for keys in made)
     assert bundles[2] == bundles[1] and bundles[1].count("BEGIN CERTIFICATE") == 2
+
+
+async def test_what_a_server_offers_anew_is_told(
+    api: Caller, trains: ExtensionServer, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "CHECK_SECONDS", 0.1)
+    await register(api, trains, keys)
+
+    async def changed(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "APIResourceList", "resources": [{**RESOURCES[0], "name": "engines"}]})
+
+    async def is_told() -> bool:
+        items = (await api("GET", "/apis", accept=AGGREGATED)).json["items"]
+        versions = next(each["versions"] for each in items if each["metadata"]["name"] == GROUP)
+        return [each["resource"] for each in versions[0]["resources"]] == ["engines"]
+
+    trains.odd[ROOT] = changed
+    await until(is_told)
