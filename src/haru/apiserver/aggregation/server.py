@@ -12,7 +12,7 @@ from haru.apiserver.aggregation.changes import Changes
 from haru.apiserver.aggregation.local import register_built_in, register_custom
 from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.aggregation.passing import Passing, unavailable
-from haru.apiserver.aggregation.remote import Remotes
+from haru.apiserver.aggregation.remote import CHECK_SECONDS, Remotes
 from haru.apiserver.core import Core, Obj
 from haru.apiserver.following import Followed
 from haru.apiserver.http import Request, Response
@@ -128,6 +128,11 @@ class Aggregator:
             except (StoreError, StatusError) as error:
                 _LOG.warning("the APIServices could not be brought up to date: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
+                continue
+            except Exception:
+                # One odd APIService must not end the work for all others.
+                _LOG.exception("the APIServices could not be brought up to date")
+                await asyncio.sleep(CHECK_SECONDS)
                 continue
             await self._changes.wait(seconds)
             await asyncio.sleep(SETTLE_SECONDS)
