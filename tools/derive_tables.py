@@ -32,6 +32,23 @@ OUT = ROOT / "src" / "haru" / "kube" / "tables"
 API = "io.k8s.api."
 META = "io.k8s.apimachinery.pkg.apis.meta."
 EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis."
+AGGREGATOR = "io.k8s.kube-aggregator.pkg.apis."
+# Where a group's types are, if not where most are.
+PACKAGES = {"apiextensions.k8s.io": EXTENSIONS, "apiregistration.k8s.io": AGGREGATOR}
+# Protobuf numbers that the reference data lacks: those of kube-aggregator's API.
+_META_V1 = "k8s.io.apimachinery.pkg.apis.meta.v1"
+AGGREGATOR_WIRE = {
+    "APIService": f"1 metadata {_META_V1}.ObjectMeta, 2 spec APIServiceSpec, 3 status APIServiceStatus",
+    "APIServiceCondition": (
+        f"1 type string, 2 status string, 3 lastTransitionTime {_META_V1}.Time, 4 reason string, 5 message string"
+    ),
+    "APIServiceSpec": (
+        "1 service ServiceReference, 2 group string, 3 version string, 4 insecureSkipTLSVerify bool, 5 caBundle bytes, "
+        "7 groupPriorityMinimum int32, 8 versionPriority int32"
+    ),
+    "APIServiceStatus": "1 conditions []APIServiceCondition",
+    "ServiceReference": "1 namespace string, 2 name string, 3 port int32",
+}
 
 LEAVES = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",
@@ -63,7 +80,8 @@ PAYLOADS = {
 }
 # Groups in order of preference, as the aggregated discovery of 1.36 lists them.
 GROUPS = [
-    "", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
+    "", "apiregistration.k8s.io",
+    "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
     "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
     "admissionregistration.k8s.io", "apiextensions.k8s.io",
     "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io",
@@ -84,7 +102,7 @@ IN_ALL = {
     "pods", "replicationcontrollers", "services", "daemonsets", "deployments", "replicasets", "statefulsets",
     "horizontalpodautoscalers", "cronjobs", "jobs",
 }  # fmt: skip
-EXTENDING = {"admissionregistration.k8s.io", "apiextensions.k8s.io"}
+EXTENDING = {"admissionregistration.k8s.io", *PACKAGES}
 VERBS = {"post": "create", "put": "update"}
 STORED_VERBS = {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
@@ -92,7 +110,7 @@ STORED_VERBS = {"create", "delete", "deletecollection", "get", "list", "patch", 
 def stem_of(type_name: str) -> str:
     """`io.k8s.api.core.v1.Pod` -> `core.v1`."""
     package = type_name.rsplit(".", 1)[0]
-    for prefix in (API, EXTENSIONS):
+    for prefix in (API, *PACKAGES.values()):
         if package.startswith(prefix):
             return package.removeprefix(prefix)
     return "meta." + package.removeprefix(META)
@@ -100,13 +118,24 @@ def stem_of(type_name: str) -> str:
 
 def type_name_of(group: str, version: str, kind: str) -> str:
     """The schema name of a kind: groups lose their domain there."""
-    prefix = EXTENSIONS if group == "apiextensions.k8s.io" else API
-    return f"{prefix}{group.split('.')[0] or 'core'}.{version}.{kind}"
+    return f"{PACKAGES.get(group, API)}{group.split('.')[0] or 'core'}.{version}.{kind}"
 
 
 def schema_name(wire_name: str) -> str:
     """`k8s.io.api.core.v1.Pod` -> `io.k8s.api.core.v1.Pod`."""
     return wire_name.replace("k8s.io.", "io.k8s.", 1)
+
+
+def aggregator_wire() -> dict[str, Any]:
+    """Message -> number -> (JSON name, type, container) of kube-aggregator's API."""
+    found: dict[str, Any] = {}
+    for name, text in AGGREGATOR_WIRE.items():
+        fields = (field.split() for field in text.split(","))
+        found[f"{AGGREGATOR}apiregistration.v1.{name}"] = {
+            number: (json_name, kind.removeprefix("[]"), "list" if kind.startswith("[]") else "one")
+            for number, json_name, kind in fields
+        }
+    return found
 
 
 class Source:
@@ -115,7 +144,7 @@ class Source:
     def __init__(self, data: Path) -> None:
         self.schema: dict[str, Any] = json.loads((data / "schema.json").read_text())
         wire: dict[str, Any] = json.loads((data / "wire.json").read_text())
-        self.wire = {schema_name(name): fields for name, fields in wire.items()}
+        self.wire = {schema_name(name): fields for name, fields in wire.items()} | aggregator_wire()
         self.paths: dict[str, Any] = json.loads((data / "paths.json").read_text())
         self.facts: dict[tuple[str, str], list[str]] = {}
         for line in (Path(__file__).parent / "field_facts.txt").read_text().splitlines():

@@ -127,9 +127,13 @@ class Caller:
         if body is not None:
             named["content-type"] = type
         sent: list[Any] = []
+        given = iter([{"type": "http.request", "body": data, "more_body": False}])
 
         async def receive() -> Obj:
-            return {"type": "http.request", "body": data, "more_body": False}
+            for message in given:
+                return message
+            await asyncio.Event().wait()  # the client stays until it is answered
+            raise AssertionError
 
         async def send(message: Any) -> None:
             sent.append(message)

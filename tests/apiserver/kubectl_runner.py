@@ -49,8 +49,9 @@ class Result:
 class Kubectl:
     """Runs kubectl against one server."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **config: Any) -> None:
         self.directory = directory
+        self.config = config
         self.home = directory
         self.namespace = "default"
         self.server: HttpServer
@@ -75,6 +76,7 @@ class Kubectl:
                 {"api/beta": True, "api/alpha": True},
                 tokens,
                 service_account_key_pem=KEY,
+                **self.config,
             )
         )
         await self.app.start()

@@ -227,3 +227,12 @@ async def test_a_peer_whose_lease_runs_out_is_forgotten(core: Core, monkeypatch:
     await eventually(lambda: not peer.known.serving(("a.b", "v1", "widgets"), set()))
     await peer.known.stop()
     await asyncio.wait_for(following, 30)
+
+
+async def test_what_extension_servers_serve_is_asked_of_no_peer(core: Core) -> None:
+    excluded = Excluded(core)
+    await excluded.start()
+    spec = {"group": "far.example", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
+    kind = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.far.example"}}
+    await ensure_object(core, {**kind, "spec": {**spec, "service": {"namespace": "default", "name": "far"}}})
+    assert await excluded.now() == {("far.example", "v1")}

@@ -243,6 +243,7 @@ def test_files_of_peers(tmp_path: Path) -> None:
         (PeerFiles(proxy_cert=cert), "belong together: give both or none"),
         (PeerFiles(peer_ca=tmp_path / "none"), "--peer-ca-file: .*none: No such file"),
         (PeerFiles(peer_ca=ca, proxy_cert=cert, proxy_key=other), "no certificates and key that belong together"),
+        (PeerFiles(proxy_cert=cert, proxy_key=other), "no certificate and key that belong together"),
         (PeerFiles(peer_ca=text, proxy_cert=cert, proxy_key=key), "no certificates and key that belong together"),
         (PeerFiles(advertise_ip="here"), '--peer-advertise-ip: Invalid value: "here": write an IP address'),
     ):

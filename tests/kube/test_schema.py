@@ -82,6 +82,8 @@ def test_every_type_agrees_with_the_reference() -> None:
             assert {f.name for f in message.fields.values() if f.required} == set(schema[name].get("required", ())), (
                 name
             )
+        if name.startswith("io.k8s.kube-aggregator."):
+            continue  # the reference lacks its numbers: test_api_services has them by hand
         # What extends the API is never sent in protobuf.
         extension = name.startswith("io.k8s.apiextensions-apiserver.")
         numbered = {} if extension else wire[name.replace("io.k8s.", "k8s.io.", 1)]

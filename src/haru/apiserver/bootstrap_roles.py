@@ -427,6 +427,26 @@ def _controllers() -> list[Obj]:
     return [*found, _role(name, manager), _binding(name, _user(name))]
 
 
+def _extensions() -> list[Obj]:
+    """Who looks after extension API servers, and who may read by what these know the API server."""
+    name, metadata = (
+        "extension-apiserver-authentication-reader",
+        {"labels": _LABELS, "annotations": {AUTOUPDATE: "true"}},
+    )
+    reader = {**_rule(_READ, ("",), ("configmaps",)), "resourceNames": ["extension-apiserver-authentication"]}
+    role = {"apiVersion": _API, "kind": "Role", "metadata": {**metadata, "name": name, "namespace": "kube-system"}}
+    binding = {
+        "apiVersion": _API,
+        "kind": "RoleBinding",
+        "metadata": {**metadata, "name": f"system::{name}", "namespace": "kube-system"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [_user("system:kube-controller-manager"), _user("system:kube-scheduler")],
+    }
+    aggregator = _role("system:kube-aggregator", [_rule(_READ, ("",), ("services", "endpoints"))])
+    return [aggregator, {**role, "rules": [reader]}, binding]
+
+
 def role_objects() -> list[Obj]:
     """All of them."""
-    return [*_people(), *_everybody(), *_scheduler(), *_onlookers(), *_simulated(), *_node(), *_controllers()]
+    found = [*_people(), *_everybody(), *_scheduler(), *_onlookers(), *_simulated(), *_node(), *_controllers()]
+    return [*found, *_extensions()]

@@ -15,6 +15,7 @@ from haru.kube.gates import FeatureGates
 from haru.storage import Sealing, Store
 
 if TYPE_CHECKING:
+    from haru.apiserver.aggregation.options import AggregationOptions
     from haru.apiserver.audit import AuditOptions
     from haru.apiserver.kubelets.options import KubeletOptions
     from haru.apiserver.peers.options import FrontProxyOptions, PeerOptions
@@ -78,5 +79,7 @@ class ServerConfig:
     """What the server is to its peers; None: it does not tell of itself, nor look for others."""
     front_proxy: FrontProxyOptions | None = None
     """Who may speak for users in headers; None: nobody."""
+    aggregation: AggregationOptions | None = None
+    """What the server is to extension API servers; None: they are shown and told nothing."""
     kubelets: KubeletOptions | None = None
     """How kubelets of real nodes are reached; None: all nodes are simulated."""

@@ -22,6 +22,7 @@ from haru.storage import Event, Record, Store, Watch
 if TYPE_CHECKING:
     from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
     from haru.apiserver.admission.pod_security import PodSecurity
+    from haru.apiserver.aggregation import Aggregator
     from haru.apiserver.authorization import Authorizer
     from haru.apiserver.kubelets import Kubelets
     from haru.apiserver.peers import Peers
@@ -64,6 +65,8 @@ class Core:
         """Streams that end otherwise than by their watch."""
         self.peers: Peers | None = None
         """The other API servers on the store; None: this one does not look for any."""
+        self.aggregator: Aggregator | None = None
+        """Who leads to extension API servers, once the server is made."""
         self.kubelets: Kubelets | None = None
         """The kubelets of real nodes; None: they are not reached."""
         self.stopping = False

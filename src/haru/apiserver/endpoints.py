@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -22,8 +23,12 @@ from haru.apiserver.resources import no_such_path
 from haru.apiserver.tokens import discovery as openid
 from haru.kube import discovery
 from haru.kube.discovery_merge import Groups
+from haru.kube.discovery_remote import with_versions
 from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.gate_table import NEWEST
+
+if TYPE_CHECKING:
+    from haru.apiserver.aggregation import Aggregator
 
 KUBERNETES_VERSION = "v1.36.0"
 NO_PEER = "nopeer"
@@ -38,7 +43,12 @@ class Endpoints:
         self._metrics = metrics
         self._documents: dict[str, tuple[bytes, str]] = {}
         self._groups: dict[str, Groups] = {}
-        self._generation = 0
+        self._generation = (0, 0)
+
+    @property
+    def _aggregator(self) -> Aggregator:
+        assert self._core.aggregator is not None
+        return self._core.aggregator
 
     def is_discovery(self, path: str) -> bool:
         """Whether a path below /api/ or /apis/ names a group or a version, not a resource."""
@@ -47,11 +57,12 @@ class Endpoints:
 
     async def handle(self, request: Request) -> Response:
         """Answer a GET; 404 for what is not served."""
-        if self._generation != self._core.served.generation:
-            self._generation = self._core.served.generation
+        generation = (self._core.served.generation, self._aggregator.generation)
+        if self._generation != generation:
+            self._generation = generation
             self._documents.clear()
         path = "/" + request.path.strip("/")
-        self._authorize(request, path)
+        self.authorize(request, path)
         first, *rest = path.strip("/").split("/")
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed_error("the server does not allow this method on the requested resource")
@@ -75,7 +86,8 @@ class Endpoints:
             return json_response({"paths": self._paths()})
         raise no_such_path()
 
-    def _authorize(self, request: Request, path: str) -> None:
+    def authorize(self, request: Request, path: str) -> None:
+        """403 (401 for strangers) for who may not ask for a path that is no resource."""
         authorizer, user = self._core.authorizer, request.user
         verb = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}.get(request.method, "get")
         allowed = is_open(path) or authorizer is None or authorizer.allowed_path(user, verb, path)
@@ -99,7 +111,8 @@ class Endpoints:
         if path.startswith("/api/"):
             rest = ["", *rest]
         if len(rest) == 1:
-            versions = [version for group, version in served.group_versions if group == rest[0]]
+            known = (*served.group_versions, *self._aggregator.versions())
+            versions = list(dict.fromkeys(version for group, version in known if group == rest[0]))
             if not versions:
                 raise no_such_path()
             return json_response(discovery.api_group(rest[0], versions))
@@ -125,10 +138,16 @@ class Endpoints:
         if name == "aggregated /api":
             return discovery.aggregated(served.group_versions, served.kinds, root="/api")
         if name == "aggregated /apis":
-            return discovery.aggregated(served.group_versions, served.kinds, root="/apis")
+            own = discovery.aggregated(self._own_versions(), served.kinds, root="/apis")
+            return {**own, "items": with_versions(own["items"], self._aggregator.documents())}
         if name == "/api":
             return discovery.api_versions(self._core.config.advertise_address)
-        return discovery.api_group_list(served.group_versions)
+        return discovery.api_group_list([*self._own_versions(), *self._aggregator.versions()])
+
+    def _own_versions(self) -> list[tuple[str, str]]:
+        """The group versions that are served here, and by nobody else."""
+        elsewhere = set(self._aggregator.versions())
+        return [version for version in self._core.served.group_versions if version not in elsewhere]
 
     def _cached(self, request: Request, name: str, content_type: str) -> Response:
         """A document that changes with what is served only, with its ETag."""
@@ -165,7 +184,12 @@ class Endpoints:
             index = openapi.openapi_v3_index(
                 served.group_versions, lambda group, version: openapi.openapi_hash(group, version, served.kinds)
             )
+            index["paths"] |= self._aggregator.openapi_paths()
             return json_response(index)
+        if rest[:2] == ["v3", "apis"] and len(rest) == 4:
+            found_elsewhere = await self._aggregator.openapi(request, (rest[2], rest[3]))
+            if found_elsewhere is not None:
+                return found_elsewhere
         if rest[:1] == ["v3"] and rest[1:2] in (["api"], ["apis"]):
             group_version = ("", rest[2]) if rest[1] == "api" and len(rest) == 3 else tuple(rest[2:])
             if group_version in served.group_versions:
@@ -207,7 +231,7 @@ class Endpoints:
 
     def _paths(self) -> list[str]:
         roots = ["/api", "/apis"]
-        for group, version in self._core.served.group_versions:
+        for group, version in (*self._own_versions(), *self._aggregator.versions()):
             roots.append(f"/apis/{group}/{version}" if group else f"/api/{version}")
         if self._core.account_tokens.document(openid.KEYS) is not None:
             roots += openid.PATHS

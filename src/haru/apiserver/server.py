@@ -19,13 +19,14 @@ from haru.apiserver import bootstrap
 from haru.apiserver.admission.dynamic.registry import Registry
 from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
 from haru.apiserver.admission.pod_security import PodSecurity
+from haru.apiserver.aggregation import Aggregator
 from haru.apiserver.answering import abort, head_of, in_wanted_form, send_whole
 from haru.apiserver.audit import Auditor
 from haru.apiserver.authentication import Authenticator, is_open
 from haru.apiserver.authorization import MASTERS, Authorizer
 from haru.apiserver.call import Call
 from haru.apiserver.config import ServerConfig, UserInfo
-from haru.apiserver.core import Core
+from haru.apiserver.core import Core, Obj
 from haru.apiserver.definitions import Definitions
 from haru.apiserver.encryption_reload import Reloader
 from haru.apiserver.endpoints import Endpoints
@@ -38,10 +39,10 @@ from haru.apiserver.negotiation import check_form
 from haru.apiserver.node_authorization import Attributes
 from haru.apiserver.peers import Peers
 from haru.apiserver.peers.passing import PeerGone
-from haru.apiserver.peers.routes import Asked
+from haru.apiserver.peers.routes import Asked, asked_of
 from haru.apiserver.proxying import Proxy, asked_right, wanted_of
 from haru.apiserver.published import withdraw
-from haru.apiserver.resources import Target
+from haru.apiserver.resources import Target, no_such_path
 from haru.apiserver.rest import HANDLERS, Handler
 from haru.apiserver.subresources import SUBRESOURCES
 from haru.apiserver.virtual import VIRTUAL
@@ -49,6 +50,7 @@ from haru.kube.deprecation import deprecation_warning
 from haru.kube.errors import StatusError, forbidden_error, internal_error, method_not_allowed_error
 from haru.kube.selectors import parse_field_selector
 from haru.storage import StoreError
+from haru.tunnel import wants_upgrade
 
 __all__ = ["ApiServer", "ServerConfig", "UserInfo"]
 
@@ -74,6 +76,7 @@ class ApiServer:
         self._taken_in = -1
         """The revision up to which roles and definitions were taken in."""
         self._definitions = Definitions(self.core)
+        self._aggregator = self.core.aggregator = Aggregator(self.core, config.aggregation)
         self._registry = Registry(self.core)
         self.metrics.more.append(self._registry.counts.lines)
         self.core.pod_security = PodSecurity(config.admission, config.gates.minor)
@@ -113,6 +116,7 @@ class ApiServer:
         await self._registry.start()
         self.core.limits = LimitsOfNamespaces(self.core)
         await self.core.limits.start()
+        await self._aggregator.start()
         self.core.authorizer = authorizer
         if self._reloader is not None:
             self._reloader.start()
@@ -127,6 +131,7 @@ class ApiServer:
         self.core.stop_streams()
         if self._reloader is not None:
             await self._reloader.stop()
+        await self._aggregator.stop()
         await self._definitions.stop()
         await self._registry.stop()
         if self._janitor is not None:
@@ -202,8 +207,11 @@ class ApiServer:
         if revision != self._taken_in:
             await authorizer.refresh()
             await self._definitions.refresh()
+            await self._aggregator.refresh()
             self._taken_in = revision
         await self._identify(request)
+        if (service := self._aggregator.at(path)) is not None:
+            return await self._pass_on(request, service)
         if not path.startswith(("/api/", "/apis/")) or self._endpoints.is_discovery(path):
             return await self._endpoints.handle(request)
         if (wanted := connection_of(path)) is not None:
@@ -261,9 +269,32 @@ class ApiServer:
         if request.user is not own:
             request.trail.impersonated(request.user)
 
+    async def _pass_on(self, request: Request, service: Obj) -> Response:
+        """The answer of the extension API server that serves what is asked for; the user must be allowed it here."""
+        if self._endpoints.is_discovery(request.path):
+            self._endpoints.authorize(request, "/" + request.path.strip("/"))
+            return await self._aggregator.pass_on(request, service, endless=False)
+        asked = asked_of(request.path)
+        if asked is None:
+            raise no_such_path()
+        verb = await self._permit_asked(request, asked)
+        if verb == "watch" or wants_upgrade(request.scope["headers"]):
+            return await self._aggregator.pass_on(request, service, endless=True)
+        with self._in_flight.slot(request.method):
+            return await self._patience.wait_for(self._aggregator.pass_on(request, service, endless=False))
+
     async def _forward(self, request: Request, asked: Asked, peers: list[str]) -> Response:
         """The answer of a peer that serves what this server does not; the user must be allowed it here as well."""
-        assert self.core.authorizer is not None and self.core.peers is not None
+        assert self.core.peers is not None
+        verb = await self._permit_asked(request, asked)
+        if verb == "watch":
+            return await self.core.peers.forward(request, asked, peers, watches=True)
+        with self._in_flight.slot(request.method):
+            return await self._patience.wait_for(self.core.peers.forward(request, asked, peers, watches=False))
+
+    async def _permit_asked(self, request: Request, asked: Asked) -> str:
+        """The verb of a request that is answered elsewhere; 403 for what the user may not do."""
+        assert self.core.authorizer is not None
         verb = "watch" if asked.watch else _verb(request, bool(asked.name))
         if asked.watch and request.method not in ("GET", "HEAD"):
             raise method_not_allowed_error("the server does not allow this method on the requested resource")
@@ -272,10 +303,7 @@ class ApiServer:
             group, _, plural = asked.gvr
             wanted = Attributes(verb, group, plural, asked.subresource, asked.namespace, name, node)
             await _permit(self.core.authorizer, request, wanted, self.metrics)
-        if verb == "watch":
-            return await self.core.peers.forward(request, asked, peers, watches=True)
-        with self._in_flight.slot(request.method):
-            return await self._patience.wait_for(self.core.peers.forward(request, asked, peers, watches=False))
+        return verb
 
     def _route(self, request: Request) -> tuple[Call, Handler]:
         """The call that a path and method make, and who handles it. 404 or 405 when nobody does."""

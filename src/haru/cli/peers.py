@@ -23,7 +23,12 @@ def add_peer_arguments(parser: argparse.ArgumentParser) -> None:
     )
     peers.add_argument("--peer-advertise-ip", default="", metavar="IP", help="where peers reach this replica")
     peers.add_argument("--peer-advertise-port", type=port_number, default=0, metavar="PORT", help="at which port")
-    peers.add_argument("--proxy-client-cert-file", type=Path, metavar="FILE", help="the certificate to show to peers")
+    peers.add_argument(
+        "--proxy-client-cert-file",
+        type=Path,
+        metavar="FILE",
+        help="the certificate to show to peers and to extension API servers",
+    )
     peers.add_argument("--proxy-client-key-file", type=Path, metavar="FILE", help="its key")
     peers.add_argument(
         "--hostname-override",

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from haru.accounting.serving import AccountingServer
+from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.certificates import kubeconfig
 from haru.apiserver.kubelets import KubeletOptions
+from haru.apiserver.peers.options import FrontProxyOptions
 from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
 from haru.apiserver.serving import HttpServer
 from haru.client.api import ApiClient
@@ -23,7 +25,7 @@ from haru.controllers.stale_gang_rules import StalePolicy, default_policy
 from haru.dashboard.serving import DashboardServer
 from haru.drivers.simulated.driver import SimulatedDriver, install_device_classes
 from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
-from haru.embedded.identity import ADMIN, USERS, Identity, controller_user, ensure_identity, node_user
+from haru.embedded.identity import ADMIN, FRONT_PROXY, USERS, Identity, controller_user, ensure_identity, node_user
 from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, check_versions, parse_profiles
 from haru.embedded.usage import measured_by
 from haru.engine.devices import Features
@@ -102,6 +104,12 @@ class EmbeddedCluster:
                 audit=self._audit,
                 admission=self._admission,
                 account_tokens=account_tokens,
+                aggregation=AggregationOptions(
+                    identity.front_proxy_client.certificate,
+                    identity.front_proxy_client.key,
+                    identity.ca_pem,
+                    FrontProxyOptions(identity.front_proxy_ca, (FRONT_PROXY,)),
+                ),
                 kubelets=KubeletOptions(
                     identity.kubelet_client.certificate,
                     identity.kubelet_client.key,

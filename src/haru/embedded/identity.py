@@ -19,6 +19,8 @@ from haru.controllers.accounts import NAMESPACE, user_of
 from haru.files import write_whole
 
 ADMIN = "admin"
+FRONT_PROXY = "front-proxy-client"
+"""Whom the API server is to extension API servers."""
 USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ADMIN: ("haru-admin", ("system:masters",)),
     "scheduler": ("system:kube-scheduler", ()),
@@ -52,6 +54,9 @@ class Identity:
     tokens: Mapping[str, str]
     kubelet_client: Pair
     """What the API server shows to kubelets; made anew at each start."""
+    front_proxy_ca: bytes
+    front_proxy_client: Pair
+    """What the API server shows to extension API servers, from an authority of its own; made anew at each start."""
 
 
 def ensure_identity(directory: Path, host: str) -> Identity:
@@ -70,13 +75,25 @@ def ensure_identity(directory: Path, host: str) -> Identity:
     ca_file = directory / "ca.crt"
     tokens = _tokens(directory / "tokens.json")
     kubelet_client = client_pair(authority, KUBELET_CLIENT, (), datetime.now(UTC))
-    return Identity(authority.certificate, ca_file, cert, key, signing.read_bytes(), tokens, kubelet_client)
+    front_proxy = _authority(directory, "front-proxy-ca")
+    front_proxy_client = client_pair(front_proxy, FRONT_PROXY, (), datetime.now(UTC))
+    return Identity(
+        authority.certificate,
+        ca_file,
+        cert,
+        key,
+        signing.read_bytes(),
+        tokens,
+        kubelet_client,
+        front_proxy.certificate,
+        front_proxy_client,
+    )
 
 
-def _authority(directory: Path) -> Pair:
-    certificate, key = directory / "ca.crt", directory / "ca.key"
+def _authority(directory: Path, name: str = "ca") -> Pair:
+    certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     if not (certificate.exists() and key.exists()):
-        pair = new_authority(datetime.now(UTC))
+        pair = new_authority(datetime.now(UTC), "haru" if name == "ca" else name)
         write_whole(key, pair.key)
         write_whole(certificate, pair.certificate)
     return Pair(certificate.read_bytes(), key.read_bytes())

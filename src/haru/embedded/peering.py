@@ -8,6 +8,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from haru.apiserver.aggregation.calling import show_certificate
+from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.peers.arriving import fingerprints
 from haru.apiserver.peers.asking import peer_tls
 from haru.apiserver.peers.options import FrontProxyOptions, PeerOptions
@@ -63,10 +65,20 @@ class PeerFiles:
             except (ssl.SSLError, ValueError) as error:
                 files = "--peer-ca-file, --proxy-client-cert-file, --proxy-client-key-file"
                 raise OptionError(f"{files}: these are no certificates and key that belong together: {error}") from None
+        elif self.proxy_cert is not None:
+            self._check_pair(options)
         elif self.peer_ca is not None:
             missing = "--proxy-client-cert-file and --proxy-client-key-file"
             _LOG.warning("--peer-ca-file without %s: nothing is forwarded to peers", missing)
         return options
+
+    def _check_pair(self, options: PeerOptions) -> None:
+        shown = AggregationOptions(options.certificate, options.key)
+        try:
+            show_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), shown)
+        except ssl.SSLError as error:
+            files = "--proxy-client-cert-file, --proxy-client-key-file"
+            raise OptionError(f"{files}: these are no certificate and key that belong together: {error}") from None
 
     def front_proxy(self, client_ca: bytes | None, gates: FeatureGates) -> FrontProxyOptions | None:
         """Who may speak for users; None: nobody. Raises OptionError."""

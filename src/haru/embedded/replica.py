@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.certificates import new_authority, server_pair
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.kubelets import KubeletOptions
@@ -110,6 +111,7 @@ class Replica:
         )
         signing_key, account_tokens = options.account_tokens.read()
         client_ca = _read(options.client_ca, "--client-ca-file") if options.client_ca else None
+        peers, front_proxy = options.peers.peers(options.gates), options.peers.front_proxy(client_ca, options.gates)
         self._server = ApiServer(
             ServerConfig(
                 self.store,
@@ -126,8 +128,9 @@ class Replica:
                 audit=options.security.audit(),
                 admission=options.security.admission(),
                 account_tokens=account_tokens,
-                peers=options.peers.peers(options.gates),
-                front_proxy=options.peers.front_proxy(client_ca, options.gates),
+                peers=peers,
+                front_proxy=front_proxy,
+                aggregation=AggregationOptions(peers.certificate, peers.key, client_ca or b"", front_proxy),
                 kubelets=options.kubelets,
             )
         )

@@ -125,8 +125,14 @@ def _payload(group: str, version: str, kind: str, package: str) -> Kind:
     return Kind(group, version, kind, "", kind.lower(), True, (), (), (), (), version, type_name, True)
 
 
+_PACKAGES = {
+    "apiextensions.k8s.io": "apiextensions-apiserver.pkg.apis",
+    "apiregistration.k8s.io": "kube-aggregator.pkg.apis",
+}
+
+
 def _type_name(group: str, version: str, kind: str) -> str:
-    package = "apiextensions-apiserver.pkg.apis" if group == "apiextensions.k8s.io" else "api"
+    package = _PACKAGES.get(group, "api")
     return f"io.k8s.{package}.{group.split('.', 1)[0] or 'core'}.{version}.{kind}"
 
 

@@ -42,7 +42,12 @@ SCALARS = frozenset(
 _TABLES = Path(__file__).parent / "tables"
 _API = "io.k8s.api."
 _META = "io.k8s.apimachinery.pkg.apis."
-_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis."
+_ELSEWHERE = {
+    "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.",
+    "apiregistration": "io.k8s.kube-aggregator.pkg.apis.",
+    "meta": _META,
+}
+"""Groups whose types are not where most are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +119,13 @@ def type_of(kind: Kind) -> MessageType:
 
 def _stem(package: str) -> str:
     """`io.k8s.api.core.v1` -> `core.v1`, the table's file name."""
-    return package.removeprefix(_API).removeprefix(_META).removeprefix(_EXTENSIONS)
+    return next((package.removeprefix(p) for p in (_API, *_ELSEWHERE.values()) if package.startswith(p)), package)
 
 
 def _full_name(stem: str, name: str) -> str:
     if "/" in name:
         stem, name = name.split("/")
-    prefix = _META if stem.startswith("meta.") else _EXTENSIONS if stem.startswith("apiextensions.") else _API
-    return f"{prefix}{stem}.{name}"
+    return f"{_ELSEWHERE.get(stem.partition('.')[0], _API)}{stem}.{name}"
 
 
 def _table(stem: str) -> dict[str, str]:

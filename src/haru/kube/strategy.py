@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from haru.kube import api_services
 from haru.kube.custom import definitions
 from haru.kube.disabled import drop_disabled_fields
 from haru.kube.quantity import Quantity, parse_quantity
@@ -26,7 +27,9 @@ _RESOURCE = "resource.k8s.io"
 _METADATA = ("deletionGracePeriodSeconds", "deletionTimestamp", "generation")
 _ALL_METADATA = (*_METADATA, "labels", "annotations", "finalizers", "ownerReferences")
 # Kinds whose status writes leave all of it alone; the older kinds let labels and annotations through.
-_STATUS_ONLY_GROUPS = frozenset({_RESOURCE, "scheduling.k8s.io", "apiextensions.k8s.io", "certificates.k8s.io"})
+_STATUS_ONLY_GROUPS = frozenset(
+    {_RESOURCE, "scheduling.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "certificates.k8s.io"}
+)
 _STATUS_KEEPS = {"Pod": (*_METADATA, "ownerReferences"), "Deployment": (*_METADATA, "labels")}
 
 
@@ -45,6 +48,8 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         return _first_namespace(obj)
     if key == (definitions.GROUP, "CustomResourceDefinition"):
         return _first_definition(obj)
+    if key == (api_services.GROUP, "APIService"):
+        return api_services.with_first_status(obj, now)
     if key == ("batch", "Job"):
         return _generated_job(obj)
     if key in (("", "PersistentVolumeClaim"), ("", "PersistentVolume")):

@@ -1,4 +1,4 @@
-"""Group versions that are custom: no peer is asked for them, as every server knows of definitions by itself.
+"""Group versions that are custom or aggregated: no peer is asked for them, as every server knows of them by itself.
 
 What a peer has told is not told anew when a definition goes; so its versions stay excluded for a while after.
 Source: the exclusion of custom and aggregated APIs from peer discovery in Kubernetes 1.36, as behaviour.
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from haru.apiserver.core import Core
 from haru.apiserver.following import Followed
 from haru.apiserver.objects import shared
+from haru.kube import api_services
 from haru.storage import Record
 
 GRACE = timedelta(minutes=5)
@@ -19,22 +20,24 @@ GroupVersion = tuple[str, str]
 
 
 class Excluded:
-    """The group versions of definitions, present and recent ones."""
+    """The group versions of definitions and of remote APIServices, present and recent ones."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._followed = Followed(core, _GROUP, (_PLURAL,))
+        self._services = Followed(core, api_services.GROUP, (api_services.PLURAL,))
         self._present: set[GroupVersion] = set()
         self._leaving: dict[GroupVersion, datetime] = {}
 
     async def start(self) -> None:
-        """Read the definitions, and follow them from there."""
+        """Read definitions and APIServices, and follow them from there."""
         await self._followed.start()
+        await self._services.start()
         self._take()
 
     async def now(self) -> set[GroupVersion]:
         """What is excluded at this moment."""
-        if await self._followed.take_in():
+        if await self._followed.take_in() | await self._services.take_in():
             self._take()
         if self._leaving:
             now = self._core.clock()
@@ -45,6 +48,8 @@ class Excluded:
         present: set[GroupVersion] = set()
         for record in self._followed.of(_PLURAL):
             present |= versions_of(record)
+        services = map(shared, self._services.of(api_services.PLURAL))
+        present |= {api_services.group_version_of(each) for each in services if api_services.is_remote(each)}
         until = self._core.clock() + GRACE
         for version in self._present - present:
             self._leaving[version] = until

@@ -108,7 +108,9 @@ class Peers:
     async def discovery(self, own: Groups) -> tuple[bytes, str] | None:
         """The merged document and its ETag; None when the peers add nothing to the own one (its items)."""
         excluded = await self._excluded.now()
-        basis = (self._known.generation, self._core.served.generation, frozenset(excluded))
+        aggregator = self._core.aggregator
+        own_generation = (self._core.served.generation, aggregator.generation if aggregator is not None else 0)
+        basis = (self._known.generation, own_generation, frozenset(excluded))
         if self._merged is not None and self._merged[0] == basis:
             self.counts.hits += 1
         else:

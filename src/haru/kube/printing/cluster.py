@@ -12,6 +12,7 @@ from haru.kube.printing.base import (
     UNSET,
     Obj,
     age,
+    condition,
     human_duration,
     joined,
     label_selector,
@@ -31,6 +32,16 @@ _ACCESS_MODES = {
     "ReadWriteOncePod": "RWOP",
 }
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+def _api_service(obj: Obj, now: datetime) -> list[Any]:
+    service = spec(obj).get("service")
+    told = condition(obj, "Available")
+    available, reason = told.get("status") or "Unknown", told.get("reason")
+    if available != "True" and reason:
+        available = f"{available} ({reason})"
+    where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
+    return [name(obj), where, available, age(obj, now)]
 
 
 def _phase(obj: Obj, now: datetime) -> list[Any]:
@@ -316,6 +327,7 @@ PRINTERS = {
         "Name Age SignerName Requestor RequestedDuration Condition", _signing_request
     ),
     ("node.k8s.io", "runtimeclasses"): printer("Name Handler Age", _runtime_class),
+    ("apiregistration.k8s.io", "apiservices"): printer("Name Service Available Age", _api_service),
     (_POLICIES, "mutatingwebhookconfigurations"): printer("Name Webhooks:integer Age", _webhooks),
     (_POLICIES, "validatingwebhookconfigurations"): printer("Name Webhooks:integer Age", _webhooks),
     (_POLICIES, "validatingadmissionpolicies"): printer(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from haru.kube.custom.definitions import GROUP as _DEFINITIONS
 from haru.kube.errors import FieldError
 from haru.kube.validation import (
+    api_services,
     claim_status,
     claims,
     classes,
@@ -67,6 +68,7 @@ _SCHEDULING = "scheduling.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _DEFINITION = (_DEFINITIONS, "CustomResourceDefinition")
 _ADMISSION = "admissionregistration.k8s.io"
+_API_SERVICE = ("apiregistration.k8s.io", "APIService")
 
 CREATE: Mapping[tuple[str, str], Create] = {
     (_RESOURCE, "ResourceClaim"): lambda obj, kind, rules: claims.validate_claim(obj, kind.version, rules),
@@ -106,6 +108,7 @@ CREATE: Mapping[tuple[str, str], Create] = {
     ("policy", "PodDisruptionBudget"): _alone(policies.validate_disruption_budget),
     ("coordination.k8s.io", "Lease"): _alone(policies.validate_lease),
     ("autoscaling", "HorizontalPodAutoscaler"): _alone(policies.validate_autoscaler),
+    _API_SERVICE: _alone(api_services.validate_api_service),
     _DEFINITION: _alone(definitions.validate_definition),
     (_ADMISSION, "MutatingWebhookConfiguration"): _alone(registrations.validate_webhooks),
     (_ADMISSION, "ValidatingWebhookConfiguration"): _alone(registrations.validate_webhooks),
@@ -151,6 +154,7 @@ UPDATE: Mapping[tuple[str, str], Update] = {
     ("policy", "PodDisruptionBudget"): _again(policies.validate_disruption_budget),
     ("coordination.k8s.io", "Lease"): _again(policies.validate_lease),
     ("autoscaling", "HorizontalPodAutoscaler"): _again(policies.validate_autoscaler),
+    _API_SERVICE: _again(api_services.validate_api_service),
     _DEFINITION: _pair(definitions.validate_definition_update),
     (_ADMISSION, "MutatingWebhookConfiguration"): _pair(registrations.validate_webhooks_update),
     (_ADMISSION, "ValidatingWebhookConfiguration"): _pair(registrations.validate_webhooks_update),
@@ -161,6 +165,7 @@ UPDATE: Mapping[tuple[str, str], Update] = {
 }
 
 STATUS: Mapping[tuple[str, str], Status] = {
+    _API_SERVICE: api_services.validate_api_service_status,
     (_RESOURCE, "ResourceClaim"): claim_status.validate_claim_status,
     (_RESOURCE, "DeviceTaintRule"): lambda new, old: classes.validate_taint_rule_status(new),
     (_RESOURCE, "ResourcePoolStatusRequest"): classes.validate_pool_status,

@@ -1,0 +1,13 @@
+"""The aggregation layer: APIServices say who serves each group version.
+
+`local` keeps those of what this server serves itself. Of the others, `availability` says whether the extension API
+server behind a Service can be used, and `remote` keeps that true; `calling` leads there, `passing` takes requests to it
+and its answers back. `authorities` tells extension API servers by what they know this one, `changes` when something may
+have to be looked at anew, and `server` puts the parts together.
+Source: kube-aggregator of Kubernetes 1.36, as behaviour.
+"""
+
+from haru.apiserver.aggregation.options import AggregationOptions
+from haru.apiserver.aggregation.server import Aggregator
+
+__all__ = ["AggregationOptions", "Aggregator"]

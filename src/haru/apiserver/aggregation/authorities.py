@@ -1,0 +1,69 @@
+"""The config map by which extension API servers know this one, and the users whom it speaks for.
+
+Servers that share a store may have authorities of their own: what another one has written stays, ours is added.
+Source: kube-apiserver's cluster authentication trust controller, as behaviour.
+"""
+
+from __future__ import annotations
+
+import json
+
+from haru.apiserver.aggregation.options import AggregationOptions
+from haru.apiserver.bootstrap import ensure_object, own_call
+from haru.apiserver.core import Core, Obj
+from haru.apiserver.peers.arriving import fingerprints
+from haru.apiserver.writing import change
+
+NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
+_BUNDLES = ("client-ca-file", "requestheader-client-ca-file")
+
+
+async def publish(core: Core, options: AggregationOptions) -> None:
+    """Write what is to be known; nothing if there is nothing."""
+    data = data_of(options)
+    if not data:
+        return
+    metadata = {"name": NAME, "namespace": NAMESPACE}
+    wanted: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    if await ensure_object(core, wanted):
+        return
+    call = own_call(core, wanted, "update")
+    call.name = NAME
+
+    async def make(live: Obj) -> Obj:
+        return {**live, "data": joined(live.get("data") or {}, data)}
+
+    await change(call, make)
+
+
+def data_of(options: AggregationOptions) -> dict[str, str]:
+    """The config map's data: bundles in PEM, lists of names in JSON."""
+    data = {_BUNDLES[0]: options.clients.decode("ascii")} if options.clients else {}
+    front = options.front_proxy
+    if front is None:
+        return data
+    lists = {
+        "allowed-names": list(front.names),
+        "username-headers": _shown(front.user),
+        "uid-headers": _shown(front.uid),
+        "group-headers": _shown(front.group),
+        "extra-headers-prefix": _shown(front.extra),
+    }
+    named = {f"requestheader-{name}": json.dumps(value) for name, value in lists.items()}
+    return {**data, _BUNDLES[1]: front.authorities.decode("ascii"), **named}
+
+
+def _shown(headers: tuple[str, ...]) -> list[str]:
+    """Names of headers as people write them: `X-Remote-User`."""
+    return ["-".join(part.capitalize() for part in name.split("-")) for name in headers]
+
+
+def joined(there: dict[str, str], ours: dict[str, str]) -> dict[str, str]:
+    """Ours over what is there, but for bundles: authorities that are there stay."""
+    result = {**there, **ours}
+    for name in _BUNDLES:
+        before, own = there.get(name, ""), ours.get(name, "")
+        if before and own:
+            known = fingerprints(own.encode()) <= fingerprints(before.encode())
+            result[name] = before if known else f"{before.rstrip()}\n{own}"
+    return result

@@ -1,0 +1,118 @@
+"""The APIServices of what this server serves itself, as long as it does.
+
+Those of built-in group versions are written once at the start; where several servers share a store, perhaps in the
+place of different versions, none removes what another one may serve. Those of custom resources come and go with the
+definitions: all servers draw them from the same history, so each does what any other would do.
+Source: kube-aggregator's autoregister and crdregistration controllers, as behaviour.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from haru.apiserver.core import Core, Obj
+from haru.apiserver.objects import encode, shared
+from haru.kube.api_services import (
+    ALWAYS,
+    GROUP,
+    LOCAL,
+    MANAGED,
+    ON_START,
+    PLURAL,
+    GroupVersion,
+    is_remote,
+    local_service,
+    name_of,
+    with_first_status,
+)
+from haru.kube.custom import definitions
+from haru.kube.meta import get_condition, set_condition
+from haru.storage import CompareFailed, Delete, Put, Record
+
+
+async def register_built_in(core: Core) -> None:
+    """Write what is absent, all at once; take away what a server alone on its store does not serve any more."""
+    there = await _records(core)
+    served = {name_of(*version): version for version in core.served.group_versions}
+    made = (local_service(*version) for name, version in served.items() if name not in there)
+    puts = [_put(core, service) for service in made if service is not None]
+    if not core.store.shared:
+        stale = [each for name, each in there.items() if name not in served and _label(each) == ON_START]
+        await _write(core, [Delete(record.key, record.revision) for record in stale])
+    await _write(core, puts)
+
+
+async def register_custom(core: Core) -> None:
+    """Make the APIServices of custom resources agree with the definitions."""
+    there = await _records(core)
+    wanted = {name_of(*version): version for version in custom_versions(await _definitions(core))}
+    operations: list[Put | Delete] = []
+    for name, version in wanted.items():
+        service = local_service(*version, custom=True)
+        assert service is not None
+        record = there.get(name)
+        if record is None:
+            operations.append(_put(core, service))
+        elif _label(record) == ALWAYS and shared(record)["spec"] != service["spec"]:
+            operations.append(_put(core, {**service, "metadata": shared(record)["metadata"]}, record.revision))
+    for name, record in there.items():
+        if name not in wanted and _label(record) == ALWAYS:
+            operations.append(Delete(record.key, record.revision))
+        elif not is_remote(shared(record)) and not _is_told_local(shared(record)):
+            operations.append(_told_local(core, record))
+    await _write(core, operations)
+
+
+def custom_versions(found: Iterable[Obj]) -> list[GroupVersion]:
+    """The group versions that definitions bring."""
+    versions: dict[GroupVersion, None] = {}
+    for definition in found:
+        spec = definition["spec"]
+        if definitions.is_established(definition):
+            versions |= {(spec["group"], each["name"]): None for each in spec["versions"] if each.get("served")}
+    return list(versions)
+
+
+async def _records(core: Core) -> dict[str, Record]:
+    prefix = core.served.preferred(GROUP, PLURAL).prefix("")
+    return {record.key.removeprefix(prefix): record for record in (await core.store.range(prefix)).records}
+
+
+async def _definitions(core: Core) -> list[Obj]:
+    return await core.peek_all(definitions.GROUP, definitions.PLURAL)
+
+
+def _label(record: Record) -> str:
+    return str((shared(record)["metadata"].get("labels") or {}).get(MANAGED) or "")
+
+
+def _is_told_local(service: Obj) -> bool:
+    told = get_condition(service, LOCAL["type"]) or {}
+    return all(told.get(name) == value for name, value in LOCAL.items())
+
+
+def _told_local(core: Core, record: Record) -> Put:
+    """An APIService that was remote before."""
+    service = shared(record)
+    conditions = set_condition((service.get("status") or {}).get("conditions"), dict(LOCAL), core.now())
+    value, place = encode({**service, "status": {**(service.get("status") or {}), "conditions": conditions}})
+    return Put(record.key, value, record.revision, place)
+
+
+def _put(core: Core, service: Obj, revision: int = 0) -> Put:
+    metadata = {"uid": core.new_uid(), "creationTimestamp": core.now(), **service["metadata"]}
+    value, place = encode(with_first_status({**service, "metadata": metadata}, core.now()))
+    return Put(core.served.preferred(GROUP, PLURAL).key("", metadata["name"]), value, revision, place)
+
+
+async def _write(core: Core, operations: Sequence[Put | Delete]) -> None:
+    """All at once, or one by one where another server is at the same."""
+    if not operations:
+        return
+    try:
+        await core.store.transact(*operations)
+    except CompareFailed:
+        for operation in operations:
+            with contextlib.suppress(CompareFailed):
+                await core.store.transact(operation)

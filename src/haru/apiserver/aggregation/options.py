@@ -1,0 +1,22 @@
+"""What a server is to extension API servers, and by what these know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from haru.apiserver.peers.options import FrontProxyOptions
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationOptions:
+    """All PEM; what is empty is not shown, or not told of.
+
+    `certificate` and `key` (`--proxy-client-cert-file`, `--proxy-client-key-file`) are shown to extension API servers.
+    `clients` and `front_proxy` are published in `kube-system/extension-apiserver-authentication`: the authorities of
+    users' certificates, and those of such a certificate with the names of the headers that come with it.
+    """
+
+    certificate: bytes = b""
+    key: bytes = b""
+    clients: bytes = b""
+    front_proxy: FrontProxyOptions | None = None

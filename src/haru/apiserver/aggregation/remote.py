@@ -1,0 +1,129 @@
+"""The APIServices behind which extension API servers are: whether these can be used, and what they offer.
+
+Each is looked at when it, its Service or the endpoints change, and twice a minute; one that can not be used more often
+at first. Every server on a store looks for itself and writes what has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from haru.apiserver.aggregation.availability import PASSED, Offer, Unanswered, ask, condition, obstacle
+from haru.apiserver.aggregation.calling import Link, reference_of
+from haru.apiserver.bootstrap import own_call
+from haru.apiserver.core import Core, Obj
+from haru.apiserver.writing import change
+from haru.kube.api_services import AVAILABLE, GROUP, PLURAL, GroupVersion, group_version_of, is_remote
+from haru.kube.errors import StatusError
+from haru.kube.meta import get_condition, set_condition
+
+CHECK_SECONDS = 30.0
+FIRST_RETRY_SECONDS = 1.0
+AT_ONCE = 8
+_SERVICE_NAME = "kubernetes.io/service-name"
+_LOG = logging.getLogger("haru.apiserver")
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one: when it is looked at again, by the loop's clock, and what it depended on the last time."""
+
+    basis: object = None
+    due: float = 0.0
+    pause: float = FIRST_RETRY_SECONDS
+    offer: Offer = field(default_factory=Offer)
+    stale: bool = True
+
+
+class Remotes:
+    """The remote APIServices of one server."""
+
+    def __init__(self, core: Core, link: Link) -> None:
+        self._core, self._link = core, link
+        self._known: dict[GroupVersion, _Known] = {}
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self.generation = 0
+        """Counts the changes of what is offered."""
+
+    async def look(self) -> float:
+        """Look at those whose time has come, or that have changed; after how many seconds to look again."""
+        loop = asyncio.get_running_loop()
+        services = {group_version_of(each): each for each in await self._services()}
+        gone = self._known.keys() - services.keys()
+        for version in gone:
+            del self._known[version]
+        self.generation += bool(gone)
+        await asyncio.gather(*(self._look_at(version, service) for version, service in services.items()))
+        return max(0.0, min((known.due for known in self._known.values()), default=0.0) - loop.time())
+
+    def offer(self, version: GroupVersion) -> tuple[Offer, bool]:
+        """What one offered the last time that it was asked, and whether it could not be asked since."""
+        known = self._known.get(version) or _Known()
+        return known.offer, known.stale
+
+    async def _services(self) -> list[Obj]:
+        return [each for each in await self._core.peek_all(GROUP, PLURAL) if is_remote(each)]
+
+    async def _look_at(self, version: GroupVersion, service: Obj) -> None:
+        known = self._known.setdefault(version, _Known())
+        reference = reference_of(service)
+        target = await self._core.peek("", "services", reference.namespace, reference.name)
+        slices = [
+            each
+            for each in await self._core.peek_all("discovery.k8s.io", "endpointslices", reference.namespace)
+            if (each["metadata"].get("labels") or {}).get(_SERVICE_NAME) == reference.name
+        ]
+        seen = [each["metadata"]["resourceVersion"] for each in slices]
+        basis = (service["spec"], target and target["metadata"]["resourceVersion"], sorted(seen))
+        loop = asyncio.get_running_loop()
+        if known.basis != basis:
+            known.pause = FIRST_RETRY_SECONDS
+        elif known.due > loop.time():
+            return
+        found = obstacle(reference, target, slices)
+        offer = known.offer
+        if found is None:
+            async with self._places:
+                found, offer = await self._asked(service, offer)
+        is_well = found["status"] == "True"
+        if (offer, not is_well) != (known.offer, known.stale) or known.basis is None:
+            self.generation += 1
+        known.basis, known.offer, known.stale = basis, offer, not is_well
+        known.due = loop.time() + (CHECK_SECONDS if is_well else known.pause)
+        known.pause = min(known.pause * 2, CHECK_SECONDS)
+        await self._tell(service, found)
+
+    async def _asked(self, service: Obj, before: Offer) -> tuple[Obj, Offer]:
+        try:
+            return PASSED, await ask(self._link, service)
+        except Unanswered as error:
+            return condition("False", "FailedDiscoveryCheck", str(error)), before
+
+    async def _tell(self, service: Obj, found: Obj) -> None:
+        """Write the condition, unless it is there; of an APIService that leads elsewhere by now, nothing."""
+        told = get_condition(service, AVAILABLE) or {}
+        if all(told.get(name) == value for name, value in found.items()):
+            return
+        call = own_call(self._core, service, "update")
+        call.name, call.subresource = service["metadata"]["name"], "status"
+
+        async def make(live: Obj) -> Obj:
+            if live["spec"] != service["spec"]:
+                return live
+            before = live.get("status") or {}
+            conditions = set_condition(before.get("conditions"), found, self._core.now())
+            return {**live, "status": {**before, "conditions": conditions}}
+
+        try:
+            await change(call, make)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+        _LOG.info("%s: Available is %s (%s)", service["metadata"]["name"], found["status"], found["reason"])
+
+
+def is_available(service: Obj) -> bool:
+    """Whether requests may go to an APIService."""
+    return (get_condition(service, AVAILABLE) or {}).get("status") == "True"

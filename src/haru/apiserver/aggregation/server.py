@@ -1,0 +1,147 @@
+"""The aggregation layer of one server, from its start until it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from haru.apiserver.aggregation.authorities import publish
+from haru.apiserver.aggregation.calling import Link
+from haru.apiserver.aggregation.changes import Changes
+from haru.apiserver.aggregation.local import register_built_in, register_custom
+from haru.apiserver.aggregation.options import AggregationOptions
+from haru.apiserver.aggregation.passing import Passing, unavailable
+from haru.apiserver.aggregation.remote import CHECK_SECONDS, Remotes
+from haru.apiserver.core import Core, Obj
+from haru.apiserver.following import Followed
+from haru.apiserver.http import Request, Response
+from haru.apiserver.objects import shared
+from haru.kube.api_services import GROUP, PLURAL, GroupVersion, by_preference, group_version_of, is_remote
+from haru.kube.custom import definitions
+from haru.kube.discovery_remote import aggregated_version
+from haru.kube.errors import StatusError
+from haru.storage import StoreError
+
+IDLE_SECONDS = 3600.0
+RETRY_SECONDS = 1.0
+SETTLE_SECONDS = 0.02
+"""Between looks: what changes at once is looked at once."""
+_BEHIND = (("", "services"), ("discovery.k8s.io", "endpointslices"))
+_LOG = logging.getLogger("haru.apiserver")
+
+
+class Aggregator:
+    """Keeps the APIServices of one server, and leads to extension API servers."""
+
+    def __init__(self, core: Core, options: AggregationOptions | None) -> None:
+        self._core = core
+        self._options = options or AggregationOptions()
+        self._link = Link(core, self._options)
+        self._passing = Passing(core, self._link)
+        self._remotes = Remotes(core, self._link)
+        self._changes = Changes(core, (GROUP, PLURAL), (definitions.GROUP, definitions.PLURAL))
+        self._followed = Followed(core, GROUP, (PLURAL,))
+        self._services: Mapping[GroupVersion, Obj] = {}
+        self._counted = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Write what is served here and who this server is, and follow what changes."""
+        if self._core.served.find(GROUP, PLURAL) is None:
+            return
+        await register_built_in(self._core)
+        await publish(self._core, self._options)
+        await self._followed.start()
+        self._take()
+        self._changes.start()
+        self._task = asyncio.create_task(self._keep(), name="haru apiserver: aggregation")
+
+    async def stop(self) -> None:
+        """End the work and close the connections."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._changes.stop()
+        await self._link.stop()
+
+    async def refresh(self) -> None:
+        """Take in what has changed; every request does so before it is routed."""
+        if await self._followed.take_in():
+            self._take()
+
+    # --- what is served elsewhere
+
+    @property
+    def generation(self) -> int:
+        """Counts the changes of what discovery has to tell."""
+        return self._counted + self._remotes.generation
+
+    def at(self, path: str) -> Obj | None:
+        """The remote APIService that a path below /apis/ belongs to; None: it is this server's own."""
+        if not self._services or not path.startswith("/apis/"):
+            return None
+        parts = path.split("/", 4)
+        return self._services.get((parts[2], parts[3])) if len(parts) > 3 else None
+
+    def versions(self) -> list[GroupVersion]:
+        """The remote group versions, in the order in which clients prefer them."""
+        return list(self._services)
+
+    def documents(self) -> list[tuple[str, Obj]]:
+        """Each remote group version as the aggregated document of discovery tells of it, with its group."""
+        found = []
+        for group, version in self._services:
+            offer, stale = self._remotes.offer((group, version))
+            found.append((group, aggregated_version(group, version, offer.resources, stale=stale)))
+        return found
+
+    def openapi_paths(self) -> dict[str, Obj]:
+        """The entries of remote group versions in the index of OpenAPI v3."""
+        offers = {f"apis/{g}/{v}": self._remotes.offer((g, v))[0] for g, v in self._services}
+        return {path: {"serverRelativeURL": offer.openapi} for path, offer in offers.items() if offer.openapi}
+
+    async def openapi(self, request: Request, version: GroupVersion) -> Response | None:
+        """The OpenAPI v3 of a remote group version, from its server; None: it is this server's own."""
+        service = self._services.get(version)
+        return None if service is None else await self.pass_on(request, service, endless=False)
+
+    async def pass_on(self, request: Request, service: Obj, *, endless: bool) -> Response:
+        """The extension API server's answer; the user's right to it is judged before."""
+        if self._core.stopping:
+            return unavailable()
+        return await self._passing.pass_on(request, service, endless=endless)
+
+    def _take(self) -> None:
+        services = [each for each in map(shared, self._followed.of(PLURAL)) if is_remote(each)]
+        self._services = {group_version_of(each): each for each in by_preference(services)}
+        self._counted += 1
+
+    # --- what is kept up to date
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                await self._core.store.progress()
+                await register_custom(self._core)
+                seconds = await self._look()
+            except (StoreError, StatusError) as error:
+                _LOG.warning("the APIServices could not be brought up to date: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            except Exception:
+                # One odd APIService must not end the work for all others.
+                _LOG.exception("the APIServices could not be brought up to date")
+                await asyncio.sleep(CHECK_SECONDS)
+                continue
+            await self._changes.wait(seconds)
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    async def _look(self) -> float:
+        """Look at remote APIServices; Services and endpoints are followed only while there are any."""
+        if not any(map(is_remote, await self._core.peek_all(GROUP, PLURAL))):
+            self._changes.leave(*_BEHIND)
+            await self._remotes.look()
+            return IDLE_SECONDS
+        self._changes.follow(*_BEHIND)
+        return await self._remotes.look()

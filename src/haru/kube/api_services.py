@@ -1,0 +1,134 @@
+"""APIServices: who serves a group version, this server or an extension API server behind a Service.
+
+Local ones (without `spec.service`) are kept by the server itself for what it serves; their label says how. What is said
+of remote ones is decided in `haru.apiserver.aggregation`.
+Source: apiregistration.k8s.io/v1 and kube-aggregator's autoregister controller, as behaviour.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from haru.kube.meta import set_condition
+
+Obj = dict[str, Any]
+GroupVersion = tuple[str, str]
+
+GROUP = "apiregistration.k8s.io"
+VERSION = "v1"
+PLURAL = "apiservices"
+KIND = "APIService"
+AVAILABLE = "Available"
+MANAGED = "kube-aggregator.kubernetes.io/automanaged"
+"""The label of APIServices that servers keep: `onstart` for what is built in, `true` for custom resources."""
+ON_START, ALWAYS = "onstart", "true"
+CUSTOM_PRIORITIES = (1000, 100)
+LOCAL: Mapping[str, str] = {
+    "type": AVAILABLE,
+    "status": "True",
+    "reason": "Local",
+    "message": "Local APIServices are always available",
+}
+
+_GROUPS: Mapping[str, int] = {
+    "": 18000,
+    "apps": 17800,
+    "events.k8s.io": 17750,
+    "authentication.k8s.io": 17700,
+    "authorization.k8s.io": 17600,
+    "autoscaling": 17500,
+    "batch": 17400,
+    "certificates.k8s.io": 17300,
+    "networking.k8s.io": 17200,
+    "policy": 17100,
+    "rbac.authorization.k8s.io": 17000,
+    "storage.k8s.io": 16800,
+    "apiextensions.k8s.io": 16700,
+    "admissionregistration.k8s.io": 16700,
+    "scheduling.k8s.io": 16600,
+    "coordination.k8s.io": 16500,
+    "node.k8s.io": 16300,
+    "discovery.k8s.io": 16200,
+    "resource.k8s.io": 16200,
+    "flowcontrol.apiserver.k8s.io": 16100,
+}
+_VERSIONS: Mapping[GroupVersion, int] = {
+    ("", "v1"): 1,
+    ("autoscaling", "v2"): 30,
+    ("admissionregistration.k8s.io", "v1beta1"): 12,
+    ("coordination.k8s.io", "v1beta1"): 13,
+    ("coordination.k8s.io", "v1alpha2"): 12,
+    ("flowcontrol.apiserver.k8s.io", "v1"): 21,
+    ("certificates.k8s.io", "v1alpha1"): 1,
+    ("resource.k8s.io", "v1"): 20,
+    ("resource.k8s.io", "v1beta2"): 15,
+    ("resource.k8s.io", "v1alpha3"): 1,
+}
+_KUBE_LIKE = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+
+
+def name_of(group: str, version: str) -> str:
+    """The name of a group version's APIService; `v1.` for the core group."""
+    return f"{version}.{group}"
+
+
+def group_version_of(service: Obj) -> GroupVersion:
+    """What an APIService is for."""
+    spec = service.get("spec") or {}
+    return spec.get("group") or "", spec.get("version") or ""
+
+
+def is_remote(service: Obj) -> bool:
+    """Whether a Service answers for the group version."""
+    return bool((service.get("spec") or {}).get("service"))
+
+
+def local_service(group: str, version: str, *, custom: bool = False) -> Obj | None:
+    """The APIService that a server keeps for what it serves itself; None for a group that has none (its own)."""
+    if custom:
+        priorities, label = CUSTOM_PRIORITIES, ALWAYS
+    elif group in _GROUPS:
+        rest = 15 if "alpha" not in version and "beta" not in version else 9
+        priorities, label = (_GROUPS[group], _VERSIONS.get((group, version), rest)), ON_START
+    else:
+        return None
+    spec: Obj = {"group": group} if group else {}
+    spec |= {"version": version, "groupPriorityMinimum": priorities[0], "versionPriority": priorities[1]}
+    metadata = {"name": name_of(group, version), "labels": {MANAGED: label}}
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata, "spec": spec}
+
+
+def with_first_status(service: Obj, now: str) -> Obj:
+    """A new APIService: a local one is available at once, of another one nothing is known yet."""
+    if is_remote(service):
+        return service
+    return {**service, "status": {"conditions": set_condition((), dict(LOCAL), now)}}
+
+
+def version_rank(version: str) -> tuple[int, int, int, str]:
+    """Sorts versions as clients prefer them: v2, v1, v1beta2, v1beta1, v1alpha1, then all others by name."""
+    found = _KUBE_LIKE.fullmatch(version)
+    if found is None:
+        return (3, 0, 0, version)
+    stage = {None: 0, "beta": 1, "alpha": 2}[found[2]]
+    return (stage, -int(found[1]), -int(found[3] or 0), "")
+
+
+def by_preference(services: Iterable[Obj]) -> list[Obj]:
+    """APIServices in the order in which clients prefer their groups, then their versions.
+
+    A group's place follows from the highest priority that any of its versions asks for, then from its name.
+    """
+    listed = list(services)
+    groups: dict[str, int] = {}
+    for service in listed:
+        group, _ = group_version_of(service)
+        groups[group] = max(groups.get(group, 0), int(service["spec"].get("groupPriorityMinimum") or 0))
+
+    def rank(service: Obj) -> tuple[Any, ...]:
+        group, version = group_version_of(service)
+        return -groups[group], group, -int(service["spec"].get("versionPriority") or 0), version_rank(version)
+
+    return sorted(listed, key=rank)
