@@ -244,6 +244,8 @@ def test_errors(expression: str, message: str) -> None:
         ("[1].all(v, v)", "expected type 'bool' but found 'int'"),
         ("duration('soon')", "invalid duration argument"),
         ("timestamp('now')", "invalid timestamp argument"),
+        ("timestamp(null)", "invalid timestamp argument"),
+        ("duration(null)", "invalid duration argument"),
         ("'a'.matches('(')", "invalid matches argument"),
         ("9223372036854775808", "invalid int literal"),
         ("- -9223372036854775808", "invalid int literal"),

@@ -81,8 +81,10 @@ def _is_valid(function: str, value: Value) -> bool:
             return isinstance(value, str) and parse_duration(value) is not None
         elif isinstance(value, str):
             parse_timestamp(value)
-        else:
+        elif isinstance(value, int):
             int_to_timestamp(value)
+        else:
+            return False  # null, which the types allow
     except (PatternError, EvaluationError):
         return False
     return True
