@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from benchmarks.calibrate import calibrate
-from benchmarks.cluster import _cpu_seconds
+from benchmarks.cluster import _cpu_seconds, compile_package
 from benchmarks.results import CALIBRATION_SECONDS
 from benchmarks.tables import markdown, plain, write_section
 from haru.client.kubeconfig import load_kubeconfig
@@ -66,6 +66,7 @@ class Server:
 
     def __init__(self, data: Path) -> None:
         self.data = data
+        compile_package()
         began = time.perf_counter()
         command = [sys.executable, "-m", "haru", "up", "--listen", "127.0.0.1:0", "--data-dir", str(data), *ALONE]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -54,7 +54,7 @@ def _cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _compile() -> None:
+def compile_package() -> None:
     """Byte code as pip leaves it with an installed package: what is measured is a start, not a compilation."""
     compileall.compile_dir(Path(haru.__file__).parent, quiet=2)
 
@@ -64,7 +64,7 @@ def running(profiles: str, *flags: str) -> Iterator[Running]:
     """`haru up` with these nodes, more flags and a data directory of its own, until the block is left."""
     with tempfile.TemporaryDirectory(prefix="haru-bench-") as directory:
         data = Path(directory) / "data"
-        _compile()
+        compile_package()
         command = [sys.executable, "-m", "haru", "up", "--listen", "127.0.0.1:0", "--profile", profiles]
         started = time.perf_counter()
         process = subprocess.Popen(

@@ -89,6 +89,11 @@ class Bucket:
                 insort(self.keys, record.key)
         self.records[record.key] = record
 
+    def append(self, record: Record) -> None:
+        """Set a key that comes after all others."""
+        self.keys.append(record.key)
+        self.records[record.key] = record
+
     def remove(self, key: str) -> None:
         """Forget a key."""
         self._whole.clear()

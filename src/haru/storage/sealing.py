@@ -138,10 +138,14 @@ class Sealing:
             return value
         return ciphers[0].prefix + ciphers[0].seal(value, path.encode())
 
+    def is_plain(self, kept: bytes) -> bool:
+        """Whether what is kept is the value, whatever it is of: `open` would say the same."""
+        return not self._providers and not kept.startswith(ENCRYPTED)
+
     def open(self, resource: str, path: str, kept: bytes) -> tuple[bytes, bool]:
         """The value, and whether it is stale: not what `seal` would write now. Raises SealError."""
         is_sealed = kept.startswith(ENCRYPTED)
-        if not self._providers and not is_sealed:
+        if self.is_plain(kept):
             return kept, False
         ciphers = self.ciphers(resource) or (Plain(),)
         for position, cipher in enumerate(ciphers):

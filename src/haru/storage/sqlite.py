@@ -98,12 +98,16 @@ class SqliteStore(MemoryStore):
             await self._sealing.prepare(((bucket_of(key), value) for key, value in rows), KEYS_SECONDS)
 
     def _load(self, connection: sqlite3.Connection) -> None:
-        for key, revision, packed, value in connection.execute(
-            "SELECT key, revision, packed, value FROM objects ORDER BY key"
-        ):
-            resource = bucket_of(key)
-            data, stale = self._sealing.open(resource, path_of(key), value)
-            self._bucket(resource).put(Record(key, data, revision, packed=bool(packed), stale=stale))
+        rows = connection.execute("SELECT key, revision, packed, value FROM objects ORDER BY key")
+        is_plain, resource, bucket = self._sealing.is_plain, "", None
+        for key, revision, packed, data in rows:
+            if bucket is None or bucket_of(key) != resource:
+                resource = bucket_of(key)
+                bucket = self._bucket(resource)
+            stale = False
+            if not is_plain(data):
+                data, stale = self._sealing.open(resource, path_of(key), data)
+            bucket.append(Record(key, data, revision, packed=bool(packed), stale=stale))
         (revision,) = connection.execute("SELECT value FROM meta WHERE name = 'revision'").fetchone()
         self._revision = self._assigned = self._loaded = max(1, revision)
         self._recall(connection)
