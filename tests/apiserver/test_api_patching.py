@@ -185,3 +185,26 @@ async def test_what_the_server_adds_is_not_the_creators(api: Caller) -> None:
     made = await api("POST", f"{PODS}?fieldManager=m", pod("p"))
     (entry,) = made.json["metadata"]["managedFields"]
     assert not entry["fieldsV1"]["f:spec"].keys() & {"f:tolerations", "f:priority", "f:serviceAccountName"}
+
+
+async def test_a_patch_may_write_in_another_version(api: Caller) -> None:
+    """And where it does not say which, or what it writes is none, it is refused."""
+    path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}
+    spec = {"scaleTargetRef": target, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
+    await api.create(path, {"metadata": {"name": "b"}, "spec": spec})
+    metric = {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}},
+    }
+    newer = {"apiVersion": "autoscaling/v2", "spec": {"metrics": [metric], "targetCPUUtilizationPercentage": None}}
+    changed = await api("PATCH", f"{path}/b", newer, type="application/merge-patch+json")
+    assert (changed.status, changed.json["spec"]["targetCPUUtilizationPercentage"]) == (200, 70)
+    assert changed.json["apiVersion"] == "autoscaling/v1"
+    for odd in (
+        {"apiVersion": ["v1"]},
+        {"apiVersion": "autoscaling/v9"},
+        {**newer, "metadata": {"annotations": "1Gi"}},
+    ):
+        refused = await api("PATCH", f"{path}/b", odd, type="application/merge-patch+json")
+        assert refused.status == 400, refused.body

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -118,6 +120,20 @@ def test_the_authorizer_speaks_of_the_request() -> None:
     ):
         error = Evaluation(values).run(compile_expression(text, TRUSTED)).error
         assert error == f"expression '{text}' resulted in error: {why}"
+
+
+def test_what_was_evaluated_is_let_go_at_once() -> None:
+    """An evaluation has the whole request: garbage collection, which comes late, is not to be waited for."""
+    made = Composition([{"name": "one", "expression": "object.spec.n"}], params=False)
+    evaluation = Evaluation(given(), made.variables)
+    assert evaluation.run(compile_expression("variables.one == 3", made.trusted, CONDITION)).value is True
+    gc.disable()
+    try:
+        left = weakref.ref(evaluation)
+        del evaluation
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_variables_know_the_earlier_ones_and_are_computed_once() -> None:

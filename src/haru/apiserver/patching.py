@@ -22,7 +22,7 @@ from haru.kube.errors import (
     too_large_error,
     unsupported_media_type_error,
 )
-from haru.kube.kinds import Kind
+from haru.kube.kinds import Kind, by_kind
 from haru.kube.patch.apply import server_side_apply
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
@@ -96,13 +96,18 @@ def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str]) -> Obj:
     """A patched object with known fields only, or the refusal that strictness asks for."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         raise StatusError(422, "Invalid", "the patched object has no metadata")
-    given = (obj.get("apiVersion"), obj.get("kind"))
-    if given != (kind.api_version, kind.kind):
-        if given[1] != kind.kind:
-            raise bad_request_error(f"the patch may not change the kind ({kind.kind}) to {given[1]}")
-        obj = convert(obj, kind)
+    version, named = obj.get("apiVersion"), obj.get("kind")
+    if named != kind.kind:
+        raise bad_request_error(f"the patch may not change the kind ({kind.kind}) to {named}")
     wish = bodies.strictness(call.request)
-    return bodies.decode_checked(obj, kind, wish, repeated if wish != "Ignore" else [], call.request)
+    known = repeated if wish != "Ignore" else []
+    if version == kind.api_version:
+        return bodies.decode_checked(obj, kind, wish, known, call.request)
+    # A patch may write an object in another version: it is read in that one.
+    other = by_kind(version, kind.kind) if isinstance(version, str) and kind.custom is None else None
+    if other is None:
+        raise bad_request_error(f"the patch may not change the apiVersion ({kind.api_version}) to {version}")
+    return convert(bodies.decode_checked(obj, other, wish, known, call.request), kind)
 
 
 async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Outcome:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+from weakref import ref
 
 from haru.cel.actual_costs import CHECK_COST
 from haru.cel.admission import Cheap, Expression, Obj
@@ -67,7 +68,10 @@ class Result(NamedTuple):
 class Evaluation:
     """Expressions over the same values, with variables that are computed once and what is left of the budget."""
 
-    __slots__ = ("_asking", "_for_variables", "_given", "_lazy", "_meters", "_most", "_stopped", "_values", "budget")
+    __slots__ = (
+        *("_asking", "_for_variables", "_given", "_lazy", "_meters", "_most", "_stopped", "_values", "budget"),
+        "__weakref__",
+    )
 
     def __init__(self, given: Given, variables: Mapping[str, Expression] | None = None, budget: int = BUDGET) -> None:
         self._given = given
@@ -222,7 +226,8 @@ class _Variables(dict[str, Any]):
     __slots__ = ("_errors", "_evaluation", "_expressions")
 
     def __init__(self, evaluation: Evaluation, expressions: Mapping[str, Expression]) -> None:
-        self._evaluation = evaluation
+        # A cycle would keep the whole request until garbage is collected.
+        self._evaluation = ref(evaluation)
         self._expressions = expressions
         self._errors: dict[str, str] = {}
 
@@ -232,8 +237,10 @@ class _Variables(dict[str, Any]):
         expression = self._expressions.get(name)
         if expression is None:
             raise EvaluationError(f"no such key: {name}")
+        evaluation = self._evaluation()
+        assert evaluation is not None, "variables are asked for while something is evaluated"
         try:
-            value = self[name] = self._evaluation.variable(name, expression)
+            value = self[name] = evaluation.variable(name, expression)
         except EvaluationError as error:
             self._errors[name] = str(error)
             raise
