@@ -68,7 +68,7 @@ async def read(store: Any, name: str) -> Any:
     return await store.get(f"secrets/default/{name}")
 
 
-async def until(holds: Callable[[], Any], seconds: float = 10.0) -> None:
+async def until(holds: Callable[[], Any], seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it did not come to pass"
@@ -357,7 +357,7 @@ async def test_servers_over_etcd_read_each_others_seeds(etcd: Any, plugin: Plugi
     prefix = f"/kms-{time.monotonic_ns()}"
 
     def store() -> EtcdStore:
-        return EtcdStore([etcd.url], prefix=prefix, sealing=sealing(plugin, seconds=0.3))
+        return EtcdStore([etcd.url], prefix=prefix, sealing=sealing(plugin, seconds=3))
 
     a, b = store(), store()
     await a.start()
