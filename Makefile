@@ -6,7 +6,11 @@ BIN := $(VENV)/bin
 WORKERS ?= 4
 export PYTHONDONTWRITEBYTECODE ?=
 
-.PHONY: demo test lint nightly bench setup clean
+# The packages without input and output, and small servers in virtual time: no processes, nothing that waits.
+FAST ?= tests/accounting tests/api tests/cel tests/dra tests/engine tests/explain tests/http2 tests/kube tests/lint \
+	tests/test_*.py
+
+.PHONY: demo test fast coverage docs lint nightly bench golden golden-record setup clean
 
 setup: $(VENV)/.ready
 
@@ -17,14 +21,27 @@ $(VENV)/.ready: pyproject.toml tools/setup.sh
 demo: setup
 	$(BIN)/python examples/demo/demo.py
 
-test: setup lint
+test: setup lint docs
 	$(BIN)/python -m pytest -m "not nightly" -n $(WORKERS) --dist worksteal --durations=40 --durations-min=3
+
+fast: setup
+	$(BIN)/python -m pytest -q -m "not nightly and not slow" -n $(WORKERS) --dist worksteal $(FAST)
+
+coverage: setup
+	mkdir -p .coverage && rm -f .coverage/data*
+	$(BIN)/python -m pytest -m "not nightly" -n $(WORKERS) --dist worksteal --cov --cov-report=
+	$(BIN)/coverage html
+	$(BIN)/coverage report --sort=cover | tail -40
+
+docs: setup
+	NO_COLOR=1 $(BIN)/zensical build --strict
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_structure.py
 
 nightly: setup
 	HARU_NIGHTLY=1 $(BIN)/python -m pytest
@@ -32,5 +49,9 @@ nightly: setup
 bench: setup
 	$(BIN)/python -m benchmarks
 
+# Recorded decisions and explanations, made again: a change of structure leaves all of them as they are.
+golden golden-record: setup
+	PYTHONPATH=tests:tests/engine:tests/golden $(BIN)/python -m golden_journal $(if $(filter %record,$@),record,check)
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build .cache .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -99,9 +99,8 @@ def outcome(answer: dict[str, Any], problem: dict[str, Any]) -> str:
 def compiling(problem: dict[str, Any], clock: PacedClock) -> float:
     """Seconds to compile the problem's selectors."""
     from haru.cel.device import compile_device_selector
-    from haru.engine.devices import Features
-    from haru.engine.devices.reads import names_read
-    from haru.engine.devices.selection import compile_selectors, forget
+    from haru.engine import Features
+    from haru.engine.dra import compile_selectors, forget, names_read
 
     spent = []
     for _ in range(15):

@@ -80,3 +80,5 @@ def running(profiles: str, *flags: str) -> Iterator[Running]:
         finally:
             process.terminate()
             process.wait(60)
+            if process.stdout is not None:
+                process.stdout.close()

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks.device_objects import CLASSES, GPU, full_gpu, pool
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision, MemberDecision
+from haru.engine import Decision, SchedulerCache
+from haru.engine.state import MemberDecision
 
 Obj = dict[str, Any]
 
@@ -38,17 +38,17 @@ def node_objects(number: int, rack: int, cards: int) -> list[Obj]:
     return made
 
 
-def cluster_of(nodes: int, racks: int, cards: int = 8) -> Cluster:
+def cluster_of(nodes: int, racks: int, cards: int = 8) -> SchedulerCache:
     """Nodes in racks of equal size, all of them empty."""
     classes = [{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **item} for item in CLASSES]
-    cluster = Cluster.of(classes)
+    cluster = SchedulerCache.of(classes)
     for number in range(nodes):
         for obj in node_objects(number, number * racks // nodes, cards):
             cluster.apply(obj)
     return cluster
 
 
-def fill(cluster: Cluster, share: float, cards: int = 8, seed: int = 1) -> None:
+def fill(cluster: SchedulerCache, share: float, cards: int = 8, seed: int = 1) -> None:
     """Running pods with a card each, on about this share of all cards."""
     rng = random.Random(seed)
     for name in cluster.snapshot().node_names:
@@ -140,12 +140,12 @@ def gang(name: str, size: int, cards: int, topology: str = "", cpu: str = "8") -
     return made
 
 
-def take(cluster: Cluster, decision: Decision) -> None:
+def take(cluster: SchedulerCache, decision: Decision) -> None:
     """Carry a decision out as the live scheduler does: assume pods and claims."""
     put(cluster, decision.placed)
 
 
-def put(cluster: Cluster, members: Iterable[MemberDecision]) -> None:
+def put(cluster: SchedulerCache, members: Iterable[MemberDecision]) -> None:
     """Assume members in their places, with their claims."""
     for member in members:
         for given in member.allocations:

@@ -28,8 +28,7 @@ from benchmarks.decision_objects import HOSTNAME, RACK, Obj, cluster_of, fill, g
 from benchmarks.pace import PacedClock
 from benchmarks.results import CALIBRATION_SECONDS, Result
 from benchmarks.tables import markdown, plain, write_section
-from haru.engine.cluster import Cluster
-from haru.engine.groups import Options, decide
+from haru.engine import Options, SchedulerCache, decide
 
 NODES = 5_000
 SIZES = (0.1, 1.0, 10.0)
@@ -174,7 +173,7 @@ def measure(work: Work, size: float, limit: float = LIMIT_SECONDS) -> Measured:
     return Measured(work, size, times[0] if times else math.nan, tuple(times[1:]), stopped)
 
 
-def _one(cluster: Cluster, work: Work, number: int, size: float, clock: Callable[[], float]) -> float:
+def _one(cluster: SchedulerCache, work: Work, number: int, size: float, clock: Callable[[], float]) -> float:
     made = gang(f"gang-{number:04}", work.size_of_gang(size), work.cards, work.topology, cpu=work.cpu)
     for obj in made:
         cluster.apply(obj)

@@ -23,8 +23,9 @@ from benchmarks.decision_objects import Obj, cluster_of, gang, member, taken_mem
 from benchmarks.pace import PacedClock
 from benchmarks.results import CALIBRATION_SECONDS, Result
 from benchmarks.tables import markdown, plain, write_section
-from haru.engine.cluster import Cluster
-from haru.explain import Explanation, explain
+from haru.engine import SchedulerCache
+from haru.explain.entry import explain
+from haru.explain.results import Explanation
 
 NODES = 5_000
 CARDS = 8
@@ -41,18 +42,18 @@ class Work:
     name: str
     pods: int
     cards: int
-    occupy: Callable[[Cluster], None]
+    occupy: Callable[[SchedulerCache], None]
     kinds: tuple[str, ...]
     """Remedies that have to be among those that are found."""
 
 
-def full_alike(cluster: Cluster) -> None:
+def full_alike(cluster: SchedulerCache) -> None:
     """Every node is full with one pod."""
     for name in cluster.snapshot().node_names:
         _apply(cluster, taken_member(f"full-{name}", name, range(CARDS)))
 
 
-def all_different(cluster: Cluster, limit: int | None = None) -> None:
+def all_different(cluster: SchedulerCache, limit: int | None = None) -> None:
     """Pods of all sizes, priorities and needs of memory, so that hardly two nodes are used alike; on `limit` nodes.
 
     Elsewhere one pod has it all.
@@ -69,12 +70,12 @@ def all_different(cluster: Cluster, limit: int | None = None) -> None:
             _apply(cluster, taken_member(f"used-{name}-{index}", name, mine, priority=priority, memory=memory))
 
 
-def thousand_different(cluster: Cluster) -> None:
+def thousand_different(cluster: SchedulerCache) -> None:
     """A fifth of 5,000 nodes used in as many ways."""
     all_different(cluster, 1_000)
 
 
-def closed_mix(cluster: Cluster) -> None:
+def closed_mix(cluster: SchedulerCache) -> None:
     """A tenth of the nodes is cordoned, a tenth tainted, and has room; the rest is used in different ways."""
     rng = random.Random(2)
     snapshot = cluster.snapshot()
@@ -90,7 +91,7 @@ def closed_mix(cluster: Cluster) -> None:
             _apply(cluster, taken_member(f"used-{name}", name, cards, priority=rng.randrange(10)))
 
 
-def _apply(cluster: Cluster, objects: Sequence[Obj]) -> None:
+def _apply(cluster: SchedulerCache, objects: Sequence[Obj]) -> None:
     for obj in objects:
         cluster.apply(obj)
 

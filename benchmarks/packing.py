@@ -81,7 +81,7 @@ def stream(kind: str, load: float, seed: int, *, scoring: bool, requests: int = 
     from haru.dra import Problem
     from haru.drivers.simulated.profiles import load_profile
     from haru.drivers.simulated.slices import resource_slices
-    from haru.engine.devices import AllocatedState
+    from haru.engine.dra import AllocatedState
 
     sizes = KINDS[kind]
     rng = random.Random(seed)

@@ -25,8 +25,7 @@ from benchmarks.pace import PacedClock
 from benchmarks.preemption_objects import ABOVE_ALL, KINDS, LEVELS, Full, Kind, full_cluster
 from benchmarks.results import CALIBRATION_SECONDS, Result
 from benchmarks.tables import markdown, plain, write_section
-from haru.engine.decision import Decision
-from haru.engine.groups import Options, decide
+from haru.engine import Decision, Options, decide
 
 NODES, GROUPS, RACKS = 1_000, 1_000, 20
 DECISIONS = {0.1: 330, 1.0: 330, 10.0: 110}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from benchmarks.decision_objects import RACK, Obj, claim_of, member, node_objects, pod_group
 from benchmarks.device_objects import CLASSES
-from haru.engine.cluster import Cluster
+from haru.engine import SchedulerCache
 
 NODE_CARDS = 8
 CARD_CPU = 8
@@ -51,7 +51,7 @@ KINDS = (
 class Full:
     """The cluster, and the objects of each running pod by its path: itself and its claim, if it has one."""
 
-    cluster: Cluster
+    cluster: SchedulerCache
     devices: bool
     objects: dict[str, list[Obj]] = field(default_factory=dict)
     free: dict[str, list[int]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def full_cluster(nodes: int, groups: int, racks: int, *, devices: bool, seed: in
     """A cluster on which so many groups run and leave nothing free."""
     rng = random.Random(seed)
     classes = [{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **item} for item in CLASSES]
-    full = Full(Cluster.of(classes), devices)
+    full = Full(SchedulerCache.of(classes), devices)
     for number in range(nodes):
         node, *slices = node_objects(number, number * racks // nodes, NODE_CARDS if devices else 0)
         if not devices:

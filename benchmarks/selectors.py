@@ -56,7 +56,7 @@ class Row(NamedTuple):
 def compiling(expression: str, clock: PacedClock) -> float:
     """Seconds to compile a selector, and to find out what it reads."""
     from haru.cel.device import compile_device_selector
-    from haru.engine.devices.reads import names_read
+    from haru.engine.dra import names_read
 
     spent = []
     for _ in range(ROUNDS):
@@ -71,8 +71,7 @@ def compiling(expression: str, clock: PacedClock) -> float:
 
 def evaluating(expression: str, clock: PacedClock) -> float:
     """Seconds per group."""
-    from haru.engine.devices import DeviceSnapshot, NodeView
-    from haru.engine.devices.selection import Selection, forget, reader_of
+    from haru.engine.dra import DeviceSnapshot, NodeView, Selection, forget, reader_of
 
     spent = []
     slices = gpu_node("node-0", "Hopper", GROUPS, 2, 4)

@@ -22,12 +22,10 @@ from typing import Any
 from benchmarks.calibrate import calibrate
 from benchmarks.results import CALIBRATION_SECONDS
 from benchmarks.tables import markdown, plain, write_section
+from haru.apiserver.auth import Reference, TokenOptions, load_signing_key
 from haru.apiserver.bootstrap import ensure_object
 from haru.apiserver.config import ServerConfig
 from haru.apiserver.server import ApiServer
-from haru.apiserver.token_options import TokenOptions
-from haru.apiserver.tokens import Reference
-from haru.apiserver.tokens.keys import load_signing_key
 from haru.storage import SqliteStore
 
 Obj = dict[str, Any]

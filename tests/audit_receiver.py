@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from haru.apiserver import certificates
+from haru.apiserver.auth import certificates
 
 Obj = dict[str, Any]
 TOKEN = "token-of-the-webhook"

@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md from the parsers themselves: `python tools/write_cli_reference.py`."""
+"""Write docs/reference/cli.md from the parsers: `python tools/write_cli_reference.py`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ HEAD = """\
 
 <!-- Written by tools/write_cli_reference.py from the parsers; do not edit by hand. -->
 
-Results go to stdout, messages to stderr. What reads a cluster finds it as kubectl does, with the running `haru up` in
-between: `--kubeconfig`; then the environment variable `KUBECONFIG` (several files, merged); then the `haru up` that
-runs with this user's default data directory; then `~/.kube/config`. Flags are not abbreviated.
+Results go to stdout, messages to stderr. Commands that read a cluster look for it in this order: `--kubeconfig`; the
+environment variable `KUBECONFIG` (several files, merged); the `haru up` that runs with this user's default data
+directory; `~/.kube/config`. Flags cannot be abbreviated.
 
 | exit status | meaning |
 | --- | --- |
-| 0 | yes; done; for what runs on: stopped by SIGINT or SIGTERM |
-| 1 | a well-formed no: does not fit, findings; for what runs on: it lost its Lease or a part of it failed |
+| 0 | yes; done; a server: stopped by SIGINT or SIGTERM |
+| 1 | a well-formed no: does not fit, findings; a server: it lost its Lease, or a part of it failed |
 | 2 | bad usage or input: one line on stderr names the flag or file, the value and the remedy |
 | 130 | interrupted |
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parser = build_parser()
     [commands] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     helps = {choice.dest: choice.help or "" for choice in commands._choices_actions}
@@ -74,7 +74,7 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Writes the page."""
+    """Write the page."""
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page())
 

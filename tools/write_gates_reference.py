@@ -1,4 +1,4 @@
-"""Writes docs/reference/feature-gates.md from the table of gates: `python tools/write_gates_reference.py`."""
+"""Write docs/reference/feature-gates.md from the table of gates: `python tools/write_gates_reference.py`."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ HEAD = """\
 
 <!-- Written by tools/write_gates_reference.py from the table of gates; do not edit by hand. -->
 
-Every gate that Haru knows, by its name in Kubernetes 1.36, with its stage and default there. `--feature-gates
-NAME=true,NAME=false` of `haru apiserver`, `haru scheduler`, `haru controllers` and `haru up` switches them, with the
-rules of 1.36:
+The table lists every feature gate of Kubernetes 1.36 that Haru knows, with its stage and default. Set gates with
+`--feature-gates NAME=true,NAME=false` of `haru apiserver`, `haru scheduler`, `haru controllers` and `haru up`. The
+rules are those of 1.36:
 
-- A gate that is locked can be set to its default only. An unknown name, and a value that is neither true nor false, is
-  an error that says which.
-- A gate whose requirement is off is off too; to turn it on by name without the requirement is an error.
-- `AllAlpha` and `AllBeta` stand for all of a stage; a gate named beside them wins.
-- With `--emulated-version 1.35` stage and default are those of 1.35. A gate that came later can not be set then.
+- A locked gate accepts only its default. An unknown name, or a value other than true or false, is an error that names
+  the gate.
+- A gate is off while a gate that it requires is off. To turn it on by name without that gate is an error.
+- `AllAlpha` and `AllBeta` set all gates of a stage; a gate that is named explicitly overrides them.
+- With `--emulated-version 1.35` stages and defaults are those of 1.35, and gates that are new in 1.36 cannot be set.
 
-`/metrics` of the API server, the scheduler and the controllers has `kubernetes_feature_enabled{name,stage}`, 1 for what
-is on; the stage of what is generally available is empty there. `haru up` turns the gates of accelerators and gangs on,
-and says so. The gates of what Haru does not have, as those of the kubelet, are known, so that flags can be copied, and
-change nothing.
+`/metrics` of the API server, the scheduler and the controllers has `kubernetes_feature_enabled{name,stage}` with the
+value 1 for each enabled gate; the stage of a GA gate is empty. `haru up` enables the gates for accelerators and gangs,
+and reports them. Gates of components that Haru does not have, such as the kubelet's, are accepted, so that flags can be
+copied, and have no effect.
 
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     before, now = gates_of(OLDEST), gates_of(NEWEST)
     lines = [
         f"| gate | 1.{NEWEST} | default | 1.{OLDEST} | default | requires |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, gate in now.items():
-        told = f"{_told(gate)} | {_told(before.get(name))}"
-        lines.append(f"| `{name}` | {told} | {', '.join(gate.requires)} |".replace("|  |", "| |"))
+        states = f"{_state_of(gate)} | {_state_of(before.get(name))}"
+        lines.append(f"| `{name}` | {states} | {', '.join(gate.requires)} |".replace("|  |", "| |"))
     return HEAD + "\n".join(lines) + "\n"
 
 
-def _told(gate: Gate | None) -> str:
+def _state_of(gate: Gate | None) -> str:
     if gate is None:
         return "– | –"
     state = "on" if gate.default else "off"

@@ -11,25 +11,24 @@ Docs: docs/reference/python.md. What is named here is imported when it is first 
 costs nothing; the types are in `__init__.pyi`.
 """
 
-__version__ = "0.1.0"
-
 _HOME = {
-    "AddNodes": "haru.answers.changes",
-    "Apply": "haru.answers.changes",
+    "AddNodes": "haru.api.changes",
+    "Apply": "haru.api.changes",
     "ChangeInputError": "haru.errors",
     "ClusterError": "haru.errors",
-    "Cordon": "haru.answers.changes",
-    "Delete": "haru.answers.changes",
+    "Cordon": "haru.api.changes",
+    "Delete": "haru.api.changes",
     "HaruError": "haru.errors",
     "InputError": "haru.errors",
     "NotFoundError": "haru.errors",
-    "Repartition": "haru.answers.changes",
-    "Snapshot": "haru.answers.snapshot",
-    "Taint": "haru.answers.changes",
-    "lint_manifests": "haru.answers.linting",
+    "Repartition": "haru.api.changes",
+    "Snapshot": "haru.api.snapshot",
+    "Taint": "haru.api.changes",
+    "__version__": "haru.version",
+    "lint_manifests": "haru.api.lint",
 }
 
-__all__ = ["__version__", "dra", *_HOME]
+__all__ = ["dra", *_HOME]
 
 
 def __getattr__(name: str) -> object:

@@ -20,20 +20,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 from uuid import uuid4
 
-from haru.engine.devices import AllocatedState as State
-from haru.engine.devices import (
-    AllocationError,
-    DeviceId,
-    DeviceSnapshot,
-    DoesNotFit,
-    Features,
-    Fleet,
-    GaveUp,
-    NodeView,
-    Question,
-)
-from haru.engine.devices.allocate import DEFAULT_BUDGET
-from haru.engine.devices.question import Refusal
+from haru.engine import Features
+from haru.engine.dra import DEFAULT_BUDGET, AllocationError, DeviceId, DeviceSnapshot, DoesNotFit, GaveUp, NodeView
+from haru.engine.dra import AllocatedState as State
+from haru.engine.equivalence import ClaimQuery, NodeClassIndex, Refusal
 from haru.errors import InputError
 from haru.kube.conversion import convert
 from haru.kube.decoding import strict_decode
@@ -160,7 +150,7 @@ class Problem:
             else:
                 state = _state(allocated) if isinstance(allocated, AllocatedState) else State.from_claims(_v1(taken))
             views = [_node(node) for node in given["Node"]]
-            self.fleet = Fleet(snapshot, state, views, partitionable=self.features.PartitionableDevices)
+            self.fleet = NodeClassIndex(snapshot, state, views, partitionable=self.features.PartitionableDevices)
         except _MISSHAPEN as error:
             _diagnose({**given, "ResourceClaim": taken}, error)
         twice = len(views) - len({view.name for view in views})
@@ -187,7 +177,7 @@ class Problem:
 
     def fits(
         self, claims: Sequence[Obj], *, timeout: float | None = None, device_scoring: bool = False
-    ) -> tuple[Question, list[int]]:
+    ) -> tuple[ClaimQuery, list[int]]:
         """The question, to be asked again later, and the numbers of the nodes that can serve the claims."""
         wanted = list(claims)
         try:
@@ -198,10 +188,10 @@ class Problem:
 
     def question(
         self, claims: Sequence[Obj], *, timeout: float | None = None, device_scoring: bool = False
-    ) -> Question:
+    ) -> ClaimQuery:
         """The claims, ready to be asked of the fleet again and again as it changes."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        return Question(
+        return ClaimQuery(
             self.fleet,
             _v1(list(claims)),
             self.features,

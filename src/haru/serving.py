@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from haru.tunnel import HIJACK, take_over
+from haru.upgrade_proxy import HIJACK, take_over
 
 if TYPE_CHECKING:
     import uvicorn

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from haru.accounting.device_states import WHOLE, Key
 from haru.accounting.history import HOUR, KEPT, NAME, History, HistoryError, read
 from haru.accounting.ledger import Interval, total
-from haru.accounting.standing import WHOLE, Key
 
 FREE, HELD = Key("Free", "", "", "d"), Key("Held", "team", "job/a", "d")
 DAY = 24 * HOUR
@@ -71,7 +71,7 @@ import sys
 from pathlib import Path
 from haru.accounting.history import History, HOUR
 from haru.accounting.ledger import Meter
-from haru.accounting.standing import Key
+from haru.accounting.device_states import Key
 history, meter, now, step = History(Path(sys.argv[1])), Meter(), 0, 0
 while True:
     held = 1000 * (step % 4)

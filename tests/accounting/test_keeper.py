@@ -10,12 +10,12 @@ import pytest
 from engine_objects import DRIVER, Obj, allocated, allocation, claim, device_class, node, pod, resource_slice
 from fake_api import FakeApi
 
-from haru.accounting import keeper as keeping
+from haru.accounting import collector as keeping
+from haru.accounting.collector import Keeper
+from haru.accounting.device_states import Key
 from haru.accounting.history import HOUR, NAME, History, read
-from haru.accounting.keeper import Keeper
 from haru.accounting.ledger import total
 from haru.accounting.report import usage_over
-from haru.accounting.standing import Key
 from haru.client.api import ApiClient
 from haru.kube.kinds import known_kind
 

@@ -11,10 +11,10 @@ from engine_objects import allocated, allocation, claim, device_class, node, opt
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haru.accounting.device_states import WHOLE, Key, amounts, standings
 from haru.accounting.ledger import PER_DEVICE_SECOND, Interval, Meter, merged, total
 from haru.accounting.report import usage_over
-from haru.accounting.standing import WHOLE, Key, amounts, standings
-from haru.engine.cluster import Cluster
+from haru.engine import SchedulerCache
 
 Obj = dict[str, Any]
 HOUR = 3_600_000
@@ -22,7 +22,7 @@ FREE, HELD = Key("Free", "", "", "d"), Key("Held", "team", "job/a", "d")
 
 
 def units(*objects: Obj) -> Counter[Key]:
-    cluster = Cluster.of([node("a"), device_class(), resource_slice("a", 2), *objects])
+    cluster = SchedulerCache.of([node("a"), device_class(), resource_slice("a", 2), *objects])
     return amounts(standings(cluster.snapshot(), options()))
 
 

@@ -21,13 +21,13 @@ from engine_objects import (
 )
 from preemption_situations import situation
 
+from haru.accounting.device_states import WHOLE, HoldingPod, Part, Standing, amounts, fitted, standings
 from haru.accounting.report import Filter, usage_now
-from haru.accounting.standing import WHOLE, HoldingPod, Part, Standing, amounts, fitted, standings
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
-from haru.engine.cluster import Cluster
-from haru.explain.busy import percentage
+from haru.engine import SchedulerCache
+from haru.explain.utilization import percentage
 
 Obj = dict[str, Any]
 FPGA = {"name": "r", "exactly": {"deviceClassName": "fpga"}}
@@ -35,7 +35,7 @@ TAINT = {"key": "maintenance", "effect": "NoSchedule"}
 
 
 def cards(*objects: Obj, **chosen: Any) -> list[Standing]:
-    return standings(Cluster.of(objects).snapshot(), options(**chosen))
+    return standings(SchedulerCache.of(objects).snapshot(), options(**chosen))
 
 
 def states(*objects: Obj) -> dict[str, str]:

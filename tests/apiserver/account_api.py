@@ -11,10 +11,10 @@ import pytest
 from api_caller import KEY, PODS, Caller, Clock, make_config
 from fake_signer import TestKey
 
-from haru.apiserver.audit import AuditOptions
+from haru.apiserver.audit_options import AuditOptions
+from haru.apiserver.auth.token_options import TokenOptions
+from haru.apiserver.auth.tokens.keys import load_signing_key
 from haru.apiserver.server import ApiServer
-from haru.apiserver.token_options import TokenOptions
-from haru.apiserver.tokens.keys import load_signing_key
 from haru.storage import SqliteStore
 
 Obj = dict[str, Any]

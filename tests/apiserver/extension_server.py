@@ -19,8 +19,8 @@ from typing import Any
 from aiohttp import web
 from api_caller import Caller
 
-from haru.apiserver import certificates
 from haru.apiserver.aggregation.options import AggregationOptions
+from haru.apiserver.auth import certificates
 from haru.apiserver.peers.options import FrontProxyOptions
 
 Obj = dict[str, Any]

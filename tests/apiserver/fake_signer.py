@@ -15,7 +15,7 @@ import grpc.aio
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from haru import external_jwt as messages
+from haru import externaljwt as messages
 from haru.jose import algorithm_of, encode, sign
 
 Obj = dict[str, Any]

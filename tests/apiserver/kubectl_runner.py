@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from api_caller import ADMIN, KEY, USER
 
-from haru.apiserver import certificates
+from haru.apiserver.auth import certificates
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer

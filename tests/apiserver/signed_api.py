@@ -12,8 +12,8 @@ from typing import Any
 from api_caller import PODS, Caller, Clock, make_config
 from fake_signer import FakeSigner
 
+from haru.apiserver.auth.token_options import TokenOptions
 from haru.apiserver.server import ApiServer
-from haru.apiserver.token_options import TokenOptions
 from haru.storage import SqliteStore
 
 Obj = dict[str, Any]

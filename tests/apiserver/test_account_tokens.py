@@ -34,9 +34,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from haru.apiserver.audit import AuditOptions, load_policy
-from haru.apiserver.certificates import new_authority
-from haru.apiserver.tokens.keys import KeyFileError, key_id_of, load_signing_key, load_verification_keys
+from haru.apiserver.audit import load_policy
+from haru.apiserver.audit_options import AuditOptions
+from haru.apiserver.auth.certificates import new_authority
+from haru.apiserver.auth.tokens.keys import KeyFileError, key_id_of, load_signing_key, load_verification_keys
 from haru.storage import SqliteStore
 
 POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "RequestResponse"}]}

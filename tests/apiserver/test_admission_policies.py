@@ -9,7 +9,7 @@ import pytest
 from admission_objects import BINDINGS, POLICIES, binding, constraints, policy
 from api_caller import MAPS, USER, Caller, config_map
 
-from haru.apiserver.objects import encode
+from haru.apiserver.encoding.objects import encode
 from haru.apiserver.server import ApiServer
 from haru.storage import Put
 

@@ -9,8 +9,8 @@ from admission_objects import BINDINGS, POLICIES, binding, policy
 from api_caller import MAPS, Caller, Clock, config_map, make_config
 from webhook_server import WebhookServer, hook, hooks, label, mutating, patch, validating
 
-from haru.apiserver.audit import AuditOptions
 from haru.apiserver.audit.policy import parse_policy
+from haru.apiserver.audit_options import AuditOptions
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore
 

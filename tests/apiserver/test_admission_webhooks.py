@@ -26,7 +26,7 @@ from webhook_server import (
     validating,
 )
 
-from haru.apiserver import certificates
+from haru.apiserver.auth import certificates
 
 __all__ = ["hooks"]
 

@@ -30,8 +30,8 @@ from extension_server import (
     wagon,
 )
 
-from haru.apiserver import certificates
-from haru.apiserver.aggregation import passing, remote
+from haru.apiserver.aggregation import proxy, remote
+from haru.apiserver.auth import certificates
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore
 
@@ -272,10 +272,10 @@ async def test_what_a_server_may_not_do(
         return web.Response()
 
     trains.odd = {f"{WAGONS}/r": redirect, f"{WAGONS}/h": hang, f"{WAGONS}/e": endless, f"{WAGONS}/b": break_off}
-    monkeypatch.setattr(passing, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(passing, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(proxy, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(proxy, "ANSWER_SECONDS", 0.5)
     answer = await api("GET", f"{WAGONS}/r")
-    assert (answer.status, answer.body.decode(), "location" in answer.headers) == (502, passing.REDIRECT, False)
+    assert (answer.status, answer.body.decode(), "location" in answer.headers) == (502, proxy.REDIRECT, False)
     assert len(trains.asked) == 1
     for name in ("h", "b"):
         answer = await api("GET", f"{WAGONS}/{name}")

@@ -16,6 +16,7 @@ MERGE = "application/merge-patch+json"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 WORKLOADS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
 
@@ -210,18 +211,48 @@ async def test_status_writers_need_their_own_rights(api: Caller) -> None:
         role["rules"].append({"apiGroups": ["resource.k8s.io"], "resources": [resource], "verbs": [verb]})
         assert (await api("PUT", f"{roles}/writer", role)).status == 200
 
+    assert (await write({"allocation": {}})).status == 422, "an empty allocation is one"
     refused = await write({"allocation": allocation()})
-    assert refused.status == 403 and "resourceclaims/binding" in refused.json["message"]
+    (cause,) = refused.json["details"]["causes"]
+    assert (refused.status, cause["reason"], cause["field"]) == (422, "FieldValueForbidden", "status.allocation")
+    assert 'resource="resourceclaims/binding", verb="patch"' in cause["message"]
     await allow("resourceclaims/binding", "patch")
     assert (await write({"allocation": allocation()})).status == 200
     devices = [{"driver": "gpu.example.com", "pool": "p", "device": "d0"}]
     refused = await write({"devices": devices})
-    assert refused.status == 403 and "arbitrary-node:patch" in refused.json["message"]
+    (cause,) = refused.json["details"]["causes"]
+    assert (refused.status, cause["reason"], cause["field"]) == (422, "FieldValueForbidden", "status.devices")
+    assert 'User "jane" cannot arbitrary-node:patch resource "resourceclaims/driver"' in cause["message"]
     await allow("resourceclaims/driver", "arbitrary-node:patch")
     assert (await write({"devices": devices})).status == 200
     freed = await write({"allocation": None})
     assert freed.status == 200, freed.body
     assert not freed.json["status"].get("devices"), "the driver's word goes with the device"
+
+
+async def test_who_may_only_allocate_deallocates_a_claim_with_device_status(api: Caller) -> None:
+    """As the claim controller does: the driver's word goes with the device, and nobody is asked for that."""
+    await api.create(CLAIMS, claim())
+    devices = [{"driver": "gpu.example.com", "pool": "p", "device": "d0"}]
+    status = {"allocation": allocation(), "devices": devices}
+    assert (await api("PATCH", f"{CLAIMS}/c/status", {"status": status}, type=MERGE)).status == 200
+    verbs = ["patch", "update"]
+    rule = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status", "resourceclaims/binding"]}
+    await api.create(f"{_RBAC}/clusterroles", {"metadata": {"name": "scheduler"}, "rules": [{**rule, "verbs": verbs}]})
+    subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
+    reference = {"kind": "ClusterRole", "name": "scheduler", "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {"metadata": {"name": "scheduler"}, "subjects": [subject], "roleRef": reference}
+    await api.create(f"{_RBAC}/clusterrolebindings", binding)
+    jane = api.as_(USER)
+    kept = await api.get(f"{CLAIMS}/c")
+    kept["status"]["devices"] = None
+    refused = await jane("PUT", f"{CLAIMS}/c/status", kept)
+    assert refused.status == 422 and "arbitrary-node:update" in refused.json["message"], "the device stays allocated"
+    freed = await api.get(f"{CLAIMS}/c")
+    del freed["status"]["allocation"], freed["status"]["devices"]
+    answer = await jane("PUT", f"{CLAIMS}/c/status", freed)
+    assert answer.status == 200, answer.body
+    assert not answer.json["status"]
 
 
 async def test_a_claims_spec_never_changes(api: Caller) -> None:

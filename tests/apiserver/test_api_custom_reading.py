@@ -11,8 +11,8 @@ import pytest
 from api_caller import Caller, make_config
 from custom_objects import DEFINITIONS, NAME, TRAININGS, define, definition, training, with_schema
 
-from haru.apiserver import custom_reading
-from haru.apiserver.custom_reading import Reader, reader_of
+from haru.apiserver.apiextensions import reader
+from haru.apiserver.apiextensions.reader import Reader, reader_of
 from haru.apiserver.server import ApiServer
 from haru.storage import Put
 
@@ -219,7 +219,7 @@ async def test_a_definition_that_never_changed_costs_nothing(api: Caller, looked
     await read_all(api)
     resource = api.app.core.served.preferred("ml.example.com", "trainings")
     page = await api.app.core.store.range(resource.prefix(""))
-    assert await custom_reading.in_version(page.records, resource) is page.records
+    assert await reader.in_version(page.records, resource) is page.records
     assert looked_at == []
 
 
@@ -246,7 +246,7 @@ async def test_what_lacks_something_is_made_once(api: Caller, looked_at: list[st
 async def test_what_is_written_later_is_not_looked_at(
     api: Caller, monkeypatch: pytest.MonkeyPatch, looked_at: list[str]
 ) -> None:
-    monkeypatch.setattr(custom_reading, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(reader, "SETTLING_SECONDS", 0.0)
     await with_an_older_object(api, queue=QUEUE)
     assert (await api.get(f"{TRAININGS}/t"))["spec"]["queue"] == "night"
     looked_at.clear()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from request_fuzzer import RequestFuzzer
 from sample_objects import SAMPLES
 
-from haru.apiserver import listing
+from haru.apiserver.registry import list
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,6 @@ def target() -> Iterator[Target]:
 @given(seed=st.integers(0, 1 << 48))
 def test_every_request_is_answered(target: Target, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(listing, "WAIT_FOR_REVISION", 0.0)
+        patched.setattr(list, "WAIT_FOR_REVISION", 0.0)
         request = RequestFuzzer(random.Random(seed), SAMPLES).request()
         check_answer(request, target.send(request))

@@ -17,7 +17,7 @@ from fuzz_target import Target, check_answer, resident_mebibytes
 from request_grammar import RequestGrammar
 from sample_objects import SAMPLES
 
-from haru.apiserver import listing
+from haru.apiserver.registry import list
 
 SECONDS = float(os.environ.get("HARU_FUZZ_SECONDS", "600"))
 SEED = os.environ.get("HARU_FUZZ_SEED", "")
@@ -27,7 +27,7 @@ GROWTH_MEBIBYTES = 150
 
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
-    monkeypatch.setattr(listing, "WAIT_FOR_REVISION", 0.0)
+    monkeypatch.setattr(list, "WAIT_FOR_REVISION", 0.0)
     running = Target(REQUESTS_A_RUN)
     yield running
     running.close()

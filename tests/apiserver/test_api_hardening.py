@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from api_caller import ADMIN, MAPS, USER, Caller, config_map
 
+from haru.apiserver.auth.static_tokens import StaticTokens
 from haru.apiserver.config import UserInfo
-from haru.apiserver.static_tokens import StaticTokens
 
 JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"

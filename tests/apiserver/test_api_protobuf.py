@@ -12,7 +12,7 @@ from api_caller import ADMIN, MAPS, PODS, Caller, config_map, pod
 from custom_objects import DEFINITIONS, NAME, TRAININGS, define, training
 from kubectl_runner import Kubectl, require_kubectl
 
-from haru.apiserver import negotiation, rendering
+from haru.apiserver.encoding import negotiation, rendering
 from haru.apiserver.serving import HttpServer
 from haru.kube.wire import decode_protobuf
 from haru.protobuf import fields
@@ -174,7 +174,9 @@ async def test_a_go_client_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return negotiation.negotiate(accept)
 
     monkeypatch.setattr(rendering, "negotiate", first)
-    monkeypatch.setattr("haru.apiserver.answering.wants_protobuf", lambda accept: accept.startswith(PROTOBUF))
+    monkeypatch.setattr(
+        "haru.apiserver.encoding.response_writer.wants_protobuf", lambda accept: accept.startswith(PROTOBUF)
+    )
     kubectl = Kubectl(tmp_path)
     await kubectl.start()
     try:

@@ -124,7 +124,7 @@ async def test_lists_at_revisions(api: Caller, monkeypatch: pytest.MonkeyPatch) 
     assert names(exact) == ["m0"] and exact["metadata"]["resourceVersion"] == revision
     assert names(await api.get(f"{MAPS}?resourceVersion={revision}&limit=5")) == ["m0"]
     assert names(await api.get(f"{MAPS}?resourceVersion={revision}&resourceVersionMatch=NotOlderThan")) == ["m0", "m1"]
-    monkeypatch.setattr("haru.apiserver.listing.WAIT_FOR_REVISION", 0.05)
+    monkeypatch.setattr("haru.apiserver.registry.list.WAIT_FOR_REVISION", 0.05)
     answer = await api("GET", f"{MAPS}?resourceVersion=99999")
     assert (answer.status, answer.json["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
     assert answer.headers["retry-after"] == "1"

@@ -17,8 +17,10 @@ import pytest
 from api_caller import ADMIN
 from kubectl_runner import Kubectl, require_kubectl
 
-from haru.apiserver import answering, certificates, outlets
-from haru.apiserver.answering import PIECE_BYTES
+from haru.apiserver.auth import certificates
+from haru.apiserver.encoding import response_writer
+from haru.apiserver.encoding.response_writer import PIECE_BYTES
+from haru.apiserver.registry import watch_encoder
 from haru.apiserver.serving import HttpServer
 from haru.files import write_whole
 from haru.kube import yaml
@@ -96,7 +98,7 @@ async def test_a_client_that_goes_away_frees_its_watch(served: Kubectl) -> None:
 
 
 async def test_a_client_that_does_not_read_is_cut_off(served: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlets, "SEND_SECONDS", 0.2)
+    monkeypatch.setattr(watch_encoder, "SEND_SECONDS", 0.2)
     server = HttpServer(served.app)
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
@@ -142,7 +144,7 @@ async def test_a_large_answer_comes_whole(served: Kubectl) -> None:
 async def test_a_client_that_does_not_read_a_large_answer_is_cut_off(
     served: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "PIECE_SECONDS", 0.2)
+    monkeypatch.setattr(response_writer, "PIECE_SECONDS", 0.2)
     server = HttpServer(served.app)
     await server.start()
     await fill(server.url, 20)

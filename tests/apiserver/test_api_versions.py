@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from api_caller import PODS, Caller, pod
 
-from haru.apiserver.janitor import expire_once
+from haru.apiserver.background import expire_once
 
 SLICES = "/apis/resource.k8s.io/{}/resourceslices"
 CORE_EVENTS = "/api/v1/namespaces/default/events"

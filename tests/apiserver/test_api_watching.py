@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from api_caller import MAPS, PODS, Caller, config_map, pod
 
-from haru.apiserver import watching
+from haru.apiserver.registry import watch
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
@@ -141,7 +141,7 @@ async def test_timeout_ends_the_stream_with_a_bookmark(api: Caller) -> None:
 
 
 async def test_bookmarks_come_from_time_to_time(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.02)
+    monkeypatch.setattr(watch, "BOOKMARK_SECONDS", 0.02)
     stream = await api.stream(f"{MAPS}?watch=1&allowWatchBookmarks=true")
     await api.create(PODS, pod("elsewhere"))
     await asyncio.sleep(0.05)

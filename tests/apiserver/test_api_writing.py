@@ -13,7 +13,7 @@ from api_caller import MAPS, PODS, Caller, config_map, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.apiserver.http import uuid4_of
+from haru.apiserver.request.http import uuid4_of
 
 NODES = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"
@@ -101,7 +101,7 @@ async def test_names_are_taken_once(api: Caller) -> None:
 async def test_generated_names(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     created = await api.create(MAPS, {"metadata": {"generateName": "x" * 70}})
     assert re.fullmatch("x{58}[bcdfghjklmnpqrstvwxz2456789]{5}", created["metadata"]["name"])
-    monkeypatch.setattr("haru.apiserver.writing.secrets.randbelow", lambda n: 7)
+    monkeypatch.setattr("haru.apiserver.registry.write.secrets.randbelow", lambda n: 7)
     await api.create(MAPS, {"metadata": {"generateName": "a-"}})
     answer = await api("POST", MAPS, {"metadata": {"generateName": "a-"}})
     assert (answer.status, answer.json["reason"]) == (409, "AlreadyExists")
@@ -284,7 +284,7 @@ async def test_bodies_have_limits(api: Caller) -> None:
 
 
 async def test_too_many_at_once(api: Caller) -> None:
-    from haru.apiserver.limits import InFlight
+    from haru.apiserver.request.limits import InFlight
 
     api.app._in_flight = InFlight(1, 0)
     assert (await api("GET", MAPS)).status == 200

@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 from api_caller import ADMIN, MAPS, PODS, USER, Caller, Clock, config_map, make_config, pod
 
-from haru.apiserver.audit import AuditFile, AuditOptions, PolicyError
+from haru.apiserver.audit import AuditFile, PolicyError
 from haru.apiserver.audit.attributes import About, about
 from haru.apiserver.audit.entries import Entry
 from haru.apiserver.audit.log import AuditLog
 from haru.apiserver.audit.policy import LEVELS, load_policy, parse_policy
+from haru.apiserver.audit_options import AuditOptions
 from haru.apiserver.config import UserInfo
-from haru.apiserver.http import Request
+from haru.apiserver.request.http import Request
 from haru.apiserver.server import ApiServer
+from haru.embedded.audit import audit_options
 from haru.embedded.options import OptionError
 from haru.embedded.security import SecurityOptions
 from haru.storage import SqliteStore
@@ -523,8 +525,8 @@ def test_a_full_disk_is_told_and_survived(tmp_path: Path, caplog: pytest.LogCapt
 def test_flags_that_do_not_go_together(tmp_path: Path) -> None:
     file, log = tmp_path / "policy.yaml", str(tmp_path / "audit.log")
     file.write_text(json.dumps(policy(rule("Metadata"))))
-    assert SecurityOptions().audit() is None
-    options = SecurityOptions(audit_policy=file, audit_log=log, audit_backups=3).audit()
+    assert audit_options(SecurityOptions()) is None
+    options = audit_options(SecurityOptions(audit_policy=file, audit_log=log, audit_backups=3))
     assert options is not None and (options.path, options.megabytes, options.backups) == (log, 100, 3)
     for wrong, says in (
         (SecurityOptions(audit_log=log), "--audit-log-path: Forbidden without --audit-policy-file"),
@@ -533,4 +535,4 @@ def test_flags_that_do_not_go_together(tmp_path: Path) -> None:
         (SecurityOptions(audit_policy=tmp_path / "none", audit_log=log), "No such file or directory"),
     ):
         with pytest.raises(OptionError, match=says):
-            wrong.audit()
+            audit_options(wrong)

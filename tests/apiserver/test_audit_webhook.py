@@ -19,7 +19,8 @@ from haru.apiserver.audit.webhook import AuditWebhook, Throttle
 from haru.apiserver.audit_options import Delivery
 from haru.apiserver.server import ApiServer
 from haru.cli.main import build_parser
-from haru.cli.security import security_of
+from haru.cli.security_flags import security_of
+from haru.embedded.audit import audit_options
 from haru.embedded.options import OptionError
 from haru.embedded.security import SecurityOptions
 from haru.storage import SqliteStore
@@ -53,7 +54,7 @@ async def serve(tmp_path: Path, receiver: Receiver) -> AsyncIterator[Callable[..
         file = tmp_path / "policy.yaml"
         file.write_text(json.dumps(policy or POLICY))
         given = {"audit_webhook": receiver.kubeconfig(), "audit_webhook_delivery": SOON, **more}
-        options = SecurityOptions(audit_policy=file, **given).audit()
+        options = audit_options(SecurityOptions(audit_policy=file, **given))
         store = SqliteStore(":memory:")
         await store.start()
         app = ApiServer(make_config(store, Clock(), audit=options))
@@ -204,7 +205,7 @@ def _x(count: int) -> bytes:
 
 async def test_large_events_lose_their_bodies_and_large_batches_are_split(receiver: Receiver, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(json.dumps(POLICY))
-    options = SecurityOptions(audit_policy=tmp_path / "policy.yaml", audit_webhook=receiver.kubeconfig()).audit()
+    options = audit_options(SecurityOptions(audit_policy=tmp_path / "policy.yaml", audit_webhook=receiver.kubeconfig()))
     assert options is not None and options.webhook is not None
     delivery = Delivery(truncates=True, event_bytes=3000, batch_bytes=5000, batch_seconds=0.05)
     hook = AuditWebhook(options.webhook, delivery)
@@ -241,11 +242,11 @@ def test_flags_and_what_they_may_not_say(tmp_path: Path, receiver: Receiver) -> 
         "true --audit-webhook-truncate-max-batch-size 900 --audit-webhook-truncate-max-event-size 800 "
         "--audit-webhook-version audit.k8s.io/v1 --audit-log-mode blocking-strict"
     )
-    found = security_of(build_parser().parse_args(["up", *text.split()]), SecurityOptions()).audit()
+    found = audit_options(security_of(build_parser().parse_args(["up", *text.split()]), SecurityOptions()))
     assert found is not None and found.webhook is not None
     assert found.webhook_delivery == Delivery("blocking", 7, 3, 90.0, False, 0.5, 2, True, 900, 800, 0.5)
     assert found.log.mode == "blocking-strict" and found.path == ""
-    good = SecurityOptions(audit_policy=policy, audit_webhook=hook).audit()
+    good = audit_options(SecurityOptions(audit_policy=policy, audit_webhook=hook))
     assert good is not None and good.webhook_delivery == Delivery(
         "batch", 10000, 400, 30.0, True, 10.0, 15, False, 10485760, 102400, 10.0
     ), "the defaults of 1.36"
@@ -272,7 +273,7 @@ def test_flags_and_what_they_may_not_say(tmp_path: Path, receiver: Receiver) -> 
         ({"audit_log_delivery": Delivery("x")}, "--audit-log-mode: Invalid value"),
     ):
         with pytest.raises(OptionError, match=says):
-            SecurityOptions(**{"audit_policy": policy, "audit_webhook": hook, **given}).audit()
+            audit_options(SecurityOptions(**{"audit_policy": policy, "audit_webhook": hook, **given}))
 
 
 @pytest.mark.parametrize("wrong", ["--audit-webhook-version audit.k8s.io/v1beta1", "--audit-webhook-batch-max-wait 3"])

@@ -15,10 +15,10 @@ import pytest
 import yaml
 from api_caller import Caller, Clock, config_map, make_config
 
-from haru.apiserver.encryption import EncryptionError, load_encryption, parse_encryption
+from haru.apiserver.encryption.config import EncryptionError, load_encryption, parse_encryption
 from haru.apiserver.server import ApiServer
 from haru.cli.main import build_parser
-from haru.cli.security import security_of
+from haru.cli.security_flags import security_of
 from haru.embedded.options import OptionError
 from haru.embedded.security import SecurityOptions
 from haru.storage import SqliteStore
@@ -326,7 +326,7 @@ async def metric(api: Caller, line: str) -> str:
 async def test_a_configuration_that_changes_is_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("haru.apiserver.encryption_reload.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("haru.apiserver.encryption.reload.LOOK_SECONDS", 0.05)
     file, path, patch = tmp_path / "enc.yaml", tmp_path / "state.db", {"type": "application/merge-patch+json"}
     good = 'apiserver_encryption_config_controller_automatic_reloads_total{apiserver_id_hash="",status="success"}'
     bad = good.replace("success", "failure")

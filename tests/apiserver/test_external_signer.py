@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fake_signer import FakeSigner, TestKey, ec_key, rsa_key, socket_of
 from signed_api import ACCOUNTS, CONFIGURATION, ISSUER, JWKS, ask, is_good, metric, server, signed_by, token_of, until
 
-from haru.apiserver.tokens import signer_client
+from haru.apiserver.auth.tokens import signer_client
 from haru.errors import HaruError
 
 KINDS: dict[str, Callable[[], TestKey]] = {

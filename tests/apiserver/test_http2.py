@@ -20,8 +20,8 @@ from http2_client import Http2Client
 from kubectl_runner import Kubectl, require_kubectl
 from test_api_serving import trust
 
-from haru.apiserver import outlets
-from haru.apiserver.http import BODY_LIMIT
+from haru.apiserver.registry import watch_encoder
+from haru.apiserver.request.http import BODY_LIMIT
 from haru.apiserver.serving import HttpServer
 from haru.http2 import stream as stream_module
 
@@ -180,7 +180,7 @@ async def test_a_client_may_wish_for_another_table(served: Kubectl, size: int) -
 async def test_a_stream_that_is_not_read_is_cut_off_and_no_other(
     served: Kubectl, client: Http2Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlets, "SEND_SECONDS", 0.3)
+    monkeypatch.setattr(watch_encoder, "SEND_SECONDS", 0.3)
     monkeypatch.setattr(stream_module, "STALL_SECONDS", 0.3)
     await client.ask("POST", MAPS, body=config_map("m", 20_000))
     lazy = await Http2Client.open(

@@ -10,11 +10,11 @@ import pytest
 from fake_signer import TestKey, ec_key
 
 import virtual_time
-from haru.apiserver.token_options import TokenOptions
-from haru.apiserver.tokens.external import Copy, ExternalKeys, KeyCopy, read_copy
-from haru.apiserver.tokens.metrics import TokenMetrics
-from haru.apiserver.tokens.sources import SignerError
-from haru.external_jwt import Keys
+from haru.apiserver.auth.token_options import TokenOptions
+from haru.apiserver.auth.tokens.external import Copy, ExternalKeys, KeyCopy, read_copy
+from haru.apiserver.auth.tokens.metrics import TokenMetrics
+from haru.apiserver.auth.tokens.sources import SignerError
+from haru.externaljwt import Keys
 
 K1, K2 = ec_key("k1"), ec_key("k2")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -80,6 +81,55 @@ async def test_apply_on_the_client(kubectl: Kubectl) -> None:
     assert "configured" in await kubectl.ok("apply", "-f", "-", input=changed)
     assert await kubectl.ok("get", "deploy", "web", "-o", "jsonpath={.spec.replicas}") == "3"
     assert "unchanged" in await kubectl.ok("apply", "-f", "-", "--dry-run=server", input=changed)
+
+
+BUDGET = """
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec:
+  minAvailable: 1
+  selector: {matchLabels: {app: web}}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: leader}
+spec: {leaseDurationSeconds: 15}
+"""
+
+
+async def test_what_is_never_replaced_without_its_version_is_replaced_by_kubectl(kubectl: Kubectl) -> None:
+    """It reads the version first where a file names none."""
+    assert "created" in await kubectl.ok("apply", "-f", "-", input=BUDGET)
+    other = BUDGET.replace("minAvailable: 1", "minAvailable: 2").replace("Seconds: 15", "Seconds: 30")
+    replaced = await kubectl.ok("replace", "-f", "-", input=other)
+    assert "poddisruptionbudget.policy/web replaced" in replaced and "lease.coordination.k8s.io/leader" in replaced
+    assert await kubectl.ok("get", "pdb", "web", "-o", "jsonpath={.spec.minAvailable}") == "2"
+    assert (await kubectl.ok("apply", "-f", "-", input=BUDGET)).count("configured") == 2
+    forced = await kubectl.ok("apply", "--server-side", "--force-conflicts", "-f", "-", input=other)
+    assert forced.count("serverside-applied") == 2
+
+
+READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+SPENT = {"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 1, "currentHealthy": 1}
+
+
+async def test_a_drain_that_a_budget_holds_up_ends_when_it_was_told_to(kubectl: Kubectl) -> None:
+    """With a time to come back kubectl repeats the eviction ten times before it looks at its own patience."""
+    await kubectl.ok("apply", "-f", "-", input=BUDGET)
+    node = f"drained-{kubectl.namespace}"
+    await kubectl.ok("apply", "-f", "-", input=NODE.replace("n1", node))
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}}
+    pod["spec"] = {"nodeName": node, "containers": [{"name": "main", "image": "busybox"}]}
+    await kubectl.ok("apply", "-f", "-", input=json.dumps(pod))
+    for kind, status in (("pod", READY), ("pdb", SPENT)):
+        patch = ("patch", kind, "web", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+        await kubectl.ok(*patch)
+    before = time.monotonic()
+    drained = await kubectl.run("drain", node, "--force", "--timeout=8s", timeout=60)
+    assert drained.code == 1
+    assert "violate the pod's disruption budget" in drained.err
+    assert 7 < time.monotonic() - before < 20
 
 
 async def test_apply_on_the_server(kubectl: Kubectl) -> None:

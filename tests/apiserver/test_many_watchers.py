@@ -13,8 +13,8 @@ import pytest
 from api_caller import ADMIN, MAPS, Caller, Clock, config_map, make_config
 
 import virtual_time
-from haru.apiserver import outlets
-from haru.apiserver.outlets import KEPT_RUNS, PIECE_BYTES, SharedPieces, pieces_of
+from haru.apiserver.registry import watch_encoder
+from haru.apiserver.registry.watch_encoder import KEPT_RUNS, PIECE_BYTES, SharedPieces, pieces_of
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.storage import Event, Record, SqliteStore
@@ -279,7 +279,7 @@ def test_what_is_kept_of_pieces_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(100):
         list(shared.pieces(events_of(number), line_of))
     assert len(shared._kept) == KEPT_RUNS
-    monkeypatch.setattr(outlets, "KEPT_BYTES", 10_000)
+    monkeypatch.setattr(watch_encoder, "KEPT_BYTES", 10_000)
     for number in range(100, 200):
         list(shared.pieces(events_of(number, size=number * 40), line_of))
         assert shared._bytes == sum(run.size for run in shared._kept.values()) <= 10_000

@@ -19,7 +19,7 @@ from mutating_objects import (
     wire,
 )
 
-from haru.apiserver.objects import decode, encode
+from haru.apiserver.encoding.objects import decode, encode
 from haru.cel import admission_evaluation as expressions
 from haru.storage import Put
 

@@ -25,7 +25,7 @@ from mutating_objects import (
 )
 from webhook_server import WebhookServer, hook, hooks, label, mutating, patch
 
-from haru.apiserver.admission.dynamic import running
+from haru.apiserver.admission.dynamic import expression_runner
 
 __all__ = ["hooks", "wire"]
 
@@ -602,7 +602,7 @@ BOMB = "".join(f"{TEN}.all(v{n}, " for n in range(8)) + "v0 + v7 >= 0" + ")" * 8
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an expression costs ends it, however slow the machine is."""
-    monkeypatch.setattr(running, "SECONDS", 600.0)
+    monkeypatch.setattr(expression_runner, "SECONDS", 600.0)
 
 
 async def test_a_bomb_ends_and_nobody_waits_for_it(wire: WireCaller, patient: None) -> None:

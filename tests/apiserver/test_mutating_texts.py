@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from test_mutating_merge import expression
 
 from haru.apiserver.admission.dynamic.texts import Texts, texts_of
-from haru.apiserver.admission.unread import nothing_new
+from haru.apiserver.admission.reinvocation import nothing_new
 from haru.apiserver.config import UserInfo
 from haru.cel.admission import CONFIGURATION, Composition, Expression, compile_expression
 from haru.cel.admission_evaluation import Evaluation, Given
-from haru.cel.libraries.patches import to_json
+from haru.cel.libraries import to_json
 from haru.kube.defaulting import apply_defaults
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, known_kind

@@ -86,7 +86,8 @@ async def prepare(api: Caller) -> None:
 
 
 async def bind(api: Caller, name: str, to: str) -> None:
-    answer = await api("POST", f"{PODS}/{name}/binding", {"target": {"kind": "Node", "name": to}})
+    binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": to}}
+    answer = await api("POST", f"{PODS}/{name}/binding", binding)
     assert answer.status == 201, answer.body
 
 

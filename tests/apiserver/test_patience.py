@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from haru.apiserver.limits import Patience
+from haru.apiserver.request.limits import RequestTimeout
 
 FOREVER = 600.0
 
@@ -19,7 +19,7 @@ def cancelled() -> int:
 
 
 async def test_what_takes_too_long_is_ended_and_the_task_goes_on() -> None:
-    patience, ended = Patience(0.01), []
+    patience, ended = RequestTimeout(0.01), []
 
     async def work() -> None:
         try:
@@ -35,7 +35,7 @@ async def test_what_takes_too_long_is_ended_and_the_task_goes_on() -> None:
 
 
 async def test_each_has_its_own_time() -> None:
-    patience = Patience(0.05)
+    patience = RequestTimeout(0.05)
     loop = asyncio.get_running_loop()
 
     async def late(after: float) -> float:
@@ -51,7 +51,7 @@ async def test_each_has_its_own_time() -> None:
 
 
 async def test_what_is_done_in_time_is_left_alone() -> None:
-    patience = Patience(FOREVER)
+    patience = RequestTimeout(FOREVER)
 
     async def answer(number: int) -> int:
         await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_what_is_done_in_time_is_left_alone() -> None:
 
 
 async def test_a_cancellation_by_somebody_else_stays_one() -> None:
-    patience = Patience(FOREVER)
+    patience = RequestTimeout(FOREVER)
     task = asyncio.create_task(patience.wait_for(asyncio.sleep(FOREVER)))
     await asyncio.sleep(0)
     task.cancel()
@@ -73,7 +73,7 @@ async def test_a_cancellation_by_somebody_else_stays_one() -> None:
 
 
 async def test_work_that_ends_well_although_it_was_late_has_its_answer() -> None:
-    patience = Patience(0.01)
+    patience = RequestTimeout(0.01)
 
     async def stubborn() -> str:
         with contextlib.suppress(asyncio.CancelledError):
@@ -85,7 +85,7 @@ async def test_work_that_ends_well_although_it_was_late_has_its_answer() -> None
 
 
 async def test_one_within_another() -> None:
-    inner, outer = Patience(FOREVER), Patience(0.01)
+    inner, outer = RequestTimeout(FOREVER), RequestTimeout(0.01)
     with pytest.raises(TimeoutError):
         await outer.wait_for(inner.wait_for(asyncio.sleep(FOREVER)))
     assert cancelled() == 0 and not inner._waits and not outer._waits

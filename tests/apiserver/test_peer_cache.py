@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from haru.apiserver.bootstrap import ensure_object
+from haru.apiserver.bootstrap.objects import ensure_object
 from haru.apiserver.core import Core
-from haru.apiserver.peers import known as known_module
-from haru.apiserver.peers.asking import NoDiscovery, Offer
+from haru.apiserver.peers import discovery_cache as known_module
+from haru.apiserver.peers.client import NoDiscovery, Offer
 from haru.apiserver.peers.counts import Counts
+from haru.apiserver.peers.discovery_cache import Known
+from haru.apiserver.peers.endpoints import Places, Unresolved
 from haru.apiserver.peers.excluded import GRACE, Excluded
 from haru.apiserver.peers.identity import PREFIX, Identity
-from haru.apiserver.peers.known import Known
-from haru.apiserver.peers.places import Places, Unresolved
 from haru.apiserver.server import ApiServer, ServerConfig
 from haru.storage import Delete, Put, SqliteStore
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from haru.apiserver.certificates import client_pair, new_authority
-from haru.apiserver.http import Request
-from haru.apiserver.peers.arriving import Authorities, fingerprints
-from haru.apiserver.peers.asking import ACCEPT
+from haru.apiserver.auth.certificates import client_pair, new_authority
+from haru.apiserver.peers.client import ACCEPT
+from haru.apiserver.peers.discovery_cache import pauses
+from haru.apiserver.peers.endpoints import url_of
 from haru.apiserver.peers.identity import has_run_out, server_id
-from haru.apiserver.peers.known import pauses
 from haru.apiserver.peers.options import FrontProxyOptions
-from haru.apiserver.peers.passing import forwarded_headers, identity_headers
-from haru.apiserver.peers.places import url_of
+from haru.apiserver.peers.proxy import forwarded_headers, identity_headers
+from haru.apiserver.peers.request_header import Authorities, fingerprints
 from haru.apiserver.peers.routes import Asked, asked_of, target_of
+from haru.apiserver.request.http import Request
 from haru.apiserver.server import UserInfo
 from haru.embedded.options import OptionError
-from haru.embedded.peering import PeerFiles
+from haru.embedded.peers import PeerFiles
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
 

@@ -15,8 +15,9 @@ from api_caller import MAPS, PODS, Caller, config_map, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.apiserver import gzipping, janitor, prepared
-from haru.apiserver.prepared import FROM_RECORDS, Items, ListBody, PreparedLists
+from haru.apiserver import background
+from haru.apiserver.encoding import gzip_parts, list_cache
+from haru.apiserver.encoding.list_cache import FROM_RECORDS, Items, ListBody, ListCache
 from haru.storage import Record
 
 Obj = dict[str, Any]
@@ -28,7 +29,7 @@ COUNT = 3 * FROM_RECORDS
 class Collection:
     """Records by their keys, and how often one was encoded."""
 
-    def __init__(self, lists: PreparedLists) -> None:
+    def __init__(self, lists: ListCache) -> None:
         self.records: dict[str, Record] = {}
         self.lists = lists
         self.encoded = 0
@@ -53,8 +54,8 @@ class Collection:
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_changes_the_pieces_are_the_list(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Changes one at a time and many at once, growth from nothing, and shrinking to nothing."""
-    monkeypatch.setattr(prepared, "PIECE_BYTES", 1_000)
-    choose, collection = random.Random(seed), Collection(PreparedLists())
+    monkeypatch.setattr(list_cache, "PIECE_BYTES", 1_000)
+    choose, collection = random.Random(seed), Collection(ListCache())
     for step in range(200):
         grows = step % 100 < 60
         for _ in range(choose.choice((0, 1, 1, 2, 30))):
@@ -73,8 +74,8 @@ def test_whatever_changes_the_pieces_are_the_list(monkeypatch: pytest.MonkeyPatc
 
 async def test_compressed_pieces_are_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where another piece becomes the first one, and for readers that take one stream only."""
-    monkeypatch.setattr(prepared, "PIECE_BYTES", 1_000)
-    collection = Collection(PreparedLists())
+    monkeypatch.setattr(list_cache, "PIECE_BYTES", 1_000)
+    collection = Collection(ListCache())
     for number in range(100):
         collection.put(f"k{number:02}", 100)
     for first in (0, 0, 30, 20, 95, 99):
@@ -93,11 +94,13 @@ async def test_compressed_pieces_are_one_stream(monkeypatch: pytest.MonkeyPatch)
 @settings(max_examples=40)
 @given(st.lists(st.binary(max_size=300), max_size=12))
 def test_parts_that_were_compressed_alone_make_one_stream(texts: list[bytes]) -> None:
-    assert gzip.decompress(b"".join(gzipping.joined([gzipping.deflated(text) for text in texts]))) == b"".join(texts)
+    assert gzip.decompress(b"".join(gzip_parts.joined([gzip_parts.deflated(text) for text in texts]))) == b"".join(
+        texts
+    )
 
 
 def test_a_change_costs_its_piece_only() -> None:
-    collection = Collection(PreparedLists())
+    collection = Collection(ListCache())
     for number in range(5_000):
         collection.put(f"k{number:04}", 2_000)
     collection.check()
@@ -105,7 +108,7 @@ def test_a_change_costs_its_piece_only() -> None:
     assert first == 5_000
     collection.check()
     assert collection.encoded == 0
-    a_piece = 2 * prepared.PIECE_BYTES // 2_000
+    a_piece = 2 * list_cache.PIECE_BYTES // 2_000
     for change in ("changed", "new", "deleted"):
         if change == "deleted":
             del collection.records["k2500"]
@@ -117,8 +120,8 @@ def test_a_change_costs_its_piece_only() -> None:
 
 
 def test_what_is_kept_is_bounded_in_bytes_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "KEPT_BYTES", 100_000)
-    lists = PreparedLists()
+    monkeypatch.setattr(list_cache, "KEPT_BYTES", 100_000)
+    lists = ListCache()
     collection = Collection(lists)
     for number in range(40):
         collection.put(f"k{number:02}", 1_000)
@@ -235,8 +238,8 @@ async def test_nothing_stays_of_lists_that_nobody_asks_for(api: Caller, monkeypa
     await fill(api)
     await api.get(MAPS)
     assert api.app.core.lists.size
-    monkeypatch.setattr(janitor, "PAUSE_SECONDS", 0.01)
-    keeping = asyncio.create_task(janitor.keep_house(api.app.core))
+    monkeypatch.setattr(background, "PAUSE_SECONDS", 0.01)
+    keeping = asyncio.create_task(background.run_background(api.app.core))
     for _ in range(3_000):
         if not api.app.core.lists.size:
             break

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.apiserver.proxying.links import TAG_BYTES, Links, Page
-from haru.apiserver.proxying.places import Place, Wanted, is_proxyable, split_name, wanted_of
+from haru.apiserver.proxy.links import TAG_BYTES, Links, Page
+from haru.apiserver.proxy.targets import Place, Wanted, is_proxyable, split_name, wanted_of
 
 PREFIX = "/api/v1/namespaces/n/pods/web:80/proxy"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.apiserver.bodies import repeated_fields
+from haru.apiserver.request.bodies import repeated_fields
 from haru.kube.repeated_names import duplicate_fields
 
 LETTERS = st.sampled_from(["a", "b", ":", "::", '"', "\\", "\\u003a", ",", "é", "\u2028", "x:y", ""])

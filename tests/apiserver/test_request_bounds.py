@@ -14,12 +14,14 @@ from api_caller import MAPS, Caller, Clock, make_config
 
 from haru import serving
 from haru.apiserver import server
-from haru.apiserver.http import BODY_LIMIT
-from haru.apiserver.limits import Patience
+from haru.apiserver.config import UserInfo
+from haru.apiserver.request.http import BODY_LIMIT
+from haru.apiserver.request.limits import RequestTimeout
 from haru.apiserver.serving import HttpServer
 from haru.storage import SqliteStore
 
 Obj = dict[str, Any]
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ async def test_a_second_request_on_a_connection_is_not_waited_for(port: int, mon
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api.app, "_patience", Patience(0.05))
+    monkeypatch.setattr(api.app, "_patience", RequestTimeout(0.05))
     sent: list[Obj] = []
 
     async def receive() -> Obj:
@@ -170,6 +172,15 @@ async def test_what_is_in_flight_is_bounded(tmp_path: Path) -> None:
     answer = await api("POST", MAPS, {"metadata": {"name": "a"}})
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")
     assert (await api("GET", MAPS)).status == 200
+    # Heartbeats of nodes have places of their own, what else nodes write has none.
+    lease = {"metadata": {"name": "n1", "namespace": "kube-node-lease"}, "spec": {"holderIdentity": "n1"}}
+    app.admit("node", UserInfo("system:node:n1", ("system:nodes",)))
+    node, renewed = api.as_("node"), {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+    assert (await node("POST", LEASES, lease)).status == 201
+    assert (await node("PATCH", f"{LEASES}/n1", renewed, type="application/merge-patch+json")).status == 200
+    assert (await api("PATCH", f"{LEASES}/n1", renewed, type="application/merge-patch+json")).status == 429
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "x"}}
+    assert (await node("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)).status == 429
     hold.set()
     await asyncio.gather(*waiting)
     assert (await api("POST", MAPS, {"metadata": {"name": "a"}})).status == 201

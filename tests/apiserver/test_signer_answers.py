@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fake_signer import FakeSigner, TestKey, ec_key, socket_of
 from signed_api import JWKS, REVIEWS, ask, is_good, metric, server, signed_by, token_of
 
-from haru import external_jwt as messages
+from haru import externaljwt as messages
 from haru.errors import HaruError
 from haru.jose import encode
 from haru.protobuf import chunk, integer

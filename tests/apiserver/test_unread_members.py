@@ -8,8 +8,8 @@ import pytest
 from api_caller import Caller
 
 from haru.apiserver import admission
-from haru.apiserver.admission.unread import POD_SPEC, nothing_new
-from haru.apiserver.bootstrap import ensure_object, own_call
+from haru.apiserver.admission.reinvocation import POD_SPEC, nothing_new
+from haru.apiserver.bootstrap.objects import ensure_object, own_call
 from haru.kube.cloning import clone
 from haru.kube.defaulting import apply_defaults, stays_complete
 from haru.kube.defaulting.pods import FREE, SET

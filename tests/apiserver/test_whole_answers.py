@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from haru import serving
-from haru.apiserver.answering import send_whole
-from haru.apiserver.http import Request, Response
+from haru.apiserver.encoding.response_writer import send_whole
+from haru.apiserver.request.http import Request, Response
 from haru.serving import ANSWER, connection_class, listening_socket, settings
 
 BODIES = {"/small": b"a" * 10, "/empty": b"", "/large": b"b" * 100_000}

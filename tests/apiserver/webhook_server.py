@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from api_caller import Caller
 
-from haru.apiserver import certificates
+from haru.apiserver.auth import certificates
 
 Obj = dict[str, Any]
 Answering = Callable[[Obj], Obj]

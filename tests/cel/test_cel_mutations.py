@@ -1,14 +1,11 @@
-"""Patches as values, and evaluations that are tried, run beside the loop, and stopped."""
+"""Patches as values, and evaluations with a limited cost."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from typing import Any
 
 import pytest
 
-from haru.apiserver.admission.dynamic import running
 from haru.cel.admission import CONDITION, Composition, compile_expression
 from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget
 from haru.cel.libraries.authorization import Decision, Question
@@ -107,36 +104,3 @@ def test_a_budget_that_ends() -> None:
     evaluation = Evaluation(GIVEN, budget=100)
     with pytest.raises(OutOfBudget):
         evaluation.attempt(compile_expression(nested(2), composition.trusted), 10_000)
-
-
-async def test_what_is_long_runs_in_another_thread_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: set[str] = set()
-
-    def decide(question: Question) -> Decision:
-        threads.add(threading.current_thread().name)
-        return Decision(True)
-
-    loop = asyncio.get_running_loop()
-
-    def answer(question: Question) -> Decision:
-        return running.on_loop(loop, lambda: decide(question))
-
-    given = GIVEN._replace(asking=lambda: (answer, Question()))
-    composition = Composition((), params=False)
-    monkeypatch.setattr(running, "SECONDS", 600.0)
-    asking = f"{nested(4)} && authorizer.path('/x').check('get').allowed()"
-    found = await running.run_in_turn(Evaluation(given), compile_expression(asking, composition.trusted))
-    assert found.value is True
-    assert threads == {threading.current_thread().name}, "the authorizer is asked where it lives"
-    monkeypatch.setattr(running, "SECONDS", 0.0)
-    endless = compile_expression(nested(6, "v0 >= 0"), composition.trusted)
-    found = await running.run_in_turn(Evaluation(GIVEN), endless)
-    assert found.error.endswith("resulted in error: operation interrupted")
-    monkeypatch.setattr(running, "SECONDS", 30.0)
-    evaluation = Evaluation(GIVEN)
-    task = asyncio.create_task(running.run_in_turn(evaluation, endless))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert "operation interrupted" in evaluation.run(endless).error, "a stopped evaluation stays so"

@@ -5,23 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from haru.answers.hiding import hidden, new_names
-from haru.cli.main import main
-from haru.engine.cluster import Cluster
-from haru.engine.groups import Options, decide
-from haru.engine.round import run_round
-from haru.kube.yaml import load
-from haru.scheduler.decision_log import DecisionLog
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import node, pod
 from preemption_situations import situation
+
+from haru.api.anonymize import hidden, new_names
+from haru.cli.main import main
+from haru.engine import Options, SchedulerCache, decide, run_round
+from haru.kube.yaml import load
+from haru.scheduler.decision_log import DecisionLog
 
 Obj = dict[str, Any]
 
@@ -31,8 +26,8 @@ def test_decisions_are_alike_without_names(seed: int) -> None:
     objects = list(situation(seed).objects())
     names = new_names(objects)
     options = Options(preempt_for_groups=True, preempt_for_pods=True)
-    before = run_round(Cluster.of(objects), options)
-    after = run_round(Cluster.of(hidden(objects)), options)
+    before = run_round(SchedulerCache.of(objects), options)
+    after = run_round(SchedulerCache.of(hidden(objects)), options)
 
     def path(text: str) -> str:
         return f"default/{names[text.partition('/')[2]]}"

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from haru.apiserver.certificates import new_key
+from haru.apiserver.auth import new_key
 from haru.apiserver.config import UserInfo
 from haru.cli.main import main
 from haru.embedded.options import OptionError
@@ -58,6 +58,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("SERVERS TOKENS --etcd-certfile key", "a client certificate and its key belong together"),
         ("SERVERS TOKENS --etcd-cafile absent", "absent can not be read: No such file"),
         ("SERVERS TOKENS --tls-cert-file key", "--tls-cert-file and --tls-private-key-file belong together"),
+        ("SERVERS KEY --client-ca-file text", "--client-ca-file: text: holds no certificate in PEM, or a damaged one"),
+        (
+            "SERVERS TOKENS --tls-cert-file text --tls-private-key-file key",
+            "--tls-cert-file: text: holds no certificate in PEM",
+        ),
         ("SERVERS TOKENS --service-account-signing-key-file odd-key", "odd-key: its key is neither an RSA key nor one"),
         ("SERVERS TOKENS --service-account-signing-key-file text", "text: not a private key in PEM; make one with"),
         ("SERVERS TOKENS --service-account-key-file absent", "--service-account-key-file: absent: No such file"),

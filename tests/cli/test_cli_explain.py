@@ -16,7 +16,7 @@ from explain_schema import check_explanation
 from system_cluster import claim, job, pod, pod_group, request, template
 
 from haru.cli.main import main
-from haru.engine.inputs import KINDS
+from haru.engine.state import WATCHED_KINDS
 from haru.kube.kinds import by_kind
 from haru_process import Up, condition, haru, phase, until
 
@@ -113,7 +113,7 @@ EXPECTED: dict[str, tuple[str, tuple[str, ...]]] = {
     "job/short-lived": ("Runs", ("end",)),
     "job/paused": ("", ("suspended",)),
     "job/big": ("FitsLater", ("4", "because")),
-    "pod/foreign": ("Starting", ("if a scheduler somebody-else runs",)),
+    "pod/foreign": ("FitsIf", ("no scheduler somebody-else is known here", "name the scheduler default-scheduler")),
     "pod/leaving": ("", ("delet", "failed")),
 }
 
@@ -191,7 +191,7 @@ def test_running_and_pending_agree_with_the_api(up: Up, capsys: pytest.CaptureFi
 def test_the_same_answers_from_files(up: Up, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """What `kubectl get ... -o yaml` writes, list by list, takes the cluster's place."""
     files: list[str] = []
-    for api_version, name in KINDS:
+    for api_version, name in WATCHED_KINDS:
         kind = by_kind(api_version, name)
         assert kind is not None
         base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
@@ -254,3 +254,24 @@ def test_what_does_not_exist(up: Up, capsys: pytest.CaptureFixture[str], what: s
     assert main(["explain", what, "--kubeconfig", str(up.kubeconfig)]) == 2
     out, err = capsys.readouterr()
     assert out == "" and '"none" not found' in err
+
+
+def test_a_job_whose_pods_are_forbidden_is_told_by_whom(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    up.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}})
+    up.api.create(job("denied", 1), "strict")
+    until("the controller says so", lambda: up.api.list("events", "strict", "fieldSelector=reason%3DFailedCreate"))
+    answer = json.loads(ask(capsys, "job/denied", "-n", "strict", "-o", "json", "--kubeconfig", str(up.kubeconfig)))
+    check_explanation(answer)
+    assert answer["verdict"] == "FitsIf"
+    assert answer["reasons"][0]["type"] == "FailedCreate"
+    assert "not made: Error creating: " in answer["summary"] and "violates PodSecurity" in answer["summary"]
+
+
+def test_a_scheduler_that_holds_a_lease_is_known(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    up.api.create(pod("awaited", schedulerName="example-scheduler"), "default")
+    reach = ("--kubeconfig", str(up.kubeconfig))
+    assert "no scheduler example-scheduler is known" in ask(capsys, "pod/awaited", *reach)
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "example-scheduler"}}
+    up.api.create(lease, "kube-system")
+    assert "Starting" in ask(capsys, "pod/awaited", *reach).splitlines()[0]

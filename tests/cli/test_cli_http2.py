@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hpack import Decoder
 
-from haru.cli.http2 import http2_streams_of
+from haru.cli.http2_flags import http2_streams_of
 from haru.cli.main import build_parser
 from haru.client.kubeconfig import load_kubeconfig
 from haru.http2 import frames

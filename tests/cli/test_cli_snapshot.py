@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from haru.apiserver import certificates
+from haru.apiserver.auth import certificates
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer

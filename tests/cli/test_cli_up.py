@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import json
@@ -206,6 +207,26 @@ def test_messages_as_json(tmp_path: Path) -> None:
     assert up.stop() == 0
     records = [json.loads(line) for line in up.log.read_text().splitlines() if line.startswith("{")]
     assert records and all({"time", "level", "logger", "message"} <= record.keys() for record in records)
+
+
+def test_every_namespace_has_the_authority_of_the_server(tmp_path: Path) -> None:
+    up = Up(tmp_path, "--ephemeral", *CPU)
+    config = yaml.safe_load(up.kubeconfig.read_text())["clusters"][0]["cluster"]
+    wanted = {"ca.crt": base64.b64decode(config["certificate-authority-data"]).decode()}
+
+    def published(namespace: str) -> bool:
+        return (up.api.find("configmaps", "kube-root-ca.crt", namespace) or {}).get("data") == wanted
+
+    try:
+        up.api.namespace("young")
+        for namespace in ("default", "kube-system", "kube-public", "kube-node-lease", "young"):
+            until(f"{namespace} has it", lambda namespace=namespace: published(namespace))  # type: ignore[misc]
+        up.api.delete("configmaps", "kube-root-ca.crt", "young")
+        until("it is made again", lambda: published("young"))
+        up.api.patch("configmaps", "kube-root-ca.crt", {"data": {"ca.crt": "another"}}, "young")
+        until("it is mended", lambda: published("young"))
+    finally:
+        assert up.stop() == 0
 
 
 def test_how_commands_find_their_cluster(tmp_path: Path) -> None:

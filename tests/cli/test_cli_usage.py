@@ -63,7 +63,7 @@ CASES: list[tuple[list[str], list[str]]] = [
     (["explain"], ["KIND/NAME"]),
     (["explain", "training"], ["training", "KIND/NAME", "job/training"]),
     (["explain", "pod/"], ["pod/", "KIND/NAME"]),
-    (["explain", "service/a"], ["service", "pod, podgroup, job, replicaset, claim, node, device"]),
+    (["explain", "service/a"], ["service", "pod, podgroup, job, replicaset, statefulset, claim, node, device"]),
     (["explain", "pod/a", "-o", "xml"], ["--output", "xml", "text", "json", "yaml"]),
     (["explain", "pod/a"], ["no cluster found", "haru up", "--kubeconfig"]),
     (["explain", "pod/a", "--kubeconfig", NOWHERE], ["--kubeconfig", NOWHERE, "no such file"]),

@@ -11,7 +11,7 @@ import pytest
 
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
-from haru.cli import asking
+from haru.cli import sources
 from haru.cli.main import main
 from haru.client.api import ApiClient
 from haru.kube.gates import FeatureGates
@@ -220,7 +220,7 @@ def test_a_cluster_is_only_read(
         made.append(ReadOnly(server))
         return ApiClient.in_process(made[-1], "admin")
 
-    monkeypatch.setattr(asking, "connect", connect)
+    monkeypatch.setattr(sources, "connect", connect)
     revision = store.revision
     (tmp_path / "web.yaml").write_text(DEPLOYMENT.replace("      priorityClassName: urgent\n", ""))
     changes = ["--taint", "n1", "fan:NoExecute", "--apply", str(tmp_path / "web.yaml"), "--add-nodes", "dgx-h100:2"]

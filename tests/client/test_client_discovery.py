@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
+from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.client.discovery import newest_kind, resources_of, served_group_versions, served_resources
 from haru.kube.gates import FeatureGates

@@ -48,20 +48,16 @@ async def lease(client):
 
 
 async def test_the_first_takes_it_and_gives_it_up_at_its_end(client):
-    clock = Clock()
-    held = {}
-
-    async def work():
-        held.update(await lease(client))
-
-    await elector(client, "a", clock).run(work)
-    assert held == {
+    a = elector(client, "a", Clock())
+    await a.acquire()
+    assert await lease(client) == {
         "holderIdentity": "a",
         "leaseDurationSeconds": 15,
         "acquireTime": "2026-01-01T00:00:00.000000Z",
         "renewTime": "2026-01-01T00:00:00.000000Z",
         "leaseTransitions": 0,
     }
+    await a.release()
     after = await lease(client)
     assert ("holderIdentity" in after, after["leaseDurationSeconds"]) == (False, 1)
 
@@ -87,68 +83,51 @@ async def test_of_two_writers_one_loses(client, api):
     clock = Clock()
     a, b = elector(client, "a", clock), elector(client, "b", clock)
     await a._try()
-    await a._release()
+    await a.release()
     api.fail("PUT", 409, {}, b'{"kind":"Status","code":409,"reason":"Conflict","message":"changed"}')
     assert not await b._try()
     assert await b._try()
 
 
-async def test_a_lost_lease_cancels_the_work(client, api):
-    clock = Clock()
-    a = elector(client, "a", clock)
-    seen = []
-
-    async def work():
-        seen.append("started")
-        lease_now = await client.get(LEASES, "x", "kube-system")
-        lease_now["spec"]["holderIdentity"] = "thief"
-        await client.update(LEASES, lease_now)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            seen.append("cancelled")
-
-    await asyncio.wait_for(a.run(work, lambda: seen.append("lost")), 5)
-    assert seen == ["started", "cancelled", "lost"]
+async def test_renewal_ends_when_another_one_has_it(client):
+    a = elector(client, "a", Clock())
+    await a.acquire()
+    lease_now = await client.get(LEASES, "x", "kube-system")
+    lease_now["spec"]["holderIdentity"] = "thief"
+    await client.update(LEASES, lease_now)
+    assert await asyncio.wait_for(a.renew(), 5) == "thief has it"
+    await a.release()
     assert (await lease(client))["holderIdentity"] == "thief"
 
 
-async def test_a_server_that_is_away_for_the_deadline_ends_the_work(client, api):
+async def test_renewal_ends_when_the_server_is_away_for_the_deadline(client, api):
     clock = Clock()
     a = elector(client, "a", clock)
-    lost = []
-
-    async def work():
-        for _ in range(100):
-            api.fail("GET /apis/coordination", 500)
-        await asyncio.Event().wait()
-
-    await asyncio.wait_for(a.run(work, lambda: lost.append(clock.time)), 5)
-    assert lost == [10.0]
+    await a.acquire()
+    for _ in range(100):
+        api.fail("GET /apis/coordination", 500)
+    assert await asyncio.wait_for(a.renew(), 5) == "not renewed for 10 s"
+    assert clock.time == 10.0
+    assert a.seconds_left() == 5.0
 
 
-async def test_the_failure_of_the_work_surfaces_and_the_lease_is_free(client):
-    async def work():
-        raise ValueError("broken")
+async def test_nothing_is_renewed_while_it_may_not_be(client):
+    clock = Clock()
+    a = elector(client, "a", clock)
+    await a.acquire()
+    # It hangs for eight seconds, which is no loss, and then for good.
+    why = await asyncio.wait_for(a.renew(lambda: 8 <= clock.time < 20), 5)
+    assert why == "not renewed for 10 s: whoever works under it hangs"
+    assert clock.time == 28.0
+    assert a.seconds_left() == 5.0
 
-    with pytest.raises(ValueError, match="broken"):
-        await elector(client, "a", Clock()).run(work)
-    assert "holderIdentity" not in await lease(client)
 
-
-async def test_cancellation_gives_the_lease_up(client):
-    started = asyncio.Event()
-
-    async def work():
-        started.set()
-        await asyncio.Event().wait()
-
-    running = asyncio.create_task(elector(client, "a", Clock()).run(work))
-    await asyncio.wait_for(started.wait(), 5)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert "holderIdentity" not in await lease(client)
+async def test_an_answer_that_makes_no_sense_is_a_failure_like_any_other(client, api):
+    a = elector(client, "a", Clock())
+    api.fail("GET /apis/coordination", 200, {}, b"[]")
+    api.fail("GET /apis/coordination", 200, {}, b"{}")
+    await asyncio.wait_for(a.acquire(), 5)
+    assert a.is_leader()
 
 
 def test_periods_must_fit(client):

@@ -181,3 +181,18 @@ def test_where_pods_belong():
     assert not may_stay(daemon_set(), driven_out)
     named = daemon_set(template=template(APP, nodeName="m"))
     assert not should_run(named, node("n")) and should_run(named, node("m"))
+
+
+async def test_pods_are_labelled_with_the_hash_of_their_revision(cluster):
+    await join(cluster, node("n2"))
+    await cluster.create(DAEMON_SETS, daemon_set())
+    await cluster.start("daemonset-controller")
+
+    async def made():
+        return await cluster.items(PODS)
+
+    (pod,) = await cluster.eventually(made)
+    (revision,) = await cluster.items(REVISIONS)
+    digest = revision["metadata"]["name"].removeprefix("agent-")
+    assert pod["metadata"]["labels"]["controller-revision-hash"] == digest
+    assert revision["metadata"]["labels"] == {**APP, "controller-revision-hash": digest}

@@ -104,6 +104,117 @@ async def test_a_chain_goes_from_its_end(cluster):
     await become(cluster, set())
 
 
+async def owned_by(cluster, name, *owners, kind=CONFIG_MAPS):
+    """Gives an object these owners, which all block their deletion."""
+    references = [reference(owner, blockOwnerDeletion=True) for owner in owners]
+    return await cluster.client.patch(kind, name, {"metadata": {"ownerReferences": references}}, "ns")
+
+
+async def circle(cluster, size=3):
+    """Objects c0, c1, … of which each is owned by the next, the last by the first."""
+    made = [await config_map(cluster, f"c{number}") for number in range(size)]
+    for number in range(size):
+        await owned_by(cluster, f"c{number}", made[(number + 1) % size])
+    return made
+
+
+async def delete_in_foreground(cluster, *names, kind=CONFIG_MAPS):
+    for name in names:
+        await cluster.client.delete(kind, name, "ns", propagation_policy="Foreground")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+async def test_circle_of_owners_goes_when_one_of_them_is_deleted_in_the_foreground(cluster, size):
+    await circle(cluster, size)
+    await config_map(cluster, "other")
+    await cluster.start(GC)
+    await delete_in_foreground(cluster, "c0")
+    await become(cluster, {"other"})
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_circle_of_owners_goes_when_all_of_them_are_deleted_in_the_foreground(cluster, before):
+    """Then nobody finds one that is not yet being deleted: the reference gets stuck here."""
+    await circle(cluster)
+    if before:
+        await cluster.start(GC)
+    await delete_in_foreground(cluster, "c0", "c1", "c2")
+    if not before:
+        await cluster.start(GC)
+    await become(cluster, set())
+
+
+async def test_circles_that_share_members_go(cluster):
+    first, second, third = await circle(cluster)
+    fourth = await config_map(cluster, "d", reference(first, blockOwnerDeletion=True))
+    await owned_by(cluster, "c0", second, fourth)
+    await owned_by(cluster, "c1", third, fourth)
+    await cluster.start(GC)
+    await delete_in_foreground(cluster, "c0", "c1", "c2", "d")
+    await become(cluster, set())
+
+
+async def test_circle_of_several_kinds_goes(cluster):
+    owner = await config_map(cluster, "owner")
+    pod = await cluster.create(PODS, pod_body("pod"))
+    await owned_by(cluster, "owner", pod)
+    await owned_by(cluster, "pod", owner, kind=PODS)
+    await cluster.start(GC)
+    await delete_in_foreground(cluster, "pod", kind=PODS)
+    await become(cluster, set())
+
+    async def gone():
+        return not await cluster.items(PODS)
+
+    await cluster.eventually(gone)
+
+
+async def test_circle_waits_for_a_dependent_outside_of_it(cluster):
+    first, *_ = await circle(cluster)
+    await config_map(cluster, "outside", reference(first, blockOwnerDeletion=True), finalizers=["test/hold"])
+    await cluster.start(GC)
+    await delete_in_foreground(cluster, "c0")
+
+    async def broken():
+        """One of the circle has stopped to block, or is gone already."""
+        found = await cluster.items(CONFIG_MAPS)
+        blocks = [r["blockOwnerDeletion"] for c in found for r in c["metadata"].get("ownerReferences") or ()]
+        return len(found) < 4 or not all(blocks)
+
+    async def held():
+        return {"c0", "outside"} <= await names(cluster)
+
+    await cluster.eventually(broken)
+    await cluster.always(held)
+    await cluster.client.patch(CONFIG_MAPS, "outside", {"metadata": {"finalizers": None}}, "ns")
+    await become(cluster, set())
+
+
+@pytest.mark.parametrize("how", ["released", "does not block any more"])
+async def test_owner_goes_once_nothing_blocks_it_any_more(cluster, how):
+    owner = await config_map(cluster, "owner")
+    await config_map(cluster, "blocks", reference(owner, blockOwnerDeletion=True), finalizers=["test/hold"])
+    await cluster.start(GC)
+    await delete_in_foreground(cluster, "owner")
+
+    async def going():
+        return (await cluster.get(CONFIG_MAPS, "blocks"))["metadata"].get("deletionTimestamp")
+
+    await cluster.eventually(going)
+    references = None if how == "released" else [reference(owner, blockOwnerDeletion=False)]
+    await cluster.client.patch(CONFIG_MAPS, "blocks", {"metadata": {"ownerReferences": references}}, "ns")
+    await become(cluster, {"blocks"})
+
+
+async def test_in_the_foreground_those_that_do_not_block_go_too(cluster):
+    owner = await config_map(cluster, "owner")
+    await config_map(cluster, "blocks", reference(owner, blockOwnerDeletion=True), finalizers=["test/hold"])
+    await config_map(cluster, "follows", reference(owner))
+    await cluster.start(GC)
+    await delete_in_foreground(cluster, "owner")
+    await become(cluster, {"owner", "blocks"})
+
+
 async def test_orphans_stay_without_the_reference(cluster):
     owner = await config_map(cluster, "owner")
     await config_map(cluster, "child", reference(owner))

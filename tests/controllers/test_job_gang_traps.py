@@ -6,9 +6,9 @@ import pytest
 from controller_cluster import Kubelet, pod_body
 from gang_jobs import groups_of, indexed, job, reference_to, started, the_group
 
-from haru.controllers.job_workload import new_pod_group, new_workload, pod_group_name
 from haru.controllers.objects import JOBS, POD_GROUPS, PODS, WORKLOADS
 from haru.kube.errors import StatusError
+from haru.kube.job_groups import new_pod_group, new_workload, pod_group_name
 
 NAME = "job-controller"
 HELD = "scheduling.k8s.io/podgroup-protection"
@@ -41,8 +41,21 @@ async def test_a_failed_member_is_replaced_in_the_same_group(cluster):
 
 async def test_a_gang_keeps_its_size(cluster):
     await cluster.create(JOBS, job(**indexed(4)))
-    with pytest.raises(StatusError, match=r"spec\.parallelism: Invalid value: 8: field is immutable"):
-        await cluster.client.patch(JOBS, "j", {"spec": {"parallelism": 8, "completions": 8}}, "ns")
+    await cluster.start(NAME)
+    await started(cluster, 4)
+    group = (await the_group(cluster))["name"]
+    for size in ({"parallelism": 8, "completions": 8}, {"parallelism": 2}):
+        with pytest.raises(StatusError, match=f'cannot change parallelism .* PodGroup "{group}"') as raised:
+            await cluster.client.patch(JOBS, "j", {"spec": size}, "ns")
+        assert raised.value.code == 403
+
+
+async def without_its_group(cluster, size):
+    """Somebody takes the PodGroup away, which 1.36 allows, and then the Job gets another size."""
+    group = (await the_group(cluster))["name"]
+    await cluster.client.patch(POD_GROUPS, group, {"metadata": {"finalizers": None}}, "ns")
+    await cluster.client.delete(POD_GROUPS, group, "ns")
+    await cluster.client.patch(JOBS, "j", {"spec": size}, "ns")
 
 
 async def test_members_that_wait_for_a_gang_that_has_become_too_small_are_made_anew(cluster):
@@ -50,13 +63,29 @@ async def test_members_that_wait_for_a_gang_that_has_become_too_small_are_made_a
     await cluster.create(JOBS, job(**indexed(4)))
     await cluster.start(NAME)
     await started(cluster, 4)
-    await cluster.client.patch(JOBS, "j", {"spec": {"parallelism": 2}}, "ns")
+    await without_its_group(cluster, {"parallelism": 2})
 
     async def alone():
         return len(await cluster.items(PODS)) == 2 and await groups_of(cluster) == {None}
 
     await cluster.eventually(alone)
     assert (await cluster.get(JOBS, "j"))["status"].get("failed", 0) == 0
+
+
+async def test_members_that_wait_get_a_gang_of_the_size_that_the_job_has_now(cluster):
+    await cluster.create(JOBS, job(**indexed(4)))
+    await cluster.start(NAME)
+    await started(cluster, 4)
+    before = await groups_of(cluster)
+    await without_its_group(cluster, {"parallelism": 2, "completions": 2})
+
+    async def smaller():
+        names = await groups_of(cluster)
+        return len(await cluster.items(PODS)) == 2 and not names & (before | {None})
+
+    await cluster.eventually(smaller)
+    (group,) = await cluster.items(POD_GROUPS)
+    assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}
 
 
 async def test_members_that_run_go_on_when_the_job_becomes_smaller(cluster):
@@ -69,7 +98,7 @@ async def test_members_that_run_go_on_when_the_job_becomes_smaller(cluster):
 
     await cluster.eventually(lambda: active(4))
     before = {p["metadata"]["uid"] for p in await cluster.items(PODS)}
-    await cluster.client.patch(JOBS, "j", {"spec": {"parallelism": 2}}, "ns")
+    await without_its_group(cluster, {"parallelism": 2})
     await started(cluster, 2)
     assert {p["metadata"]["uid"] for p in await cluster.items(PODS)} < before
 

@@ -4,7 +4,10 @@ import pytest
 from controller_cluster import Kubelet, pod_body, template
 from gang_jobs import groups_of, indexed, job, reference_to, started, the_group
 
-from haru.controllers.job_workload import (
+from haru.controllers.objects import CLAIMS, JOBS, POD_GROUPS, PODS, WORKLOADS
+from haru.kube import kinds
+from haru.kube.gates import FeatureGates
+from haru.kube.job_groups import (
     never_started,
     new_pod_group,
     new_workload,
@@ -12,9 +15,6 @@ from haru.controllers.job_workload import (
     template_name,
     workload_name,
 )
-from haru.controllers.objects import CLAIMS, JOBS, POD_GROUPS, PODS, WORKLOADS
-from haru.kube import kinds
-from haru.kube.gates import FeatureGates
 from haru.kube.jobs import is_gang_job
 from haru.kube.meta import get_condition
 from haru.kube.names import is_dns1123_label, is_dns1123_subdomain
@@ -45,7 +45,7 @@ def gang_of(**spec):
     ],
 )
 def test_which_jobs_are_gangs(spec, expected):
-    assert is_gang_job(gang_of(**spec)["spec"]) is expected
+    assert is_gang_job(gang_of(**spec)) is expected
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,9 @@ def test_workload_and_pod_group():
         "podGroupTemplateRef": {"workload": reference},
         "schedulingPolicy": {"gang": {"minCount": 4}},
     }
-    assert group["metadata"]["annotations"] == {"haru.dev/count-succeeded": "true"}
+    annotations = {"haru.dev/count-succeeded": "true", "haru.dev/job-parallelism": "4"}
+    assert group["metadata"]["annotations"] == annotations
+    assert workload["metadata"]["annotations"] == {"haru.dev/job-parallelism": "4"}
     of_job, of_workload = group["metadata"]["ownerReferences"]
     assert (of_job["kind"], of_job["controller"], of_job["blockOwnerDeletion"]) == ("Job", True, True)
     assert of_workload == {

@@ -1,10 +1,14 @@
 """Node lifecycle, eviction by taints (of nodes and devices) and pod garbage against the API server."""
 
+import asyncio
+import contextlib
+import dataclasses
 from datetime import UTC, datetime
 
 import pytest
 from controller_cluster import pod_body
 
+from haru.client.backoff import Backoff
 from haru.controllers.objects import CLAIMS, LEASES, NAMESPACES, NODES, PODS, SLICES, TAINT_RULES
 from haru.kube.meta import get_condition
 from haru.kube.names import format_micro_time, format_time
@@ -99,11 +103,10 @@ async def test_when_all_are_silent_nobody_is_driven_away(cluster):
 @pytest.mark.usefixtures("lease_namespace")
 async def test_a_node_that_was_never_heard_of_has_time_to_start(cluster):
     """Its pods stay too: it may be their kubelet that starts."""
-    clock = [1000.0]
+    clock = Steps()
     await make_ready(cluster, "n2")
     await running(cluster, "early")
-    times = {"node-monitor-grace-period": 50, "node-startup-grace-period": 60, "node-monitor-period": 0.05}
-    await cluster.start(LIFECYCLE, **times, monotonic=lambda: clock[0])
+    manager = await cluster.start(LIFECYCLE, **SLOW, monotonic=clock)
 
     async def untouched():
         node = await cluster.get(NODES, "n1")
@@ -111,10 +114,13 @@ async def test_a_node_that_was_never_heard_of_has_time_to_start(cluster):
         return taints(node) == {("not-ready", "NoSchedule")} and get_condition(pod, "Ready")["status"] == "True"
 
     await cluster.always(untouched)
-    clock[0] += 59  # a node that has spoken would be silent by now
+    for _ in range(2):
+        await renew(cluster, "n2")
+        await clock.pass_time(manager, 29)
+    # A node that has spoken would be silent by now.
     await renew(cluster, "n2")
     await cluster.always(untouched)
-    clock[0] += 2
+    await clock.pass_time(manager, 4)
 
     async def unreachable():
         # A slow machine may have missed the renewal above: as any kubelet, this one says again that it is ready.
@@ -125,6 +131,147 @@ async def test_a_node_that_was_never_heard_of_has_time_to_start(cluster):
     await cluster.eventually(unreachable)
     ready = get_condition(await cluster.get(NODES, "n1"), "Ready")
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusNeverUpdated")
+
+
+class Steps:
+    """A clock that a test sets forward, in steps in which the controller has looked at its nodes."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def pass_time(self, manager, seconds: float) -> None:
+        controller = manager.running[LIFECYCLE]
+        for _ in range(round(seconds)):
+            self.now += 1
+            looks = controller.observed.looks
+            async with asyncio.timeout(10):
+                while controller.observed.looks < looks + 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+
+
+SLOW = {"node-monitor-grace-period": 50, "node-startup-grace-period": 60, "node-monitor-period": 0.01}
+
+
+def is_ready(node):
+    return get_condition(node, "Ready")["status"] == "True"
+
+
+@pytest.mark.usefixtures("lease_namespace")
+async def test_controller_that_was_blocked_gives_no_node_up(cluster):
+    """While it was not looking nobody was silent, as far as it knows."""
+    clock = Steps()
+    await make_ready(cluster, "n1", "n2")
+    manager = await cluster.start(LIFECYCLE, **SLOW, monotonic=clock)
+    for _ in range(3):
+        clock.now += 200
+        await clock.pass_time(manager, 2)
+        for name in ("n1", "n2"):
+            assert is_ready(await cluster.get(NODES, name))
+    await clock.pass_time(manager, 60)
+
+    async def given_up():
+        return not is_ready(await cluster.get(NODES, "n1"))
+
+    await cluster.eventually(given_up)
+
+
+class Interruptible:
+    """A transport that can be cut."""
+
+    def __init__(self, inner) -> None:
+        self.inner = inner
+        self.cut = asyncio.Event()
+
+    async def send(self, request, timeout):
+        self._check()
+        return await self.inner.send(request, timeout)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request, timeout):
+        self._check()
+        async with self.inner.stream(request, timeout) as stream:
+            yield dataclasses.replace(stream, chunks=self._until_cut(stream.chunks))
+
+    async def _until_cut(self, chunks):
+        cut = asyncio.ensure_future(self.cut.wait())
+        while True:
+            chunk = asyncio.ensure_future(anext(chunks))
+            try:
+                await asyncio.wait({chunk, cut}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not chunk.done():
+                    chunk.cancel()
+            self._check()
+            yield chunk.result()
+
+    def _check(self):
+        if self.cut.is_set():
+            raise ConnectionError("cut")
+
+    async def close(self):
+        await self.inner.close()
+
+
+@pytest.mark.usefixtures("lease_namespace")
+async def test_time_without_the_api_counts_as_no_nodes_silence(cluster):
+    clock = Steps()
+    await make_ready(cluster, "n1", "n2")
+    await renew(cluster, "n1", "n2")
+    client = cluster.client_of("manager")
+    client._transport = transport = Interruptible(client._transport)
+    manager = await cluster.start(LIFECYCLE, **SLOW, monotonic=clock)
+    informers = (manager.running[LIFECYCLE].leases, manager.running[LIFECYCLE].nodes)
+    for informer in informers:
+        informer._backoff = Backoff(base=0.01, cap=0.02)
+    transport.cut.set()
+
+    async def interrupted():
+        return all(informer.interrupted for informer in informers)
+
+    await cluster.eventually(interrupted)
+    await clock.pass_time(manager, 120)
+    transport.cut.clear()
+
+    async def seen():
+        return not any(informer.interrupted for informer in informers)
+
+    await cluster.eventually(seen)
+    await clock.pass_time(manager, 30)
+    assert is_ready(await cluster.get(NODES, "n1"))
+    for _ in range(4):
+        await renew(cluster, "n2")
+        await clock.pass_time(manager, 10)
+
+    async def given_up():
+        await renew(cluster, "n2")
+        return not is_ready(await cluster.get(NODES, "n1"))
+
+    await cluster.eventually(given_up)
+    assert is_ready(await cluster.get(NODES, "n2"))
+
+
+@pytest.mark.usefixtures("lease_namespace")
+async def test_node_whose_renewals_have_not_arrived_yet_is_not_given_up(cluster):
+    """The watch of Leases lags: what the server has is read before a node is given up."""
+    clock = Steps()
+    await make_ready(cluster, "n1", "n2")
+    await renew(cluster, "n1", "n2")
+    manager = await cluster.start(LIFECYCLE, **SLOW, monotonic=clock)
+    leases = manager.running[LIFECYCLE].leases
+    leases._hear = lambda type_, obj: None
+    for _ in range(5):
+        await clock.pass_time(manager, 20)
+        await renew(cluster, "n2")
+    await clock.pass_time(manager, 30)
+
+    async def given_up():
+        return not is_ready(await cluster.get(NODES, "n1"))
+
+    await cluster.eventually(given_up)
+    assert is_ready(await cluster.get(NODES, "n2"))
 
 
 @pytest.mark.parametrize("dated", [True, False])

@@ -12,8 +12,8 @@ from haru.controllers.deployment import find_new
 from haru.controllers.manager import CONTROLLERS, select_controllers
 from haru.controllers.node_lifecycle import retainted
 from haru.controllers.replica_set import deletion_order
-from haru.engine.devices.eviction import claim_eviction, published_taints, rule_selects
-from haru.engine.nodes.eviction import eviction_time
+from haru.engine.dra import claim_eviction, published_taints, rule_selects
+from haru.engine.plugins import eviction_time
 from haru.kube.names import format_time, is_dns1123_subdomain
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -174,6 +174,31 @@ async def test_what_nobody_uses_is_released(cluster, end):
         await cluster.eventually(gone)
 
 
+@pytest.mark.parametrize("end", ["Succeeded", "deleted"])
+async def test_claim_with_device_status_is_deallocated(cluster, end):
+    """What the driver said of the device goes with it, and takes no right that the controller lacks."""
+    await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    pod = await cluster.create(PODS, pod_body("p", resourceClaims=[{"name": "own", "resourceClaimName": "c"}]))
+    await cluster.start(NAME)
+    await use(cluster, "c", pod)
+    since = "2026-01-01T00:00:00Z"
+    ready = {"type": "Ready", "status": "True", "reason": "Up", "message": "", "lastTransitionTime": since}
+    device = {"driver": "d.example.com", "pool": "p", "device": "x", "conditions": [ready]}
+    await cluster.set_status(CLAIMS, "c", {"devices": [device]})
+    before = await cluster.forbidden()
+    if end == "deleted":
+        await cluster.client.delete(PODS, "p", "ns", grace_period_seconds=0)
+    else:
+        await cluster.set_status(PODS, "p", {"phase": end})
+
+    async def released():
+        claim = await cluster.get(CLAIMS, "c")
+        return not claim.get("status") and not claim["metadata"].get("finalizers")
+
+    await cluster.eventually(released, 5)
+    assert await cluster.forbidden() == before
+
+
 async def test_the_last_consumer_counts(cluster):
     await cluster.create(CLAIMS, {"metadata": {"name": "shared"}, "spec": REQUESTS})
     entries = [{"name": "own", "resourceClaimName": "shared"}]

@@ -33,6 +33,38 @@ async def test_every_namespace_has_the_authority(cluster):
     assert await cluster.forbidden() == 0
 
 
+async def test_config_map_without_its_description_gets_it_back(cluster):
+    await cluster.start(NAME, **{"root-ca": "an authority"})
+    await cluster.eventually(lambda: published(cluster, "ns"))
+    annotations = {"kubernetes.io/description": None, "mine": "x"}
+    await cluster.client.patch(CONFIG_MAPS, MAP, {"metadata": {"annotations": annotations}}, "ns")
+
+    async def mended():
+        found = (await cluster.get(CONFIG_MAPS, MAP))["metadata"]["annotations"]
+        return found.get("kubernetes.io/description") and found.get("mine") == "x"
+
+    await cluster.eventually(mended, 5)
+
+
+async def test_config_map_that_another_made_first_is_overwritten(cluster):
+    """The controller has not seen it yet: its own creation fails, and has to be tried again as an update."""
+    manager = await cluster.start(NAME, **{"root-ca": "an authority"})
+    await cluster.eventually(lambda: published(cluster, "ns"))
+    controller = manager.running[NAME]
+    create = controller.client.create
+
+    async def too_late(kind, obj, *args, **options):
+        if obj["metadata"]["name"] == MAP and obj["metadata"]["namespace"] == "young":
+            foreign = {"metadata": {"name": MAP, "namespace": "young"}, "data": {"ca.crt": "another"}}
+            controller.client.create = create
+            await cluster.create(CONFIG_MAPS, foreign, "young")
+        return await create(kind, obj, *args, **options)
+
+    controller.client.create = too_late
+    await cluster.create(NAMESPACES, {"metadata": {"name": "young"}})
+    await cluster.eventually(lambda: published(cluster, "young"), 5)
+
+
 async def test_without_an_authority_it_does_not_run(cluster):
     manager = await cluster.start(NAME)
     assert not manager.running

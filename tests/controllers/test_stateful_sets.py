@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller_cluster import Kubelet, template
 
 from haru.controllers.objects import PODS, STATEFUL_SETS, VOLUME_CLAIMS
+from haru.controllers.revisions import REVISIONS
 
 APP = {"app": "s"}
 
@@ -141,3 +142,55 @@ async def test_restarts_make_no_pod_twice(cluster):
     await cluster.start("statefulset-controller")
     await status_is(cluster, replicas=4, readyReplicas=4)
     assert await names(cluster) == ["db-0", "db-1", "db-2", "db-3"]
+
+
+async def test_pods_are_labelled_with_the_name_of_their_revision_and_the_status_says_the_same(cluster):
+    await cluster.create(STATEFUL_SETS, stateful_set(2))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start("statefulset-controller")
+    await status_is(cluster, readyReplicas=2, updatedReplicas=2, currentReplicas=2)
+    (revision,) = await cluster.items(REVISIONS)
+    name, labels = revision["metadata"]["name"], revision["metadata"]["labels"]
+    assert {p["metadata"]["labels"]["controller-revision-hash"] for p in await cluster.items(PODS)} == {name}
+    status = (await cluster.get(STATEFUL_SETS, "db"))["status"]
+    assert (status["currentRevision"], status["updateRevision"]) == (name, name)
+    # The revision itself has the labels of the template, and the hash under a label of its own.
+    assert labels == {**APP, "controller.kubernetes.io/hash": name.removeprefix("db-")}
+
+
+async def test_on_delete_a_pod_that_somebody_deletes_comes_back_from_the_new_template(cluster):
+    await cluster.create(STATEFUL_SETS, stateful_set(2, updateStrategy={"type": "OnDelete"}))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start("statefulset-controller")
+    await status_is(cluster, readyReplicas=2, updatedReplicas=2)
+    first = (await cluster.get(STATEFUL_SETS, "db"))["status"]["currentRevision"]
+    spec = stateful_set(2, "new", updateStrategy={"type": "OnDelete"})["spec"]
+    await cluster.client.patch(STATEFUL_SETS, "db", {"spec": spec}, "ns")
+    await status_is(cluster, readyReplicas=2, updatedReplicas=0, observedGeneration=2)
+    for number in (0, 1):
+        await cluster.client.delete(PODS, f"db-{number}", "ns")
+        await status_is(cluster, readyReplicas=2, updatedReplicas=number + 1)
+    assert {p["spec"]["containers"][0]["image"] for p in await cluster.items(PODS)} == {"new"}
+    # Nothing rolls: the current revision is the first one until somebody chooses a rolling update.
+    assert (await cluster.get(STATEFUL_SETS, "db"))["status"]["currentRevision"] == first
+
+
+async def test_the_partition_counts_from_the_first_ordinal(cluster):
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+    more = {"updateStrategy": rolling, "ordinals": {"start": 5}}
+    await cluster.create(STATEFUL_SETS, stateful_set(2, **more))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start("statefulset-controller")
+    await status_is(cluster, readyReplicas=2)
+    await cluster.client.patch(STATEFUL_SETS, "db", {"spec": stateful_set(2, "new", **more)["spec"]}, "ns")
+    await status_is(cluster, readyReplicas=2, updatedReplicas=1, observedGeneration=2)
+    before = await cluster.get(PODS, "db-5")
+    await cluster.client.delete(PODS, "db-5", "ns")
+
+    async def back():
+        pod = await cluster.get(PODS, "db-5")
+        return pod is not None and pod["metadata"]["uid"] != before["metadata"]["uid"]
+
+    await cluster.eventually(back)
+    found = {p["metadata"]["name"]: p["spec"]["containers"][0]["image"] for p in await cluster.items(PODS)}
+    assert found == {"db-5": "i", "db-6": "new"}

@@ -2,15 +2,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from dashboard_driving import CHROMIUM_FLAGS
-
-# The makers of objects, and the small API server of the client's tests.
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("engine", "client")]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from dashboard_driving import dashboard_address
 
 from haru.client.api import ApiClient
 from haru.dashboard.access import Access, check_loopback
-from haru.dashboard.serving import DashboardServer
+from haru.dashboard.server import DashboardServer
 from haru.embedded.options import OptionError, parse_dashboard, read_config
 from haru.kube.yaml import load
 from haru_process import Process, Up, free_port, haru

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from engine_objects import node, pod
 
-from haru.dashboard import explaining
-from haru.dashboard.explaining import Explaining
+from haru.dashboard import explanations
+from haru.dashboard.explanations import Explaining
 from haru.dashboard.views.queue import waiting_work
 from haru.dashboard.views.workloads import Workload
-from haru.engine.cluster import Cluster, Snapshot
-from haru.explain import explain
+from haru.engine import SchedulerCache, Snapshot
+from haru.explain.entry import explain
 
 ONE, TWO = Workload("default", "pod/one"), Workload("default", "pod/two")
 
@@ -40,17 +40,17 @@ class Slow:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     made = Slow()
-    monkeypatch.setattr(explaining, "explain", made)
-    monkeypatch.setattr(explaining, "WAIT_SECONDS", 0.01)
-    monkeypatch.setattr(explaining, "_IDLE_FACTOR", 0)
-    monkeypatch.setattr(explaining, "_KEPT_FACTOR", 0)
+    monkeypatch.setattr(explanations, "explain", made)
+    monkeypatch.setattr(explanations, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(explanations, "_IDLE_FACTOR", 0)
+    monkeypatch.setattr(explanations, "_KEPT_FACTOR", 0)
     yield made
     for _ in range(10):
         made.go.release()
 
 
-def cluster(*names: str) -> Cluster:
-    return Cluster.of([node("a"), *(pod(name, cpu="99") for name in names)])
+def cluster(*names: str) -> SchedulerCache:
+    return SchedulerCache.of([node("a"), *(pod(name, cpu="99") for name in names)])
 
 
 class Viewer:

@@ -12,7 +12,7 @@ from engine_objects import Obj, allocated, allocation, claim, node, pod, resourc
 from fake_api import FakeApi
 
 from haru.client.api import ApiClient
-from haru.dashboard.serving import DashboardServer
+from haru.dashboard.server import DashboardServer
 from haru.kube.kinds import known_kind
 
 NODES, CARDS = 1000, 8

@@ -16,9 +16,9 @@ from haru.dashboard.views.device_map import device_map
 from haru.dashboard.views.queue import Told, waiting_work
 from haru.dashboard.views.story import story
 from haru.dashboard.views.workloads import Filter, Workload
-from haru.engine.cluster import Cluster
-from haru.explain import explain
+from haru.engine import SchedulerCache
 from haru.explain.cards import Layouts
+from haru.explain.entry import explain
 from haru.markup import Html, tag
 
 Obj = dict[str, Any]
@@ -55,7 +55,7 @@ def pages() -> dict[str, str]:
     }
     held = allocated(claim("c"), allocation("a", "gpu-0"), made)
     tainted = node("a", taints=[{"key": EVIL, "effect": "NoSchedule"}])
-    snapshot = Cluster.of([tainted, resource_slice("a", [device]), made, waiting, held]).snapshot()
+    snapshot = SchedulerCache.of([tainted, resource_slice("a", [device]), made, waiting, held]).snapshot()
     chosen = Filter(node="*")
     event = {
         "metadata": {},

@@ -14,7 +14,7 @@ from haru.dashboard.views.timeline import timeline
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
-from haru.engine.cluster import Cluster
+from haru.engine import SchedulerCache
 from haru.explain.cards import Layouts
 
 Obj = dict[str, Any]
@@ -38,7 +38,7 @@ def user(name: str, where: str, *devices: str, owner: str = "") -> list[Obj]:
 
 
 def mapped(*objects: Obj, **chosen: str) -> DeviceMap:
-    return device_map(Cluster.of(objects).snapshot(), Layouts(), Filter(**chosen))
+    return device_map(SchedulerCache.of(objects).snapshot(), Layouts(), Filter(**chosen))
 
 
 def looks(found: DeviceMap) -> dict[str, list[str]]:
@@ -226,7 +226,7 @@ def test_filters(chosen: dict[str, str], expected: dict[str, list[str]]) -> None
 
 
 def test_a_layout_is_kept_until_its_pool_changes() -> None:
-    cluster, layouts = Cluster.of([resource_slice("a", 1), resource_slice("b", 1)]), Layouts()
+    cluster, layouts = SchedulerCache.of([resource_slice("a", 1), resource_slice("b", 1)]), Layouts()
     before = layouts.of(cluster.snapshot().devices.pools)
     cluster.apply(resource_slice("b", 2))
     after = layouts.of(cluster.snapshot().devices.pools)
@@ -248,7 +248,7 @@ def test_the_queue_is_in_the_order_of_trying() -> None:
     objects = [ready("a"), waits("late", late), waits("early", early), waits("urgent", late, 10), pod("runs", node="a")]
     gone = waits("gone")
     gone["metadata"]["deletionTimestamp"] = NOW
-    found = waiting_work(Cluster.of([*objects, gone]).snapshot())
+    found = waiting_work(SchedulerCache.of([*objects, gone]).snapshot())
     assert [(w.workload.name, w.since, w.priority) for w in found] == [
         ("pod/urgent", late, 10),
         ("pod/early", early, 0),
@@ -259,7 +259,7 @@ def test_the_queue_is_in_the_order_of_trying() -> None:
 def test_pods_of_one_workload_wait_as_one_with_what_their_status_says() -> None:
     members = [waits("m-0", group="g"), waits("m-1", group="g")]
     members[1]["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": "no room"}]
-    snapshot = Cluster.of([ready("a"), pod_group("g", 2), *members]).snapshot()
+    snapshot = SchedulerCache.of([ready("a"), pod_group("g", 2), *members]).snapshot()
     [found] = waiting_work(snapshot)
     assert (found.workload, found.pods, found.said) == (Workload("default", "podgroup/g"), 2, "no room")
     about = subject(snapshot, found.workload, pods_of(snapshot, found.workload))
@@ -272,7 +272,7 @@ def test_pods_of_one_workload_wait_as_one_with_what_their_status_says() -> None:
 
 def test_the_story_of_a_pod_that_waits_and_of_one_that_runs() -> None:
     objects = [ready("a"), resource_slice("a", 2), *user("runs", "a", "gpu-0"), waits("waits")]
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     told = story(snapshot, Workload("default", "pod/waits"), (), NOW)
     assert told is not None and told.told.verdict == "NeverFits" and told.here is None
     assert [(row.phase, row.node) for row in told.pods] == [("Pending", "")]
@@ -283,7 +283,7 @@ def test_the_story_of_a_pod_that_waits_and_of_one_that_runs() -> None:
 
 
 def test_there_is_no_story_of_what_does_not_exist() -> None:
-    snapshot = Cluster.of([ready("a")]).snapshot()
+    snapshot = SchedulerCache.of([ready("a")]).snapshot()
     for name in ("pod/x", "job/x", "podgroup/x", "resourceclaim/x", "deployment/x", "nonsense/x"):
         assert story(snapshot, Workload("default", name), (), NOW) is None
 
@@ -291,11 +291,21 @@ def test_there_is_no_story_of_what_does_not_exist() -> None:
 def test_a_story_has_the_events_about_the_workload_and_all_that_belongs_to_it() -> None:
     members = user("m", "a", "gpu-0")
     members[0]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
-    snapshot = Cluster.of([ready("a"), resource_slice("a", 1), pod_group("g", 1), *members]).snapshot()
+    snapshot = SchedulerCache.of([ready("a"), resource_slice("a", 1), pod_group("g", 1), *members]).snapshot()
     uids = ("uid-group-g", "uid-m", "uid-claim-m", "uid-other", "")
     events = [{**event("x", uid, NOW, ""), "involvedObject": {"kind": "K", "name": "x", "uid": uid}} for uid in uids]
     told = story(snapshot, Workload("default", "podgroup/g"), events, NOW)
     assert told is not None and {e.reason for e in told.entries if e.kind == "K"} == set(uids[:3])
+
+
+def test_the_story_of_a_job_whose_pods_are_refused_says_by_whom() -> None:
+    template = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": 2, "template": template}}
+    named = {**job, "metadata": {"name": "j", "namespace": "default", "uid": "uid-j"}}
+    refused = event("j", "FailedCreate", NOW, "Error creating: no label team")
+    told = story(SchedulerCache.of([ready("a"), named]).snapshot(), Workload("default", "job/j"), [refused], NOW)
+    assert told is not None and told.told.verdict == "FitsIf"
+    assert told.told.summary.startswith("2 pods not made: Error creating: no label team")
 
 
 def event(name: str, reason: str, when: str, message: str, **more: Any) -> Obj:

@@ -10,8 +10,8 @@ from engine_objects import Obj, node, pod, pod_group, resource_slice
 from fake_api import FakeApi
 
 from haru.client.api import ApiClient
+from haru.cluster_view import Watching
 from haru.kube.kinds import known_kind
-from haru.sight import Watching
 
 NODE, POD, EVENT = known_kind("v1", "Node"), known_kind("v1", "Pod"), known_kind("v1", "Event")
 

@@ -89,8 +89,8 @@ def test_pruning_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     problems = [sized(seed, most) for seed in range(60) for most in (7, 11)]
     answers = []
     for easy, credit in ((0, 10**6), (10**6, 0)):
-        monkeypatch.setattr("haru.engine.devices.search._EASY", easy)
-        monkeypatch.setattr("haru.engine.devices.search._CREDIT", credit)
+        monkeypatch.setattr("haru.engine.dra.allocator.device_search._EASY", easy)
+        monkeypatch.setattr("haru.engine.dra.allocator.device_search._CREDIT", credit)
         answers.append([answer(given, scoring=True) for given in problems])
     assert answers[0] == answers[1]
     assert sum(found is not None for found in answers[0]) > 25

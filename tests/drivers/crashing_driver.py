@@ -11,7 +11,7 @@ from pathlib import Path
 
 from haru.client.api import ApiClient
 from haru.drivers import checkpoint
-from haru.drivers.cdi import writing
+from haru.drivers.cdi import writer
 from haru.drivers.library import (
     ClaimToPrepare,
     DriverOptions,
@@ -55,13 +55,13 @@ class Cards:
 async def main() -> None:
     """URL, token, kubelet's directory, CDI directory."""
     url, token, kubelet, cdi = sys.argv[1:]
-    plain = writing.write_whole
+    plain = writer.write_whole
 
     def write(path: Path, data: bytes, mode: int, *, parents: bool = False) -> None:
         plain(path, data, mode, parents=parents)
         die_at("before ready")
 
-    writing.write_whole = write  # type: ignore[attr-defined]
+    writer.write_whole = write  # type: ignore[attr-defined]
     assert checkpoint.write_whole is plain
     options = DriverOptions("cards.example.com", "node-a", "", Path(kubelet), Path(cdi))
     async with ApiClient.http(url, token=token) as client:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "node"))
-
 from dra_bench import NODE, Bench, bench, eventually, pod, result
 from minimal_driver import MinimalDriver
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "node"))
-
 from dra_bench import DRIVER, NODE, SLICES, bench, device, eventually
 
 from haru.cli.main import main
@@ -31,7 +27,7 @@ from haru.drivers.library import (
     Pool,
     ReadyDevice,
 )
-from haru.drivers.library.preparing import Preparer
+from haru.drivers.library.claim_service import Preparer
 from haru.drivers.protocol import Claim
 from haru.drivers.simulated.plugin import SimulatedCards, health_of, parse_device_health, pool_of
 from haru.drivers.simulated.profiles import load_profile
@@ -161,7 +157,7 @@ async def test_a_device_that_a_claim_has_twice_has_two_names(tmp_path: Path) -> 
 async def test_what_goes_wrong_in_a_driver_is_told_and_can_be_repeated(
     tmp_path: Path, answer: Any, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("haru.drivers.library.preparing.STEP_SECONDS", 0.01 if answer == "sleep" else 40.0)
+    monkeypatch.setattr("haru.drivers.library.claim_service.STEP_SECONDS", 0.01 if answer == "sleep" else 40.0)
     plugin = Plugin(answer)
     made = preparer(plugin, claim(given("gpu-0")), tmp_path)
     with pytest.raises(ClaimError, match=told):
@@ -169,7 +165,7 @@ async def test_what_goes_wrong_in_a_driver_is_told_and_can_be_repeated(
     # What may have been begun is known, also to the next process.
     again = preparer(plugin, claim(given("gpu-0")), tmp_path)
     assert [entry.is_ready for entry in again.entries()] == [False]
-    monkeypatch.setattr("haru.drivers.library.preparing.STEP_SECONDS", 40.0)
+    monkeypatch.setattr("haru.drivers.library.claim_service.STEP_SECONDS", 40.0)
     assert len(await again.prepare(ASKED)) == 1
     await again.unprepare(ASKED)
     assert [entry.uid for entry in plugin.given_back] == ["uid-1"]

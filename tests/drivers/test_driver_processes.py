@@ -15,13 +15,10 @@ import pytest
 import pytest_asyncio
 import uvicorn
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "node"))
-
 from crashing_driver import PLACES
 from dra_bench import CLAIMS, DRIVER, NODE, NODES, Bench, bench, eventually, pod, result
 
-from haru.drivers.cdi.reading import CdiFiles
+from haru.drivers.cdi.reader import CdiFiles
 from haru_process import HARU, Process, environment
 
 GPU = "gpu.nvidia.com"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
-from haru.engine.groups import Options, decide
+from haru.engine import Options
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision
 
 Obj = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -134,7 +135,7 @@ def options(**kwargs: Any) -> Options:
 
 def decide_all(objects: list[Obj], group: str = "", only: list[Obj] | None = None, **kwargs: Any) -> Decision:
     """Decide the pods of a group (or those without one, as one basic unit), or only some pods."""
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     pods = only or [
         o
         for o in objects

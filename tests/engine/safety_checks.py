@@ -16,11 +16,12 @@ from safety_books import Placed
 from safety_view import View, allocation_of, claims_of, cpu_of, deleting, ended, group_of, reserved_for
 from safety_world import World
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision, MemberDecision
-from haru.engine.groups import Options, decide
-from haru.engine.nominations import Nomination
-from haru.engine.reservation import Reservation
+from haru.engine import Options
+from haru.engine.backfill.reservation import BackfillReservation
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision, MemberDecision
+from haru.engine.state.nominations import Nomination
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def waiting(view: View, groups: dict[str, Obj]) -> list[Unit]:
     return [Unit(name if name in groups else "", groups.get(name), pods) for name, pods in found.items()]
 
 
-def ask(cluster: Cluster, unit: Unit, how: Options) -> Decision:
+def ask(cluster: SchedulerCache, unit: Unit, how: Options) -> Decision:
     """The same question to another cluster; the share IDs do not depend on what was asked before."""
     return decide(cluster.snapshot(), unit.pods, group=unit.obj, options=fresh(how))
 
@@ -66,7 +67,7 @@ def fresh(how: Options) -> Options:
 
 def digest(world: World) -> str:
     """All that is handed to a decision."""
-    return json.dumps([list(world.seen.values()), [e.claims for e in world.errands]], sort_keys=True)
+    return json.dumps([list(world.seen.values()), [e.claims for e in world.binding_tasks]], sort_keys=True)
 
 
 def check_same(world: World, unit: Unit, how: Options, decision: Decision, *, anew: bool) -> None:
@@ -263,7 +264,7 @@ def check_need(world: World, unit: Unit, how: Options, decision: Decision, view:
         assert len(left.placed) < len(decision.nominated), f"{stays} go in vain for {unit.name}"
 
 
-def holds(reservation: Reservation | None, unit: Unit) -> bool:
+def holds(reservation: BackfillReservation | None, unit: Unit) -> bool:
     """Whether a reservation might keep a unit back."""
     return reservation is not None and reservation.priority >= unit.priority
 
@@ -286,7 +287,7 @@ def check_room_was_made(world: World, unit: Unit, how: Options, decision: Decisi
 # -- the head of the queue -------------------------------------------------------------------------------------------
 
 
-def check_head(world: World, head: Unit, reservation: Reservation) -> None:
+def check_head(world: World, head: Unit, reservation: BackfillReservation) -> None:
     """When all that must have ended by then has, the head starts at the moment that was foreseen."""
     view = world.view()
     assert reservation.until is not None
@@ -309,7 +310,12 @@ def check_gangs(world: World) -> None:
     truth = world.truth()
     for group, obj in world.objects("PodGroup", seen=False).items():
         bound = set(truth.members(group))
-        ready = {m.pod.path for errand in world.errands if errand.group == group for m in errand.ready or ()}
+        ready = {
+            m.pod.path
+            for binding_task in world.binding_tasks
+            if binding_task.group == group
+            for m in binding_task.ready or ()
+        }
         minimum = obj["spec"]["schedulingPolicy"]["gang"]["minCount"]
         if bound and group not in world.hit:
             assert len(bound | ready) >= minimum, f"{group}: {bound} are bound, {ready} are certain, of {minimum}"

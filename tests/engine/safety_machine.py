@@ -17,14 +17,16 @@ from safety_checks import Unit
 from safety_view import deleting, ended, group_of, marked, with_status
 from safety_world import DEFAULT_GRACE, World
 
-from haru.engine.decision import Decision
-from haru.engine.groups import Options, decide
-from haru.engine.groups.memory import Memory
-from haru.engine.groups.promises import displaced
-from haru.engine.groups.reserving import reserve
-from haru.engine.nominations import nominations_of
-from haru.engine.reservation import Reservation
-from haru.engine.run_times import ANNOTATION
+from haru.engine import Options
+from haru.engine.backfill.earliest_start import reserve_earliest_start
+from haru.engine.backfill.reservation import BackfillReservation
+from haru.engine.equivalence.feasibility_cache import FeasibilityCache
+from haru.engine.podgroup import decide
+from haru.engine.preemption.nominated_placements import displaced
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.deadlines import ANNOTATION
+from haru.engine.state.decision import Decision
+from haru.engine.state.nominations import nominations_of
 
 T = TypeVar("T")
 
@@ -88,7 +90,7 @@ class SafetyMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World([], 0)
-        self.memory = Memory(Options().profile)
+        self.memory = FeasibilityCache(Options().profile)
         self.count = 0
         self.head: Unit | None = None
         self.undisturbed = False
@@ -98,10 +100,19 @@ class SafetyMachine(RuleBasedStateMachine):
     @initialize(found=machines, wide=st.integers(0, 2), listed=st.lists(works, min_size=2, max_size=6))
     def begin(self, found: list[tuple[int, str, str]], wide: int, listed: list[Work]) -> None:
         """Some work runs already."""
-        self.world = World([Hardware(name, *one) for name, one in zip(NAMES, found, strict=False)], wide)
+        hardware = [Hardware(name, *one) for name, one in zip(NAMES, found, strict=False)]
+        self.world = World(hardware, wide, self.cluster())
         for work in listed:
             self._add(work)
             self._decide(-1, {}, True, -1)
+
+    def cluster(self) -> SchedulerCache:
+        """The cluster as the scheduler sees it, when a history begins."""
+        return SchedulerCache()
+
+    def asked(self, unit: Unit, chosen: Options) -> Decision:
+        """Decide one unit."""
+        return decide(self.world.cluster.snapshot(), unit.pods, group=unit.obj, options=chosen)
 
     # -- work --------------------------------------------------------------------------------------------------------
 
@@ -227,7 +238,7 @@ class SafetyMachine(RuleBasedStateMachine):
     def _decide(self, index: int, how: How, now: bool, broken: int) -> None:
         world, unit = self.world, pick(self._waiting(), index)
         view, before, chosen = world.view(), checks.digest(world), self._options(how)
-        decision = decide(world.cluster.snapshot(), unit.pods, group=unit.obj, options=chosen)
+        decision = self.asked(unit, chosen)
         checks.check_same(world, unit, chosen, decision, anew=self.count % 2 == 0)
         assert checks.digest(world) == before, "a decision has changed what it was given"
         checks.check_decision(world, unit, chosen, decision, view)
@@ -238,11 +249,11 @@ class SafetyMachine(RuleBasedStateMachine):
         if decision.status in ("scheduled", "nominated"):
             self._took_places(unit)
         if decision.status == "scheduled":
-            errand = world.start(decision.placed, unit.group, unit.minimum)
+            binding_task = world.start(decision.placed, unit.group, unit.minimum)
             if now:
-                world.reserve(errand, broken)
-                while errand.ready:
-                    world.bind(errand, 0)
+                world.reserve(binding_task, broken)
+                while binding_task.ready:
+                    world.bind(binding_task, 0)
         if decision.status == "nominated":
             self._make_room(unit, decision)
             checks.check_room_was_made(world, unit, chosen, decision)
@@ -279,18 +290,18 @@ class SafetyMachine(RuleBasedStateMachine):
             elif member.status != "nominated":
                 cluster.forget_nomination(member.pod)
 
-    @precondition(lambda self: self.world.errands)
+    @precondition(lambda self: self.world.binding_tasks)
     @rule(index=which, broken=st.integers(-3, 2), member=which, fails=st.sampled_from([False, False, True]))
     def carry_on(self, index: int, broken: int, member: int, fails: bool) -> None:
         """The next step of an errand, which may fail."""
-        errand = pick(self.world.errands, index)
-        if errand.ready is None:
-            self.world.reserve(errand, broken)
-            if len(errand.ready or ()) < len(errand.members):
+        binding_task = pick(self.world.binding_tasks, index)
+        if binding_task.ready is None:
+            self.world.reserve(binding_task, broken)
+            if len(binding_task.ready or ()) < len(binding_task.members):
                 # Who was about to start, and does not, ends at another time than was foreseen.
                 self._disturb("")
         else:
-            self.world.bind(errand, member, fails=fails)
+            self.world.bind(binding_task, member, fails=fails)
             if fails:
                 self._disturb("")
 
@@ -310,7 +321,7 @@ class SafetyMachine(RuleBasedStateMachine):
         if decide(world.cluster.snapshot(), unit.pods, group=unit.obj, options=chosen).status != "unschedulable":
             world.cluster.reserve(before)
             return
-        found = reserve(world.cluster.snapshot(), unit.pods, group=unit.obj, options=chosen)
+        found = reserve_earliest_start(world.cluster.snapshot(), unit.pods, group=unit.obj, options=chosen)
         self._drop()
         if found is not None:
             world.cluster.reserve(found)
@@ -413,7 +424,7 @@ class SafetyMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_delays_the_head(self) -> None:
-        reservation: Reservation | None = self.world.cluster.snapshot().reservation
+        reservation: BackfillReservation | None = self.world.cluster.snapshot().reservation
         if self.head is None or reservation is None or self.world.late or not self.undisturbed:
             return
         if checks.stays(self.world, self.counted_on):

@@ -13,9 +13,9 @@ from typing import Any
 from engine_objects import Obj
 from safety_books import Placed
 
-from haru.engine.decision import PodKey
+from haru.engine.state.decision import PodKey
 from haru.kube.names import format_time
-from haru.scheduler.claims import freed_status
+from haru.scheduler.binding import freed_status
 
 
 def moment(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 What is stored is the truth; the scheduler's `Cluster` hears of it through one stream of events for each kind, which may
 lag. A decision is carried out in the steps of the live scheduler (docs/adr/0002), with its own checks before a claim is
-written, and any of them may fail. Source: our own, after `haru.scheduler.carrying`.
+written, and any of them may fail. Source: our own, after `haru.scheduler.binding.binding_cycle`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from safety_view import (
     with_status,
 )
 
-from haru.engine.cluster import Cluster, claim_path, object_path
-from haru.engine.decision import MemberDecision, PodKey
-from haru.engine.nominations import evicted_pods
-from haru.scheduler.claims import BindingError, ClaimWrite, claim_writes, freed_status, reserved_claim
+from haru.engine.state.cache import SchedulerCache, namespaced_name, object_path
+from haru.engine.state.decision import MemberDecision, PodKey
+from haru.engine.state.nominations import evicted_pods
+from haru.scheduler.binding import BindingError, ClaimWrite, claim_writes, freed_status, reserved_claim
 
 Key = tuple[str, str]
 START = 1_800_000_000.0
@@ -58,15 +58,15 @@ class World:
     somebody took so long from its decision to its start that no foreseen time holds.
     """
 
-    def __init__(self, machines: Sequence[Hardware], wide: int) -> None:
+    def __init__(self, machines: Sequence[Hardware], wide: int, cluster: SchedulerCache | None = None) -> None:
         self.machines = {machine.name: machine for machine in machines}
         self.books = Books(machines, wide)
         self.api: dict[Key, Obj] = {}
         self.seen: dict[Key, Obj] = {}
-        self.cluster = Cluster()
+        self.cluster = cluster or SchedulerCache()
         self.now = START
         self.lagging = False
-        self.errands: list[Errand] = []
+        self.binding_tasks: list[Errand] = []
         self.limits: dict[str, int] = {}
         self.unenforced: set[str] = set()
         self.hit: set[str] = set()
@@ -145,7 +145,12 @@ class World:
         for path, written in self._written.items():
             if path in claims and _revision(written) > _revision(claims[path]):
                 claims[path] = written
-        under_way = {path: c for errand in self.errands if errand.ready is None for path, c in errand.claims.items()}
+        under_way = {
+            path: c
+            for binding_task in self.binding_tasks
+            if binding_task.ready is None
+            for path, c in binding_task.claims.items()
+        }
         under_way = {path: claim for path, claim in under_way.items() if path in claims}
         promised = {key.path for key in evicted_pods(self.cluster.snapshot().nominations.values()) if key.path in pods}
         return View(
@@ -180,10 +185,10 @@ class World:
         evicted: Collection[str] = (),
         only_on: str = "",
         reservation: bool = True,
-    ) -> Cluster:
+    ) -> SchedulerCache:
         """Another cluster like the one that the scheduler sees, without some pods and, if so, with the claims freed."""
         view, snapshot = self.view(), self.cluster.snapshot()
-        made = Cluster()
+        made = SchedulerCache()
         claims = view.freed(going, evicted) if freed else view.claims
         under_way = {path for path in view.in_flight if allocation_of(claims[path]) is not None}
         for (kind, path), obj in self.seen.items():
@@ -205,7 +210,7 @@ class World:
         made.reserve(snapshot.reservation if reservation else None)
         return made
 
-    def _rob(self, cluster: Cluster, group: str) -> None:
+    def _rob(self, cluster: SchedulerCache, group: str) -> None:
         """Let a member of a group be evicted that was there before all others."""
         spec = {"nodeName": "nowhere", "schedulingGroup": {"podGroupName": group.split("/")[1]}, "containers": []}
         metadata = {"name": "robbed", "namespace": "default", "uid": "uid-robbed"}
@@ -219,7 +224,7 @@ class World:
 
     def start(self, members: tuple[MemberDecision, ...], group: str, minimum: int) -> Errand:
         """Count the members as placed and their claims as allocated from now on."""
-        errand, claims = Errand(group, minimum, members, self.now), self.view().claims
+        binding_task, claims = Errand(group, minimum, members, self.now), self.view().claims
         for member in members:
             self.cluster.assume_pod(member.pod, member.node or "", member.claimed, member.joined)
             self._assumed[member.pod.path] = member.node or ""
@@ -227,52 +232,52 @@ class World:
         self.robbed.discard(group)
         for path, write in claim_writes(members).items():
             if write.allocation is not None:
-                errand.claims[path] = reserved_claim(claims[path], write, None)
-                self.cluster.assume_claim(errand.claims[path])
-        self.errands.append(errand)
-        return errand
+                binding_task.claims[path] = reserved_claim(claims[path], write, None)
+                self.cluster.assume_claim(binding_task.claims[path])
+        self.binding_tasks.append(binding_task)
+        return binding_task
 
-    def reserve(self, errand: Errand, broken: int = -1) -> None:
+    def reserve(self, binding_task: Errand, broken: int = -1) -> None:
         """Write all claims, of which one may fail; then go on as a whole, or take back as a whole.
 
         Errands of one group take turns.
         """
-        for other in self.errands[: self.errands.index(errand)]:
-            if errand.group and other.group == errand.group and other.ready is None:
+        for other in self.binding_tasks[: self.binding_tasks.index(binding_task)]:
+            if binding_task.group and other.group == binding_task.group and other.ready is None:
                 self.reserve(other)
         failed: set[PodKey] = set()
-        for number, (path, write) in enumerate(claim_writes(errand.members).items()):
+        for number, (path, write) in enumerate(claim_writes(binding_task.members).items()):
             try:
                 self._write(path, write, refused=number == broken)
             except BindingError as error:
                 self.refused.append(str(error))
                 failed |= write.pods
-        failed |= {one.pod for one in errand.members if one.pod not in failed and self._fallen(errand, one)}
-        ready = [member for member in errand.members if member.pod not in failed]
-        if errand.group and len(self._certain(errand)) + len(ready) < errand.minimum:
+        failed |= {one.pod for one in binding_task.members if one.pod not in failed and self._fallen(binding_task, one)}
+        ready = [member for member in binding_task.members if member.pod not in failed]
+        if binding_task.group and len(self._certain(binding_task)) + len(ready) < binding_task.minimum:
             ready = []
-        for member in ready if errand.minimum > 1 else ():
+        for member in ready if binding_task.minimum > 1 else ():
             if (pod := self.api.get(("Pod", member.pod.path))) is not None:
                 self.put(with_status(pod, nominatedNodeName=member.node))
-        errand.ready = ready
-        self._take_back(errand, [member for member in errand.members if member not in ready])
+        binding_task.ready = ready
+        self._take_back(binding_task, [member for member in binding_task.members if member not in ready])
         if not ready:
-            self.errands.remove(errand)
+            self.binding_tasks.remove(binding_task)
 
-    def bind(self, errand: Errand, number: int, *, fails: bool = False) -> None:
+    def bind(self, binding_task: Errand, number: int, *, fails: bool = False) -> None:
         """Bind one of the members that are ready; the last one ends the errand."""
-        assert errand.ready
-        member = errand.ready.pop(number % len(errand.ready))
+        assert binding_task.ready
+        member = binding_task.ready.pop(number % len(binding_task.ready))
         pod = self.api.get(("Pod", member.pod.path))
         if fails or pod is None or deleting(pod):
-            self.hit.add(errand.group)
-            self._take_back(errand, [member])
+            self.hit.add(binding_task.group)
+            self._take_back(binding_task, [member])
         else:
-            self.late |= self.now > errand.decided + 5
+            self.late |= self.now > binding_task.decided + 5
             pod = {**pod, "spec": {**pod["spec"], "nodeName": member.node}}
             self.put(with_status(pod, phase="Running", startTime=moment(self.now), nominatedNodeName=None))
-        if not errand.ready:
-            self.errands.remove(errand)
+        if not binding_task.ready:
+            self.binding_tasks.remove(binding_task)
 
     def _write(self, path: str, write: ClaimWrite, *, refused: bool) -> None:
         claim = self.api.get(("ResourceClaim", path))
@@ -281,32 +286,39 @@ class World:
         self._learn(self.put(reserved_claim(claim, write, None)))
 
     def _learn(self, claim: Obj) -> None:
-        self._written[claim_path(claim)] = claim
+        self._written[namespaced_name(claim)] = claim
         self.cluster.assume_claim(claim, written=True)
 
-    def _fallen(self, errand: Errand, member: MemberDecision) -> bool:
+    def _fallen(self, binding_task: Errand, member: MemberDecision) -> bool:
         pod = self.seen.get(("Pod", member.pod.path))
         if pod is None or deleting(pod) or ("Node", member.node) not in self.seen:
             return True
         claims = self.view().claims
         others = {
-            path for other in self.errands if other is not errand and other.ready is None for path in other.claims
+            path
+            for other in self.binding_tasks
+            if other is not binding_task and other.ready is None
+            for path in other.claims
         }
         return any(path in others or path not in claims or not reserved_for(claims[path]) for path in claims_of(pod))
 
-    def _certain(self, errand: Errand) -> set[str]:
-        sent = {member.pod.path for other in self.errands if other.ready is None for member in other.members}
-        return set(self.view().members(errand.group)) - sent
+    def _certain(self, binding_task: Errand) -> set[str]:
+        sent = {member.pod.path for other in self.binding_tasks if other.ready is None for member in other.members}
+        return set(self.view().members(binding_task.group)) - sent
 
-    def _take_back(self, errand: Errand, failed: Sequence[MemberDecision]) -> None:
+    def _take_back(self, binding_task: Errand, failed: Sequence[MemberDecision]) -> None:
         if failed:
             gone = {member.pod for member in failed}
-            staying = set(self.view().members(errand.group)) - {pod.path for pod in gone} if errand.group else set()
+            staying = (
+                set(self.view().members(binding_task.group)) - {pod.path for pod in gone}
+                if binding_task.group
+                else set()
+            )
             for path, write in claim_writes(failed).items():
                 self._undo(path, write, keep_group=bool(staying))
-            for path, write in claim_writes(errand.members).items():
-                if path in errand.claims and write.pods <= gone:
-                    self.cluster.forget_claim(path, errand.claims[path])
+            for path, write in claim_writes(binding_task.members).items():
+                if path in binding_task.claims and write.pods <= gone:
+                    self.cluster.forget_claim(path, binding_task.claims[path])
             for member in failed:
                 self.cluster.forget_pod(member.pod)
                 self._forget(member.pod.path)
@@ -336,7 +348,12 @@ class World:
 
         A group keeps what it has reserved when its members end, but not when they were evicted.
         """
-        held = {e["uid"] for errand in self.errands for w in claim_writes(errand.members).values() for e in w.consumers}
+        held = {
+            e["uid"]
+            for binding_task in self.binding_tasks
+            for w in claim_writes(binding_task.members).values()
+            for e in w.consumers
+        }
         truth, view = self.truth(), self.view()
         for path, claim in truth.claims.items():
             entries = reserved_for(claim)
@@ -356,7 +373,7 @@ class World:
     def tick(self, seconds: int) -> None:
         """Time passes; whoever has used up its run time ends."""
         self.now += seconds
-        self.late |= any(self.now > errand.decided + 5 for errand in self.errands)
+        self.late |= any(self.now > binding_task.decided + 5 for binding_task in self.binding_tasks)
         for path, end in list(self.ends(self.truth())):
             if end is not None and end <= self.now and path not in self.unenforced:
                 self.put(with_status(self.api["Pod", path], phase="Failed"))

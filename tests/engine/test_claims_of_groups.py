@@ -19,13 +19,13 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision, GroupKey
-from haru.engine.groups import decide
-from haru.engine.groups.reserving import reserve
-from haru.engine.reservation import Reservation
-from haru.engine.run_times import epoch
-from haru.scheduler.idle import abandoned_claims
+from haru.engine.backfill.earliest_start import reserve_earliest_start
+from haru.engine.backfill.reservation import BackfillReservation
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.deadlines import epoch
+from haru.engine.state.decision import Decision, GroupKey
+from haru.scheduler.binding import abandoned_claims
 
 START = "2026-01-01T00:00:00Z"
 NOW = epoch(START) or 0.0
@@ -60,7 +60,7 @@ class Scene:
         self.other = running("other", "n2", "own", 60)
         self.urgent = pod("urgent", claims=["urgent"], priority=100)
         named = [{"name": "shared", "resourceClaimName": "shared"}]
-        self.cluster = Cluster.of(
+        self.cluster = SchedulerCache.of(
             [
                 device_class(),
                 *(node(name) for name in ("n1", "n2")),
@@ -79,8 +79,8 @@ class Scene:
         how = options(now=NOW, preempt_for_pods=True)
         return decide(self.cluster.snapshot(), [self.urgent], group=None, options=how)
 
-    def reserve(self) -> Reservation | None:
-        return reserve(self.cluster.snapshot(), [self.urgent], group=None, options=options(now=NOW))
+    def reserve(self) -> BackfillReservation | None:
+        return reserve_earliest_start(self.cluster.snapshot(), [self.urgent], group=None, options=options(now=NOW))
 
     def go(self, obj: Obj, *, evicted: bool) -> None:
         """A pod is deleted and then gone."""
@@ -145,7 +145,9 @@ def test_a_group_of_which_a_member_starts_again_keeps_its_claim() -> None:
     scene = Scene()
     scene.go(scene.members[0], evicted=True)
     scene.cluster.apply(running("old-2", "n1", "shared", 10, "old"))
-    assert {key.name for key in (scene.reserve() or Reservation(None, 0, (), frozenset())).waits_for} == {"other"}
+    assert {key.name for key in (scene.reserve() or BackfillReservation(None, 0, (), frozenset())).waits_for} == {
+        "other"
+    }
     for member in (scene.members[1], running("old-2", "n1", "shared", 10, "old")):
         scene.go(member, evicted=False)
     assert scene.abandoned() == []

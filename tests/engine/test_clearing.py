@@ -19,10 +19,10 @@ from engine_objects import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.clearing import Clearing, claim_users
-from haru.engine.cluster import Cluster, Snapshot
-from haru.engine.decision import GroupKey
-from haru.engine.devices import DeviceId, PoolKey
+from haru.engine.dra import DeviceId, PoolKey
+from haru.engine.preemption.dry_run import EvictionDryRun, claim_users
+from haru.engine.state.cache import SchedulerCache, Snapshot
+from haru.engine.state.decision import GroupKey
 
 ANTI: Obj = {
     "podAntiAffinity": {
@@ -107,15 +107,15 @@ def test_a_clearing_is_the_cluster_that_never_had_the_pods(
     case: tuple[list[Obj], list[str]], data: st.DataObject
 ) -> None:
     objects, names = case
-    base = Cluster.of(objects).snapshot()
-    clearing = Clearing(base, [[base.pods[f"default/{name}"]] for name in names])
+    base = SchedulerCache.of(objects).snapshot()
+    clearing = EvictionDryRun(base, [[base.pods[f"default/{name}"]] for name in names])
     early = clearing.snapshot()
-    expected = seen(Cluster.of(without(objects, names)).snapshot())
+    expected = seen(SchedulerCache.of(without(objects, names)).snapshot())
     assert seen(early) == expected
     back = data.draw(st.lists(st.sampled_from(range(len(names))), unique=True)) if names else []
     clearing.put_back(back)
     rest = [name for number, name in enumerate(names) if number not in back]
-    assert seen(clearing.snapshot()) == seen(Cluster.of(without(objects, rest)).snapshot())
+    assert seen(clearing.snapshot()) == seen(SchedulerCache.of(without(objects, rest)).snapshot())
     assert seen(clearing.settled()) == seen(clearing.snapshot())
     clearing.take(back)
     assert seen(clearing.snapshot()) == seen(early) == expected
@@ -125,8 +125,8 @@ def test_a_clearing_is_the_cluster_that_never_had_the_pods(
 
 def test_what_is_not_concerned_is_shared_and_states_are_remembered() -> None:
     objects = [node("a"), node("b"), pod("p", node="a"), pod("q", node="a"), pod("r", node="b")]
-    base = Cluster.of(objects).snapshot()
-    clearing = Clearing(base, [[base.pods["default/p"]], [base.pods["default/q"]]])
+    base = SchedulerCache.of(objects).snapshot()
+    clearing = EvictionDryRun(base, [[base.pods["default/p"]], [base.pods["default/q"]]])
     first = clearing.snapshot()
     assert first.nodes["b"] is base.nodes["b"]
     clearing.put_back([0])
@@ -140,8 +140,8 @@ def test_what_is_not_concerned_is_shared_and_states_are_remembered() -> None:
 
 def test_a_search_can_allocate_what_was_freed() -> None:
     held = allocated(claim("c"), allocation("a", "gpu-0"), pod("p", node="a"))
-    base = Cluster.of([device_class(), node("a"), resource_slice("a", 1), pod("p", node="a"), held]).snapshot()
-    cleared = Clearing(base, [[base.pods["default/p"]]]).snapshot()
+    base = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 1), pod("p", node="a"), held]).snapshot()
+    cleared = EvictionDryRun(base, [[base.pods["default/p"]]]).snapshot()
     taken = cleared.allocated.with_allocation("default/c", allocation("a", "gpu-0"))
     assert taken.holders(DeviceId(DRIVER, "a", "gpu-0")) == ("default/c",)
     assert cleared.allocated.holders(DeviceId(DRIVER, "a", "gpu-0")) == ()
@@ -164,7 +164,7 @@ def test_who_must_go_for_a_claim_to_be_free() -> None:
     ]
     for users, expected in cases:
         held = {**claim("c"), "status": {"allocation": to, "reservedFor": users}}
-        snapshot = Cluster.of(
+        snapshot = SchedulerCache.of(
             [node("a"), running, other, pod("waits", claims=["c"]), held, pod_group("g", 1)]
         ).snapshot()
         assert claim_users(snapshot, "default/c") == expected, users

@@ -19,12 +19,12 @@ from engine_objects import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.cluster import Cluster, Snapshot
-from haru.engine.decision import GroupKey, PodKey
-from haru.engine.devices import DeviceId
-from haru.engine.overlay import Overlay
-from haru.engine.persistent import CowMap, Patched, values_of
-from haru.engine.pods import PodInfo
+from haru.engine.dra import DeviceId
+from haru.engine.state.cache import SchedulerCache, Snapshot
+from haru.engine.state.cow_map import CowMap, Patched, values_of
+from haru.engine.state.decision import GroupKey, PodKey
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
 
 
 def digest(snapshot: Snapshot) -> Any:
@@ -83,7 +83,7 @@ EVENTS = st.tuples(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(EVENTS, max_size=25))
 def test_incremental_is_the_same_as_rebuilt(events: list[tuple[str, int, int, bool]]) -> None:
-    cluster = Cluster()
+    cluster = SchedulerCache()
     live: dict[tuple[str, int], Obj] = {}
     earlier: list[tuple[Snapshot, Any]] = []
     for kind, index, variant, gone in events:
@@ -95,13 +95,13 @@ def test_incremental_is_the_same_as_rebuilt(events: list[tuple[str, int, int, bo
             cluster.apply(obj)
         snapshot = cluster.snapshot()
         earlier.append((snapshot, digest(snapshot)))
-    assert digest(cluster.snapshot()) == digest(Cluster.of(live.values()).snapshot())
+    assert digest(cluster.snapshot()) == digest(SchedulerCache.of(live.values()).snapshot())
     for snapshot, seen in earlier:
         assert digest(snapshot) == seen
 
 
 def test_a_snapshot_is_the_same_object_until_something_changes() -> None:
-    cluster = Cluster.of([node("a")])
+    cluster = SchedulerCache.of([node("a")])
     first = cluster.snapshot()
     assert cluster.snapshot() is first
     cluster.apply(node("b"))
@@ -111,7 +111,7 @@ def test_a_snapshot_is_the_same_object_until_something_changes() -> None:
 
 def test_an_assumed_pod_counts_until_the_watch_confirms_it() -> None:
     work = pod("p", cpu="2", group="g")
-    cluster = Cluster.of([node("a"), node("b"), pod_group("g", 1), work])
+    cluster = SchedulerCache.of([node("a"), node("b"), pod_group("g", 1), work])
     key = PodKey("default", "p", "uid-p")
     cluster.assume_pod(key, "a")
     assert cluster.is_assumed(key)
@@ -127,7 +127,7 @@ def test_an_assumed_pod_counts_until_the_watch_confirms_it() -> None:
 
 
 def test_a_forgotten_pod_gives_its_room_back() -> None:
-    cluster = Cluster.of([node("a"), pod("p")])
+    cluster = SchedulerCache.of([node("a"), pod("p")])
     key = PodKey("default", "p", "uid-p")
     cluster.assume_pod(key, "a")
     cluster.forget_pod(key)
@@ -137,7 +137,7 @@ def test_a_forgotten_pod_gives_its_room_back() -> None:
 
 
 def test_a_replaced_pod_is_not_assumed() -> None:
-    cluster = Cluster.of([node("a"), pod("p")])
+    cluster = SchedulerCache.of([node("a"), pod("p")])
     with pytest.raises(KeyError, match="deleted or replaced"):
         cluster.assume_pod(PodKey("default", "p", "another-uid"), "a")
     cluster.assume_pod(PodKey("default", "p", "uid-p"), "a")
@@ -149,7 +149,7 @@ def test_a_replaced_pod_is_not_assumed() -> None:
 
 def test_a_claim_in_flight_holds_its_devices_until_the_watch_shows_an_allocation() -> None:
     device = DeviceId("gpu.example.com", "a", "gpu-0")
-    cluster = Cluster.of([device_class(), node("a"), resource_slice("a", 1), claim("c")])
+    cluster = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 1), claim("c")])
     cluster.assume_claim(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")))
     assert cluster.snapshot().allocated.devices == {device: "default/c"}
     assert "default/c" in cluster.snapshot().in_flight
@@ -166,7 +166,7 @@ def test_a_claim_in_flight_holds_its_devices_until_the_watch_shows_an_allocation
 
 @pytest.mark.parametrize(("seen", "held"), [("4", False), ("2", True)])
 def test_a_written_claim_stands_until_the_watch_has_caught_up(seen: str, held: bool) -> None:
-    cluster = Cluster.of([claim("c")])
+    cluster = SchedulerCache.of([claim("c")])
     written = allocated(claim("c"), allocation("a", "gpu-0"), pod("p"))
     written["metadata"] = {**written["metadata"], "resourceVersion": "3"}
     cluster.assume_claim(written, written=True)
@@ -185,7 +185,7 @@ def at_revision(obj: Obj, revision: int) -> Obj:
 def test_what_was_written_last_counts_again_when_the_attempt_after_it_fails() -> None:
     """The watch still shows an allocation that was taken back meanwhile: nobody may rely on it."""
     old = at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")), 2)
-    cluster = Cluster.of([device_class(), node("a"), resource_slice("a", 2), old])
+    cluster = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 2), old])
     cluster.assume_claim(at_revision(claim("c"), 3), written=True)
     attempt = at_revision(allocated(claim("c"), allocation("a", "gpu-1"), pod("p")), 3)
     for _ in range(2):
@@ -200,7 +200,7 @@ def test_what_was_written_last_counts_again_when_the_attempt_after_it_fails() ->
 
 
 def test_old_news_of_an_allocation_does_not_end_an_attempt() -> None:
-    cluster = Cluster.of([device_class(), node("a"), resource_slice("a", 2), at_revision(claim("c"), 1)])
+    cluster = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 2), at_revision(claim("c"), 1)])
     cluster.assume_claim(at_revision(claim("c"), 3), written=True)
     attempt = at_revision(allocated(claim("c"), allocation("a", "gpu-1"), pod("p")), 3)
     cluster.assume_claim(attempt)
@@ -212,7 +212,7 @@ def test_old_news_of_an_allocation_does_not_end_an_attempt() -> None:
 
 
 def test_pods_of_a_node_that_went_count_when_it_returns() -> None:
-    cluster = Cluster.of([node("a"), pod("p", cpu="2", node="a")])
+    cluster = SchedulerCache.of([node("a"), pod("p", cpu="2", node="a")])
     cluster.remove(node("a"))
     assert cluster.snapshot().node_names == ()
     cluster.apply(node("a"))
@@ -223,7 +223,7 @@ def test_pods_of_a_node_that_went_count_when_it_returns() -> None:
 
 
 def test_an_overlay_takes_everything_back() -> None:
-    snapshot = Cluster.of([device_class(), node("a"), resource_slice("a", 2), pod("p"), claim("c")]).snapshot()
+    snapshot = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 2), pod("p"), claim("c")]).snapshot()
     before = digest(snapshot)
     overlay = Overlay(snapshot)
     mark = overlay.mark()

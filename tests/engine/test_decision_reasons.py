@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from haru.engine.decision import REASON_TYPES, Reason
-from haru.engine.devices.reasons import RefusalType
+from haru.engine.dra.diagnosis.reasons import RefusalType
+from haru.engine.state.decision import REASON_TYPES, Reason
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reasons.md"
 

@@ -21,14 +21,14 @@ from engine_objects import (
 )
 from test_groups_cycle import CASES, Case, run_case
 
-from haru.engine.cluster import Cluster
-from haru.engine.groups.memory import Memory
+from haru.engine.equivalence.feasibility_cache import FeasibilityCache
+from haru.engine.framework.profile import DEFAULT_PROFILE, EXPECTED_PROFILE
 from haru.engine.journal.values import plain, profile_from
-from haru.engine.potential import CARD, Ask
-from haru.engine.profile import DEFAULT_PROFILE, EXPECTED_PROFILE
-from haru.engine.round import run_round
+from haru.engine.packing_value import CARD, ExpectedRequest
+from haru.engine.scheduling_round import run_round
+from haru.engine.state.cache import SchedulerCache
 
-MIX = {Ask(2_000, 1, CARD): 50, Ask(16_000, 1, CARD): 50}
+MIX = {ExpectedRequest(2_000, 1, CARD): 50, ExpectedRequest(16_000, 1, CARD): 50}
 EXPECTED = replace(EXPECTED_PROFILE, expected=tuple(MIX.items()))
 SHARED: Obj = {"capacity": {"memory": {"value": "100Gi"}}, "allowMultipleAllocations": True}
 
@@ -65,7 +65,7 @@ def test_a_part_fills_a_card_that_is_in_use() -> None:
     half = [{"name": "gpu", "exactly": {**exactly, "capacity": {"requests": {"memory": "50Gi"}}}}]
     there = allocated(claim("held", requests=half), share("n1", "b", "50Gi"))
     wanted = claim("c", requests=half)
-    mix = ((Ask(2_000, 1, 500), 50), (Ask(2_000, 1, CARD), 50))
+    mix = ((ExpectedRequest(2_000, 1, 500), 50), (ExpectedRequest(2_000, 1, CARD), 50))
     work = pod("p", cpu="2", claims=["c"])
     decision = decide_all([*objects, there, wanted, work], profile=replace(EXPECTED, expected=mix))
     assert decision.placed[0].node == "n1"
@@ -93,8 +93,8 @@ def test_what_is_kept_between_decisions_changes_none() -> None:
     """Devices that are given back without a change of their node are seen by work without cards too."""
 
     def nodes(*, remember: bool) -> list[str]:
-        deciding = replace(options(profile=EXPECTED), memory=Memory(EXPECTED) if remember else None)
-        world = Cluster.of(cluster(["16", "16"], [2, 2]))
+        deciding = replace(options(profile=EXPECTED), memory=FeasibilityCache(EXPECTED) if remember else None)
+        world = SchedulerCache.of(cluster(["16", "16"], [2, 2]))
         found = []
         for number in range(6):
             world.apply(claim(f"c{number}"))

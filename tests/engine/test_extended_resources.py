@@ -20,13 +20,13 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision, MemberDecision
-from haru.engine.extended import ANNOTATION, explicit_classes, special_owner
-from haru.engine.groups import decide
-from haru.engine.groups.claims import ClaimUse
-from haru.engine.groups.extended import special_use
-from haru.engine.pods import PodInfo
+from haru.engine.dra.extended_resources import ANNOTATION, explicit_classes, extended_resource_claim_owner
+from haru.engine.plugins.dynamicresources.extended_resources import extended_resource_claim_use
+from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision, MemberDecision
+from haru.engine.state.pod_info import PodInfo
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
@@ -202,7 +202,7 @@ WINNERS = [
 
 @pytest.mark.parametrize(("classes", "winner"), WINNERS)
 def test_the_newest_class_wins(classes: list[tuple[str, str | None]], winner: str) -> None:
-    cluster = Cluster.of([aged(*entry) for entry in classes])
+    cluster = SchedulerCache.of([aged(*entry) for entry in classes])
     assert cluster.snapshot().extended_resources == {GPU: winner}
     for name, created in classes:
         if name == winner:
@@ -236,7 +236,7 @@ def test_too_few_devices_are_told_with_the_request() -> None:
 
 
 def test_a_mixed_cluster_serves_by_plugin_and_by_class() -> None:
-    cluster = Cluster.of([*dra_nodes(2), with_plugin("plugin", gpu="2")])
+    cluster = SchedulerCache.of([*dra_nodes(2), with_plugin("plugin", gpu="2")])
     places: list[tuple[str, int]] = []
     for i in range(5):
         work = asking(f"p{i}", gpu=1)
@@ -248,11 +248,11 @@ def test_a_mixed_cluster_serves_by_plugin_and_by_class() -> None:
     assert sorted(places) == [("n0", 1), ("n0", 1), ("plugin", 0), ("plugin", 0)]
 
 
-def decide_one(cluster: Cluster, work: Obj, **kwargs: Any) -> Decision:
+def decide_one(cluster: SchedulerCache, work: Obj, **kwargs: Any) -> Decision:
     return decide(cluster.snapshot(), [work], group=None, options=options(**kwargs))
 
 
-def enact(cluster: Cluster, member: MemberDecision) -> None:
+def enact(cluster: SchedulerCache, member: MemberDecision) -> None:
     """What a scheduler does with a decision: claims are created, then written, then the pod is bound."""
     for one in member.allocations:
         held = one.new_claim or cluster.snapshot().claims[one.path]
@@ -416,20 +416,20 @@ def test_which_of_several_claims_is_the_pods(names: list[str], marks: dict[str, 
         claims.append(special(name, work, 1, *held, **meta))
     foreign = special("0", asking("other", gpu=1), 1)
     plain = claim("00", owner=work)
-    snapshot = Cluster.of([work, foreign, plain, *claims]).snapshot()
-    use: ClaimUse | None = special_use(snapshot, PodInfo.of(work))
+    snapshot = SchedulerCache.of([work, foreign, plain, *claims]).snapshot()
+    use: ClaimUse | None = extended_resource_claim_use(snapshot, PodInfo.of(work))
     assert (use.claim["metadata"]["name"] if use else "") == chosen
 
 
 def test_the_index_of_special_claims_follows_their_events() -> None:
     work = asking(gpu=1)
-    cluster = Cluster.of([special("a", work, 1), special("b", work, 1), claim("c", owner=work)])
+    cluster = SchedulerCache.of([special("a", work, 1), special("b", work, 1), claim("c", owner=work)])
     assert cluster.snapshot().special["uid-p"] == {"default/a", "default/b"}
     cluster.remove(special("a", work, 1))
     assert cluster.snapshot().special["uid-p"] == {"default/b"}
     cluster.apply({**special("b", work, 1), "metadata": claim("b", owner=work)["metadata"]})
     assert "uid-p" not in cluster.snapshot().special
-    assert special_owner(claim("c", owner=pod_group("g", 1))) == ""
+    assert extended_resource_claim_owner(claim("c", owner=pod_group("g", 1))) == ""
 
 
 # -- making room -----------------------------------------------------------------------------------------------------

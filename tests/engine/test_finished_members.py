@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from engine_objects import Obj, node, options, pod, pod_group
 
-from haru.engine.cluster import Cluster
-from haru.engine.groups import decide, pre_enqueue
-from haru.engine.groups.finished import as_needed, count_succeeded
+from haru.engine.podgroup import decide, pre_enqueue
+from haru.engine.podgroup.succeeded_members import as_needed, count_succeeded
+from haru.engine.state.cache import SchedulerCache
 
 COUNTING = {"haru.dev/count-succeeded": "true"}
 
@@ -47,7 +47,7 @@ def test_a_cluster_that_is_read_as_a_whole(annotations: Any) -> None:
     done = {**pod("done", group="g", node="n"), "status": {"phase": "Succeeded"}}
     new = pod("new", group="g")
     objects = [node("n"), group(3, annotations), done, pod("runs", group="g", node="n"), new]
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     count_succeeded(cluster)
     snapshot = cluster.snapshot()
     held = pre_enqueue(snapshot, new)

@@ -20,13 +20,13 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
-from haru.engine.groups import decide
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision
 
 
 def run(objects: list[Obj], group: str = "g", **kwargs: Any) -> Decision:
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     own = [o for o in objects if o["kind"] == "Pod" and o["spec"].get("schedulingGroup") == {"podGroupName": group}]
     return decide(snapshot, own, group=snapshot.pod_groups[f"default/{group}"], options=options(**kwargs))
 
@@ -182,7 +182,7 @@ def test_more_members_share_a_claim_than_it_has_room_for_reservations() -> None:
 
 def settle(objects: list[Obj], names: str, seed: int) -> dict[str, int]:
     """Decide the gangs one after the other, each seeing what the others got; how many members each has."""
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     ends = {}
     for name in names:
         snapshot = cluster.snapshot()
@@ -230,7 +230,7 @@ def test_a_failed_member_of_a_running_gang_is_replaced_alone() -> None:
     failed = next(o for o in objects if o["metadata"]["name"] == "failed")
     failed["status"]["phase"] = "Failed"
     replacement = member_with_claim("new", "g")
-    cluster = Cluster.of([*objects, *replacement])
+    cluster = SchedulerCache.of([*objects, *replacement])
     snapshot = cluster.snapshot()
     decision = decide(snapshot, replacement[:1], group=snapshot.pod_groups["default/g"], options=options())
     assert decision.status == "scheduled"

@@ -21,9 +21,9 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
-from haru.engine.groups import decide, pre_enqueue
+from haru.engine.podgroup import decide, pre_enqueue
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision
 
 
 def gpu_nodes(*devices: int) -> list[Obj]:
@@ -214,7 +214,7 @@ def run_case(case: Case, **kwargs: Any) -> Decision:
 
 
 def run(objects: list[Obj], group: str, **kwargs: Any) -> Decision:
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     snapshot = cluster.snapshot()
     pods = [o for o in objects if o["kind"] == "Pod"]
     named = snapshot.pod_groups.get(f"default/{group}")
@@ -236,7 +236,7 @@ def test_members_go_by_priority_then_in_the_given_order() -> None:
 def test_a_failed_gang_leaves_the_room_to_others() -> None:
     objects = [*gpu_nodes(8, 8), pod_group("a", 3), *members("a", 3, count=8), pod_group("b", 2)]
     objects += members("b", 2, count=8)
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     for name, status in (("a", "unschedulable"), ("b", "scheduled")):
         group = snapshot.pod_groups[f"default/{name}"]
         own = [o for o in objects if o["kind"] == "Pod" and o["spec"]["schedulingGroup"]["podGroupName"] == name]
@@ -248,7 +248,7 @@ def test_two_gangs_and_room_for_one_never_give_halves() -> None:
     for name in "ab":
         base += [pod_group(name, 2), *members(name, 2, count=8)]
     for seed in range(20):
-        cluster = Cluster.of(base)
+        cluster = SchedulerCache.of(base)
         ends = []
         for name in "ab":
             snapshot = cluster.snapshot()
@@ -346,7 +346,7 @@ def test_switched_off_gangs_behave_like_basic_groups() -> None:
 
 def test_a_claim_in_flight_makes_others_wait() -> None:
     objects = [*gpu_nodes(2), claim("c"), pod("p", claims=["c"])]
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     cluster.assume_claim(allocated(claim("c"), allocation("n0", "gpu-0"), pod("other")))
     decision = decide(cluster.snapshot(), [objects[-1]], group=None, options=options())
     assert decision.reasons[0].type == "ClaimInFlight"
@@ -367,7 +367,26 @@ HOLDS = [
 @pytest.mark.parametrize(("work", "expected"), HOLDS, ids=lambda v: str(v)[:40])
 def test_pre_enqueue(work: Obj, expected: str | None) -> None:
     objects = [node("a"), pod_group("small", 2), pod_group("basic", None), work]
-    reason = pre_enqueue(Cluster.of(objects).snapshot(), work)
+    reason = pre_enqueue(SchedulerCache.of(objects).snapshot(), work)
+    assert (reason.type if reason else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "gate", "expected"),
+    [
+        ("small", "GenericWorkload", "GangSchedulingOff"),
+        ("basic", "GenericWorkload", "GangSchedulingOff"),
+        ("none", "GenericWorkload", "GangSchedulingOff"),
+        ("small", "GangScheduling", "GangSchedulingOff"),
+        ("none", "GangScheduling", "GangSchedulingOff"),
+        ("basic", "GangScheduling", None),
+        ("", "GenericWorkload", None),
+    ],
+)
+def test_members_wait_while_a_gate_of_gangs_is_off(group: str, gate: str, expected: str | None) -> None:
+    work = pod("p", group=group)
+    snapshot = SchedulerCache.of([node("a"), pod_group("small", 2), pod_group("basic", None), work]).snapshot()
+    reason = pre_enqueue(snapshot, work, gang_scheduling=False, gate_off=gate)
     assert (reason.type if reason else None) == expected
 
 
@@ -387,7 +406,7 @@ def test_a_full_claim_takes_no_further_user() -> None:
 
 def test_members_that_have_a_place_are_passed_over() -> None:
     objects = [*gpu_nodes(8), pod_group("g", 1), *members("g", 1)]
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     member = next(o for o in objects if o["kind"] == "Pod")
     first = decide(cluster.snapshot(), [member], group=objects[3], options=options())
     cluster.assume_pod(first.placed[0].pod, "n0")

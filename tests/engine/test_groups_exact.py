@@ -21,9 +21,9 @@ from engine_objects import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haru.engine.cluster import Cluster, Snapshot
-from haru.engine.decision import Decision
-from haru.engine.devices import Allocated, NodeView, allocate
+from haru.engine.dra import Allocated, NodeView, allocate
+from haru.engine.state.cache import SchedulerCache, Snapshot
+from haru.engine.state.decision import Decision
 
 ROOTS = st.sampled_from(["r0", "r1"])
 CARD_COUNTERS = [{"name": "card", "counters": {"memory": {"value": "4"}}}]
@@ -156,7 +156,7 @@ def test_heterogeneous_gang_is_bound_iff_a_placement_exists(
 
 
 def check(objects: list[Obj], min_count: int) -> None:
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     most = most_that_fit(snapshot, objects)
     decision: Decision = decide_all(objects, "g")
     assert decision.status == ("scheduled" if most >= min_count else "unschedulable")

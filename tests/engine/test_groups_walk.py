@@ -19,18 +19,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_groups_exact import check, demands, gang, inventories
 
-from haru.engine.decision import Decision
-from haru.engine.groups import budget
-from haru.engine.groups.walk import _devices
+from haru.engine.podgroup import search_budget
+from haru.engine.podgroup.backtracking_search import _devices
+from haru.engine.state.decision import Decision
 
 Device = tuple[str, str]
 ROOTS = st.sampled_from(["r0", "r1"])
 
 
-@pytest.fixture(params=[0, budget.LOOK_UP])
+@pytest.fixture(params=[0, search_budget.BOUND_AFTER])
 def _looked_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is within reach is asked of at once, or after a while."""
-    monkeypatch.setattr(budget, "LOOK_UP", request.param)
+    monkeypatch.setattr(search_budget, "BOUND_AFTER", request.param)
 
 
 def devices(names: str, roots: list[str]) -> list[Obj]:
@@ -126,7 +126,7 @@ def test_what_is_within_reach_does_not_end_a_search_too_early(
 ) -> None:
     min_count = data.draw(st.integers(1, sum(count for _, count in kinds)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget, "LOOK_UP", 0)
+        patch.setattr(search_budget, "BOUND_AFTER", 0)
         check(inventory + gang(kinds, min_count), min_count)
 
 
@@ -147,17 +147,17 @@ def big(count: int, cards: int, nodes: int = 3) -> list[Obj]:
 def test_a_gang_that_asks_for_more_than_there_is_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was searched for twenty thousand questions, and then nobody knew."""
     asked = []
-    spend = budget.Budget.spend
+    spend = search_budget.SearchBudget.spend
 
-    def counted(self: budget.Budget, questions: int = 1) -> None:
+    def counted(self: search_budget.SearchBudget, questions: int = 1) -> None:
         asked.append(questions)
         spend(self, questions)
 
-    monkeypatch.setattr(budget.Budget, "spend", counted)
+    monkeypatch.setattr(search_budget.SearchBudget, "spend", counted)
     decision: Decision = decide_all(big(16, 11), "g")
     assert decision.status == "unschedulable"
     assert not [reason for reason in decision.reasons if reason.type == "GaveUp"]
-    assert sum(asked) < 4 * budget.LOOK_UP
+    assert sum(asked) < 4 * search_budget.BOUND_AFTER
 
 
 def test_what_is_taken_in_another_order_is_the_same() -> None:

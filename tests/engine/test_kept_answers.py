@@ -20,11 +20,11 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
-from haru.engine.groups import decide
-from haru.engine.groups.board import Boards
-from haru.engine.notes import Notes
+from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision
 
 RACK = "rack"
 NODES = [f"n{i}" for i in range(6)]
@@ -35,7 +35,9 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.cluster = Cluster.of([device_class(), device_class("big", [f"device.attributes['{DRIVER}'].size > 1"])])
+        self.cluster = SchedulerCache.of(
+            [device_class(), device_class("big", [f"device.attributes['{DRIVER}'].size > 1"])]
+        )
         self.number = 0
         self.bound: list[tuple[Obj, list[Obj]]] = []
         for name in NODES[:4]:
@@ -142,12 +144,12 @@ def test_a_cluster_with_a_past_decides_as_one_just_read(seed: int, monkeypatch: 
         group, pods = history.work()
         snapshot = history.cluster.snapshot()
         kept = decide(snapshot, pods, group=group, options=options(seed=number))
-        fresh = decide(replace(snapshot, notes=Notes()), pods, group=group, options=options(seed=number))
+        fresh = decide(replace(snapshot, notes=DecisionCache()), pods, group=group, options=options(seed=number))
         assert kept == fresh
         with monkeypatch.context() as patched:
             # Each member for itself, without what is known of those that are alike.
-            patched.setattr(Boards, "steady", lambda *_: False)
-            apart = decide(replace(snapshot, notes=Notes()), pods, group=group, options=options(seed=number))
+            patched.setattr(FilterResultCache, "steady", lambda *_: False)
+            apart = decide(replace(snapshot, notes=DecisionCache()), pods, group=group, options=options(seed=number))
         assert kept == apart
         kept_some = kept_some or kept.status == "scheduled"
         if history.rng.random() < 0.8:
@@ -165,7 +167,7 @@ def test_two_clusters_keep_apart_what_they_learn() -> None:
     many = [device_class(), node("a"), resource_slice("a", 2), pod_group("g", 2)]
     work = [obj for i in range(2) for obj in member_with_claim(f"m{i}", "g")]
     pods = [obj for obj in work if obj["kind"] == "Pod"]
-    clusters = [Cluster.of([*objects, *work]) for objects in (few, many)]
+    clusters = [SchedulerCache.of([*objects, *work]) for objects in (few, many)]
     for _ in range(3):
         found = [decide(c.snapshot(), pods, group=few[-1], options=options()).status for c in clusters]
         assert found == ["unschedulable", "scheduled"]
@@ -173,11 +175,11 @@ def test_two_clusters_keep_apart_what_they_learn() -> None:
 
 def test_one_memory_for_two_clusters_is_right_too() -> None:
     """Notes compare what they have seen with what they are shown, wherever that comes from."""
-    notes = Notes()
+    notes = DecisionCache()
     work = [obj for i in range(2) for obj in member_with_claim(f"m{i}", "g")]
     pods = [obj for obj in work if obj["kind"] == "Pod"]
     snapshots = [
-        Cluster.of([device_class(), node("a"), resource_slice("a", count), pod_group("g", 2), *work]).snapshot()
+        SchedulerCache.of([device_class(), node("a"), resource_slice("a", count), pod_group("g", 2), *work]).snapshot()
         for count in (1, 2, 0, 3)
     ]
     for snapshot in [*snapshots, *reversed(snapshots)]:

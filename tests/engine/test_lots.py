@@ -9,13 +9,14 @@ from engine_objects import Obj, allocated, allocation, claim, device_class, node
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haru.engine.cluster import Cluster, Snapshot
-from haru.engine.groups.board import Board, Boards
-from haru.engine.groups.demand import Demand, demand_of
-from haru.engine.nodeinfo import NodeInfo
-from haru.engine.notes import Notes
-from haru.engine.overlay import Overlay
-from haru.engine.pods import PodInfo
+from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.equivalence.node_feasibility import NodeFeasibility
+from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
+from haru.engine.state.cache import SchedulerCache, Snapshot
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
 
 NODES = [f"n{number}" for number in range(8)]
 TAINT = {"key": "kept", "value": "x", "effect": "NoSchedule"}
@@ -102,9 +103,11 @@ def asked(expression: str) -> Obj:
     return {"name": "gpu", "exactly": {**exactly, "selectors": [{"cel": {"expression": expression}}]}}
 
 
-def told(snapshot: Snapshot, whole: Boards, info: PodInfo, demand: Demand) -> tuple[Board | None, str]:
+def told(
+    snapshot: Snapshot, whole: FilterResultCache, info: PodInfo, demand: DeviceDemand
+) -> tuple[NodeFeasibility | None, str]:
     try:
-        return whole.board(info, demand), ""
+        return whole.feasibility(info, demand), ""
     except Exception as error:
         return None, f"{type(error).__name__}: {error}"
 
@@ -112,16 +115,16 @@ def told(snapshot: Snapshot, whole: Boards, info: PodInfo, demand: Demand) -> tu
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nodes(), st.sampled_from(sorted(PODS)), st.booleans())
 def test_a_lot_answers_as_each_of_its_nodes(found: list[Obj], kind: str, touched: bool) -> None:
-    snapshot = Cluster.of([*found, device_class(), *PODS[kind]()]).snapshot()
+    snapshot = SchedulerCache.of([*found, device_class(), *PODS[kind]()]).snapshot()
     info, boards = snapshot.pods["default/p"], []
     for one_by_one in (False, True):
-        seen = replace(snapshot, notes=Notes())
+        seen = replace(snapshot, notes=DecisionCache())
         overlay = Overlay(seen)
         if touched:
             overlay.place(PodInfo.of(pod("other", cpu="1500m")), NODES[2])
-        demand = demand_of(overlay, info, None, options())
-        assert isinstance(demand, Demand)
-        every = Boards(overlay, options(), seen.node_names)
+        demand = device_demand_of(overlay, info, None, options())
+        assert isinstance(demand, DeviceDemand)
+        every = FilterResultCache(overlay, options(), seen.node_names)
         if one_by_one:
             every._in_lots = lambda board, demand: False  # type: ignore[method-assign]
         boards.append(told(seen, every, info, demand))
@@ -129,7 +132,7 @@ def test_a_lot_answers_as_each_of_its_nodes(found: list[Obj], kind: str, touched
     assert failed == expected
     if lots is None or single is None:
         return
-    assert lots.told(overlay) == single.told(overlay)
+    assert lots.filter_failures(overlay) == single.filter_failures(overlay)
     assert set(lots.candidates) == set(single.candidates)
     assert lots.undecided == single.undecided
     if single.ranking:

@@ -20,13 +20,13 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision, MemberDecision
-from haru.engine.devices.errors import AllocationError
-from haru.engine.devices.mapped import mapped_amounts
-from haru.engine.extended import ANNOTATION
-from haru.engine.groups import decide
-from haru.engine.pods import PodInfo
+from haru.engine.dra.errors import AllocationError
+from haru.engine.dra.extended_resources import ANNOTATION
+from haru.engine.dra.node_mappings import mapped_amounts
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision, MemberDecision
+from haru.engine.state.pod_info import PodInfo
 
 GI = 2**30
 
@@ -88,7 +88,7 @@ AMOUNTS = [
 
 @pytest.mark.parametrize(("what", "device", "consumed", "expected"), AMOUNTS, ids=lambda v: v if type(v) is str else "")
 def test_what_an_allocation_takes(what: str, device: Obj, consumed: Obj, expected: Obj) -> None:
-    snapshot = Cluster.of([resource_slice("a", [device])]).snapshot()
+    snapshot = SchedulerCache.of([resource_slice("a", [device])]).snapshot()
     given = allocation("a", "gpu-0")
     if consumed:
         given["devices"]["results"][0]["consumedCapacity"] = consumed
@@ -97,7 +97,7 @@ def test_what_an_allocation_takes(what: str, device: Obj, consumed: Obj, expecte
 
 
 def test_a_capacity_that_the_allocation_does_not_tell_is_an_error() -> None:
-    snapshot = Cluster.of([resource_slice("a", [mapped("gpu-0", cpu=("cores", "1"))])]).snapshot()
+    snapshot = SchedulerCache.of([resource_slice("a", [mapped("gpu-0", cpu=("cores", "1"))])]).snapshot()
     with pytest.raises(
         AllocationError, match="claim ns/c, device gpu-0: ConsumedCapacity is nil, but Capacity key 'cores'"
     ):
@@ -137,7 +137,7 @@ def test_with_the_gate_off_nothing_changes() -> None:
 
 
 def test_whether_any_device_counts_is_known_of_the_inventory() -> None:
-    cluster = Cluster.of([node("a"), resource_slice("a", 2)])
+    cluster = SchedulerCache.of([node("a"), resource_slice("a", 2)])
     assert not cluster.snapshot().devices.mapped
     cluster.apply(resource_slice("b", [mapped("gpu-0", cpu="1")]))
     assert cluster.snapshot().devices.mapped
@@ -154,11 +154,11 @@ def test_what_devices_of_pods_take_counts_on_their_node() -> None:
     there["status"]["nodeAllocatableResourceClaimStatuses"] = [entry("d", "main", memory="40Gi")]
     held = allocated(claim("d"), allocation("a", "gpu-3"), there)
     assert run([*objects, there, held]).message == "0/1 nodes are available: 1 Insufficient memory."
-    assert Cluster.of([node("a"), there]).snapshot().nodes["a"].requested["memory"] == 40 * GI
+    assert SchedulerCache.of([node("a"), there]).snapshot().nodes["a"].requested["memory"] == 40 * GI
 
 
 def test_an_assumed_pod_counts_with_its_devices_until_the_watch_shows_it() -> None:
-    cluster = Cluster.of([device_class(), *cards("a", 1, memory="40Gi"), claim("c"), user("p", "c")])
+    cluster = SchedulerCache.of([device_class(), *cards("a", 1, memory="40Gi"), claim("c"), user("p", "c")])
     decision = decide(cluster.snapshot(), [user("p", "c")], group=None, options=options(node_allocatable=True))
     member = only(decision)
     cluster.assume_pod(member.pod, "a", member.claimed)

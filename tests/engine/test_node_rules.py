@@ -10,8 +10,8 @@ from engine_objects import Obj, decide_all, node, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.decision import Decision
-from haru.engine.nodes.failure import Failure, refuse, unavailable_message, weighed
+from haru.engine.framework.status import FilterFailure, refuse, unavailable_message, weighed
+from haru.engine.state.decision import Decision
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -179,7 +179,7 @@ def test_the_emptier_node_is_better() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.lists(st.sampled_from(["x", "y", "z"]), max_size=2), max_size=5))
 def test_message_grammar(refusals: list[list[str]]) -> None:
-    failures: list[list[Failure]] = [[refuse("P", "NodeTaints", text) for text in row] for row in refusals]
+    failures: list[list[FilterFailure]] = [[refuse("P", "NodeTaints", text) for text in row] for row in refusals]
     message = unavailable_message(len(refusals), weighed(failures))
     if not refusals:
         assert message == "no nodes available to schedule pods"

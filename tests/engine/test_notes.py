@@ -6,16 +6,16 @@ from engine_objects import node, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.engine.cluster import Cluster
-from haru.engine.notes import Notes
-from haru.engine.persistent import CowMap, Patched, differing
+from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.cow_map import CowMap, Patched, differing
 
 KEYS = st.sampled_from([f"key-{i}" for i in range(12)])
 CHANGES = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 3)), max_size=5)
 
 
 def test_notes_keep_what_was_used_last() -> None:
-    notes = Notes()
+    notes = DecisionCache()
     first: list[int] = notes.entry("topic", 1, list, limit=2)
     notes.entry("topic", 2, list, limit=2)
     assert notes.entry("topic", 1, list, limit=2) is first
@@ -26,7 +26,7 @@ def test_notes_keep_what_was_used_last() -> None:
 
 
 def test_notes_go_with_a_cluster_and_not_to_another() -> None:
-    cluster, other = Cluster.of([node("a")]), Cluster.of([node("a")])
+    cluster, other = SchedulerCache.of([node("a")]), SchedulerCache.of([node("a")])
     before = cluster.snapshot().notes
     cluster.apply(pod("p"))
     assert cluster.snapshot().notes is before

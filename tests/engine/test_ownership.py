@@ -9,9 +9,9 @@ from engine_objects import Obj, allocated, allocation, claim, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.cluster import Cluster
-from haru.engine.ownership import owners_of, workload_of
-from haru.engine.pods import PodInfo
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.workload_owners import owners_of, workload_of
 
 PODS, CLAIMS = ["a", "b", "c"], ["x", "y", "z"]
 OWNERS: list[Obj | None] = [None, {"kind": "Job", "name": "train", "uid": "u", "controller": True}]
@@ -40,7 +40,7 @@ def reserved(name: str, users: set[str], shared: bool) -> Obj:
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_owners_are_followed(steps: list[Any]) -> None:
-    cluster = Cluster()
+    cluster = SchedulerCache()
     for what, pod_name, claim_name, owner, phase, uid, users, shared in steps:
         made = pod(pod_name, node="n")
         made["status"]["phase"] = phase
@@ -91,7 +91,7 @@ def test_a_member_of_a_gang_goes_by_its_group() -> None:
 
 def test_a_pod_that_is_adopted_is_another_workloads() -> None:
     made = pod("a", node="n")
-    cluster = Cluster.of([made, reserved("x", {"a"}, shared=False)])
+    cluster = SchedulerCache.of([made, reserved("x", {"a"}, shared=False)])
     before = cluster.snapshot()
     cluster.apply({**made, "metadata": {**made["metadata"], "ownerReferences": [OWNERS[1]]}})
     after = cluster.snapshot()

@@ -8,8 +8,8 @@ import pytest
 from engine_objects import Obj, claim, decide_all, device_class, member_with_claim, node, pod, pod_group, resource_slice
 from test_groups_cycle import CASES, Case, run_case
 
-from haru.engine.decision import Decision
-from haru.engine.profile import DEFAULT_PROFILE, PACKING_PROFILE
+from haru.engine.framework.profile import DEFAULT_PROFILE, PACKING_PROFILE
+from haru.engine.state.decision import Decision
 
 DEVICES = [{"name": f"gpu-{size}", "capacity": {"memory": {"value": f"{size}Gi"}}} for size in (80, 24, 40)]
 PACKING = replace(DEFAULT_PROFILE, packing=True)

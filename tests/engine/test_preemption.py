@@ -20,9 +20,10 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision, PodKey
-from haru.engine.groups import decide, preemption
+from haru.engine.podgroup import decide
+from haru.engine.preemption import podgroup_preemption
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision, PodKey
 
 BOTH = {"preempt_for_pods": True, "preempt_for_groups": True}
 
@@ -446,7 +447,7 @@ def test_a_member_that_is_going_is_not_counted_on(pending: int, victims: list[st
 
 def test_what_was_placed_a_moment_ago_is_left_alone() -> None:
     objects = [node("a", cpu="4"), pod("new", cpu="4"), pod("p", cpu="4", priority=9)]
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     cluster.assume_pod(PodKey("default", "new", "uid-new"), "a")
     decision = decide(cluster.snapshot(), [objects[-1]], group=None, options=options(**BOTH))
     assert not decision.evictions
@@ -457,7 +458,7 @@ def test_a_group_that_goes_whole_is_left_alone_while_a_pod_of_it_is_being_bound(
     late = pod("w-1", cpu="4", group="w")
     objects = [node("a", cpu="4"), node("b", cpu="4"), whole("w"), running("w-0", "a", group="w"), late]
     objects.append(pod("p", cpu="4", priority=9))
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     cluster.assume_pod(PodKey("default", "w-1", "uid-w-1"), "b")
     decision = decide(cluster.snapshot(), [objects[-1]], group=None, options=options(**BOTH))
     assert (decision.status, decision.evictions) == ("unschedulable", ())
@@ -472,13 +473,13 @@ def test_a_thousand_candidates_cost_few_questions(
 ) -> None:
     """The number of questions grows with the victims, not with the candidates."""
     asked: list[int] = []
-    ask_ground = preemption._Ground.fits_with
+    ask_ground = podgroup_preemption._EvictionTrial.fits_with
 
     def counted(ground: Any, units: Any) -> bool:
         asked.append(len(units))
         return ask_ground(ground, units)
 
-    monkeypatch.setattr(preemption._Ground, "fits_with", counted)
+    monkeypatch.setattr(podgroup_preemption._EvictionTrial, "fits_with", counted)
     objects: list[Obj] = [node(f"n{i:03}") for i in range(nodes)]
     objects += [running(f"r{i:04}", f"n{i // 8:03}", i % 7, "1", f"10:{i % 60:02}") for i in range(8 * nodes)]
     decision = ask([*objects, *gang("g", members, members, cpu="1")], "g")

@@ -11,15 +11,16 @@ from engine_objects import Obj, options, pod_group
 from plain_preemption import Situation, member_objects, most_with
 from preemption_situations import situation, wanted
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision, MemberDecision
-from haru.engine.groups import decide, preemption
-from haru.engine.nominations import nominations_of
+from haru.engine.podgroup import decide
+from haru.engine.preemption import podgroup_preemption
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision, MemberDecision
+from haru.engine.state.nominations import nominations_of
 
 
 def decided(situation: Situation) -> tuple[Decision, list[Obj]]:
     objects = list(situation.objects())
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     members = [o for o in objects if o["kind"] == "Pod" and o["metadata"]["name"].startswith("m")]
     group = snapshot.pod_groups["default/g"]
     return decide(snapshot, members, group=group, options=options(preempt_for_groups=True)), objects
@@ -44,7 +45,7 @@ def check_single(one: Situation) -> None:
     objects = list(one.objects())
     [member] = [o for o in objects if o["kind"] == "Pod" and o["metadata"]["name"] == "m0"]
     del member["spec"]["schedulingGroup"]
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     decision = decide(snapshot, [member], group=None, options=options(preempt_for_pods=True))
     evicted = frozenset(eviction.pod.name for eviction in decision.evictions)
     if any(one.takes(i, one.members[0], frozenset()) for i in range(len(one.machines))):
@@ -60,7 +61,7 @@ def check_single(one: Situation) -> None:
 def check_later_work(one: Situation, seed: int) -> bool:
     """Once places are promised, a later group is bound if and only if enough members fit both now and then."""
     objects = list(one.objects())
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     members = [o for o in objects if o["kind"] == "Pod" and o["metadata"]["name"].startswith("m")]
     group = cluster.snapshot().pod_groups["default/g"]
     first = decide(cluster.snapshot(), members, group=group, options=options(preempt_for_groups=True))
@@ -159,7 +160,7 @@ def test_later_work_fits_now_and_then(block: int) -> None:
 
 def test_counting_and_searching_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """The general search answers what counting node by node answers."""
-    monkeypatch.setattr(preemption, "shelf_for", lambda *arguments: None)
+    monkeypatch.setattr(podgroup_preemption, "member_capacity_for", lambda *arguments: None)
     for seed in range(60):
         check(situation(seed))
         check_single(situation(seed))

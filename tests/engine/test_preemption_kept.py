@@ -20,10 +20,10 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
-from haru.engine.groups import decide
-from haru.engine.notes import Notes
+from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision
 
 NODES, CARDS = 6, 4
 PREEMPT = options(preempt_for_pods=True, preempt_for_groups=True)
@@ -48,7 +48,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.cluster = Cluster.of([device_class()])
+        self.cluster = SchedulerCache.of([device_class()])
         self.free = {place: list(range(CARDS)) for place in range(NODES)}
         self.work: dict[str, tuple[int, list[int], list[Obj]]] = {}
         self.count = 0
@@ -142,7 +142,7 @@ def statuses(seed: int) -> Iterator[str]:
         world.put(*objects)
         snapshot = world.cluster.snapshot()
         kept = decide(snapshot, pods, group=group, options=PREEMPT)
-        anew = decide(replace(snapshot, notes=Notes()), pods, group=group, options=PREEMPT)
+        anew = decide(replace(snapshot, notes=DecisionCache()), pods, group=group, options=PREEMPT)
         assert told(kept) == told(anew), seed
         yield kept.status
         for obj in reversed(objects):

@@ -19,11 +19,11 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import ClaimAllocation, Decision, PodKey
-from haru.engine.groups import decide
-from haru.engine.groups.promises import displaced, leaving
-from haru.engine.nominations import FROM_EVERYBODY, Nomination, nominations_of
+from haru.engine.podgroup import decide
+from haru.engine.preemption.nominated_placements import displaced, terminating_pods
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import ClaimAllocation, Decision, PodKey
+from haru.engine.state.nominations import FROM_EVERYBODY, Nomination, nominations_of
 
 PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 
@@ -32,7 +32,7 @@ def key(name: str) -> PodKey:
     return PodKey("default", name, f"uid-{name}")
 
 
-def ask(cluster: Cluster, *names: str, group: str = "", **more: Any) -> Decision:
+def ask(cluster: SchedulerCache, *names: str, group: str = "", **more: Any) -> Decision:
     snapshot = cluster.snapshot()
     pods = [snapshot.pods[f"default/{name}"].obj for name in names]
     both = {"preempt_for_pods": True, "preempt_for_groups": True}
@@ -40,11 +40,11 @@ def ask(cluster: Cluster, *names: str, group: str = "", **more: Any) -> Decision
     return decide(snapshot, pods, group=named, options=options(**{**both, **more}))
 
 
-def cluster_of(*objects: Obj) -> Cluster:
-    return Cluster.of(objects)
+def cluster_of(*objects: Obj) -> SchedulerCache:
+    return SchedulerCache.of(objects)
 
 
-def promised(*objects: Obj, priority: int = 5) -> Cluster:
+def promised(*objects: Obj, priority: int = 5) -> SchedulerCache:
     """Node `a` (8 cpu) where `low` (4 cpu) makes room for `first` (6 cpu, priority 5), and what else is given."""
     cluster = cluster_of(
         node("a"), pod("low", cpu="4", node="a"), pod("first", cpu="6", priority=5), pod("late", cpu="2"), *objects
@@ -98,7 +98,7 @@ def test_a_place_that_is_known_from_the_status_counts_beside_all_that_runs() -> 
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     going["status"]["conditions"] = [PREEMPTED]
     cluster.apply(going)
-    assert [p.key.name for p in leaving(cluster.snapshot())] == ["low"]
+    assert [p.key.name for p in terminating_pods(cluster.snapshot())] == ["low"]
     assert ask(cluster, "late").status == "scheduled"
 
 
@@ -238,7 +238,7 @@ def test_a_more_important_pod_takes_the_place_and_the_promise_is_void() -> None:
 # -- devices and groups -----------------------------------------------------------------------------------------------
 
 
-def devices() -> Cluster:
+def devices() -> SchedulerCache:
     """Node `a` with two devices, one held by `low`; the gang of two wants both; `late` wants one."""
     low = pod("low", node="a", claims=["held"])
     work = [pod_group("g", 2, priority=9)]
@@ -255,7 +255,7 @@ def devices() -> Cluster:
     )
 
 
-def nominated(cluster: Cluster, priority: int = 9) -> Decision:
+def nominated(cluster: SchedulerCache, priority: int = 9) -> Decision:
     decision = ask(cluster, "g-0", "g-1", group="g")
     assert [e.pod.name for e in decision.evictions] == ["low"]
     cluster.nominate(nominations_of(decision, priority))

@@ -24,14 +24,15 @@ from plain_preemption import Situation, member_objects
 from preemption_situations import situation, wanted
 from safety_books import Hardware, classes
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
-from haru.engine.groups import Options, decide
-from haru.engine.groups.reserving import reserve
-from haru.engine.nominations import nominations_of
-from haru.engine.pods import PodInfo
-from haru.engine.reservation import Reservation
-from haru.engine.run_times import ANNOTATION, epoch, latest_end, parse_limit
+from haru.engine import Options
+from haru.engine.backfill.earliest_start import reserve_earliest_start
+from haru.engine.backfill.reservation import BackfillReservation
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.deadlines import ANNOTATION, epoch, latest_end, parse_limit
+from haru.engine.state.decision import Decision
+from haru.engine.state.nominations import nominations_of
+from haru.engine.state.pod_info import PodInfo
 
 START = "2026-01-01T00:00:00Z"
 NOW = epoch(START) or 0.0
@@ -56,25 +57,25 @@ def service(obj: Obj) -> Obj:
     return {**obj, "metadata": metadata, "spec": {**obj["spec"], "restartPolicy": "Always"}}
 
 
-def head(cluster: Cluster, *names: str, group: str = "") -> Reservation | None:
+def head(cluster: SchedulerCache, *names: str, group: str = "") -> BackfillReservation | None:
     """Keep places for these pods, which must have been refused."""
     snapshot = cluster.snapshot()
     pods = [snapshot.pods[f"default/{name}"].obj for name in names]
     named = snapshot.pod_groups[f"default/{group}"] if group else None
     assert decide(snapshot, pods, group=named, options=at_now()).status == "unschedulable"
-    found = reserve(snapshot, pods, group=named, options=at_now())
+    found = reserve_earliest_start(snapshot, pods, group=named, options=at_now())
     cluster.reserve(found)
     return found
 
 
-def ask(cluster: Cluster, *names: str, group: str = "", **more: Any) -> Decision:
+def ask(cluster: SchedulerCache, *names: str, group: str = "", **more: Any) -> Decision:
     snapshot = cluster.snapshot()
     pods = [snapshot.pods[f"default/{name}"].obj for name in names]
     named = snapshot.pod_groups[f"default/{group}"] if group else None
     return decide(snapshot, pods, group=named, options=at_now(**more))
 
 
-def waits_for(found: Reservation | None) -> set[str]:
+def waits_for(found: BackfillReservation | None) -> set[str]:
     return {key.name for key in found.waits_for} if found is not None else set()
 
 
@@ -82,7 +83,7 @@ def waits_for(found: Reservation | None) -> set[str]:
 
 
 def test_the_earliest_start_follows_from_run_time_limits() -> None:
-    cluster = Cluster.of(
+    cluster = SchedulerCache.of(
         [
             *(node(name) for name in ("a", "b", "c")),
             running("soon", "a", "8", ends=60),
@@ -102,7 +103,7 @@ def test_the_earliest_start_follows_from_run_time_limits() -> None:
 def test_a_grace_period_comes_on_top() -> None:
     work = running("soon", "a", "8", ends=60)
     del work["spec"]["terminationGracePeriodSeconds"]
-    found = head(Cluster.of([node("a"), work, pod("big", cpu="8")]), "big")
+    found = head(SchedulerCache.of([node("a"), work, pod("big", cpu="8")]), "big")
     assert found is not None
     assert found.until == NOW + 90
 
@@ -111,33 +112,33 @@ def test_work_without_a_limit_is_waited_for_if_nothing_else_helps_the_oldest_fir
     old = running("old", "a", "8")
     old["status"]["startTime"] = "2025-01-01T00:00:00Z"
     objects = [node("a"), node("b"), old, running("new", "b", "8"), pod("big", cpu="8")]
-    found = head(Cluster.of(objects), "big")
+    found = head(SchedulerCache.of(objects), "big")
     assert found is not None
     assert (waits_for(found), found.until) == ({"old"}, None)
 
 
 def test_known_ends_are_preferred_to_unknown_ones() -> None:
     objects = [node("a"), node("b"), running("open", "a", "8"), running("long", "b", "8", ends=9000)]
-    found = head(Cluster.of([*objects, pod("big", cpu="8")]), "big")
+    found = head(SchedulerCache.of([*objects, pod("big", cpu="8")]), "big")
     assert found is not None
     assert (waits_for(found), found.until) == ({"long"}, NOW + 9000)
 
 
 def test_nobody_waits_for_what_a_controller_keeps_running() -> None:
     objects = [node("a"), service(running("web", "a", "8")), pod("big", cpu="8")]
-    assert head(Cluster.of(objects), "big") is None
+    assert head(SchedulerCache.of(objects), "big") is None
 
 
 def test_a_deadline_ends_a_service_too() -> None:
     objects = [node("a"), service(running("web", "a", "8", ends=60)), pod("big", cpu="8")]
-    found = head(Cluster.of(objects), "big")
+    found = head(SchedulerCache.of(objects), "big")
     assert found is not None
     assert found.until == NOW + 60
 
 
 def test_who_is_about_to_start_gets_a_moment_for_it() -> None:
     """It is on its way to its node: its time does not run yet."""
-    cluster = Cluster.of([node("a"), short("soon", "8", 20), pod("big", cpu="8")])
+    cluster = SchedulerCache.of([node("a"), short("soon", "8", 20), pod("big", cpu="8")])
     cluster.assume_pod(cluster.snapshot().pods["default/soon"].key, "a")
     found = head(cluster, "big")
     assert found is not None
@@ -157,7 +158,7 @@ def test_a_claim_that_somebody_is_about_to_join_is_not_free_when_the_others_end(
         claim("wanted"),
         pod("big", cpu="1", claims=["wanted"]),
     ]
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     assert waits_for(head(cluster, "big")) == {"first"}
     joining = ask(cluster, "late").placed[0]
     cluster.assume_pod(joining.pod, "a", joining.claimed, joining.joined)
@@ -184,7 +185,7 @@ def test_nobody_is_evicted_for_who_would_keep_a_claim_from_the_head() -> None:
         pod("big", cpu="1", claims=["wanted"], priority=10),
         pod("joins", cpu="3", claims=["taken"], priority=5),
     ]
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     assert waits_for(head(cluster, "big")) == {"first"}
     refused = ask(cluster, "joins", preempt_for_pods=True)
     assert (refused.status, refused.evictions) == ("unschedulable", ())
@@ -195,7 +196,7 @@ def test_nobody_is_evicted_for_who_would_keep_a_claim_from_the_head() -> None:
 def test_nobody_knows_when_work_ends_that_waits_for_its_own_room() -> None:
     """`first` starts when `low` has gone, and runs for a minute from then on."""
     low = running("low", "a", "8", priority=-1)
-    cluster = Cluster.of([node("a"), service(low), short("first", "8", 60, priority=5), pod("big", cpu="8")])
+    cluster = SchedulerCache.of([node("a"), service(low), short("first", "8", 60, priority=5), pod("big", cpu="8")])
     decision = ask(cluster, "first", preempt_for_pods=True)
     assert [eviction.pod.name for eviction in decision.evictions] == ["low"]
     cluster.nominate(nominations_of(decision, 5))
@@ -205,10 +206,10 @@ def test_nobody_knows_when_work_ends_that_waits_for_its_own_room() -> None:
 
 
 def test_nothing_is_kept_for_what_never_fits_or_runs_already() -> None:
-    assert head(Cluster.of([node("a"), running("x", "a", ends=5), pod("huge", cpu="9")]), "huge") is None
+    assert head(SchedulerCache.of([node("a"), running("x", "a", ends=5), pod("huge", cpu="9")]), "huge") is None
     members = [running("g0", "a", "6", ends=5), pod("g1", cpu="6", group="g")]
     members[0]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
-    assert head(Cluster.of([node("a"), pod_group("g", 1), *members]), "g1", group="g") is None
+    assert head(SchedulerCache.of([node("a"), pod_group("g", 1), *members]), "g1", group="g") is None
 
 
 def test_devices_are_kept_too() -> None:
@@ -222,7 +223,7 @@ def test_devices_are_kept_too() -> None:
         *member_with_claim("both", "", count=2),
         *member_with_claim("one", "", count=1),
     ]
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     found = head(cluster, "both")
     assert found is not None
     (given,) = found.places[0].allocations
@@ -240,7 +241,7 @@ def test_the_deadline_of_a_job_counts_from_its_start() -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"activeDeadlineSeconds": 100}}
     started = {**job, "status": {"startTime": "2025-12-31T23:59:30Z"}}
     for made, until in ((job, NOW + 110), (started, NOW + 80)):
-        found = head(Cluster.of([node("a"), work, made, pod("big", cpu="8")]), "big")
+        found = head(SchedulerCache.of([node("a"), work, made, pod("big", cpu="8")]), "big")
         assert found is not None
         assert found.until == until
 
@@ -251,7 +252,7 @@ def test_the_deadline_of_a_job_counts_from_its_start() -> None:
 def test_a_promised_limit_is_a_duration(text: str, seconds: float | None) -> None:
     made = running("p", "a", terminationGracePeriodSeconds=0)
     made["metadata"]["annotations"] = {ANNOTATION: text}
-    snapshot = Cluster.of([made]).snapshot()
+    snapshot = SchedulerCache.of([made]).snapshot()
     end = latest_end(snapshot, snapshot.pods["default/p"], NOW)
     assert end == (None if seconds is None else NOW + seconds)
     if seconds is None:
@@ -264,7 +265,7 @@ def test_a_group_may_promise_for_its_members_and_a_limit_that_has_passed_is_none
     group["metadata"]["annotations"] = {ANNOTATION: "1m"}
     made = running("p", "a", terminationGracePeriodSeconds=0)
     made["spec"]["schedulingGroup"] = {"podGroupName": "g"}
-    snapshot = Cluster.of([group, made]).snapshot()
+    snapshot = SchedulerCache.of([group, made]).snapshot()
     info = snapshot.pods["default/p"]
     assert latest_end(snapshot, info, NOW + 30) == NOW + 60
     assert latest_end(snapshot, info, NOW + 61) is None
@@ -273,9 +274,9 @@ def test_a_group_may_promise_for_its_members_and_a_limit_that_has_passed_is_none
 # -- who may go first ------------------------------------------------------------------------------------------------
 
 
-def waiting(*objects: Obj) -> Cluster:
+def waiting(*objects: Obj) -> SchedulerCache:
     """Two nodes of 8 cpu, one of them in use for 100 s; the head wants 6 on both."""
-    cluster = Cluster.of(
+    cluster = SchedulerCache.of(
         [
             node("a"),
             node("b"),
@@ -330,7 +331,7 @@ def test_a_group_does_not_go_first_with_a_claim_that_outlasts_its_members(shared
     named = [{"name": "cards", "resourceClaimName": "cards"}]
     member = short("h0", "1", 5, claims=["cards"], group="h")
     member["spec"]["resourceClaims"] = named
-    cluster = Cluster.of(
+    cluster = SchedulerCache.of(
         [
             device_class(),
             node("a"),
@@ -348,7 +349,7 @@ def test_a_group_does_not_go_first_with_a_claim_that_outlasts_its_members(shared
 
 
 def test_nobody_goes_first_into_kept_places_while_the_start_is_unknown() -> None:
-    cluster = Cluster.of([node("a"), node("b"), running("open", "a", "8"), short("quick", "3", 1)])
+    cluster = SchedulerCache.of([node("a"), node("b"), running("open", "a", "8"), short("quick", "3", 1)])
     for obj in (pod_group("g", 2), pod("g0", cpu="6", group="g"), pod("g1", cpu="6", group="g")):
         cluster.apply(obj)
     assert head(cluster, "g0", "g1", group="g") is not None
@@ -358,7 +359,7 @@ def test_nobody_goes_first_into_kept_places_while_the_start_is_unknown() -> None
 @pytest.mark.parametrize(("cpu", "status"), [("1", "scheduled"), ("2", "unschedulable")])
 def test_what_was_promised_counts_before_what_is_waited_for_has_ended(cpu: str, status: str) -> None:
     """`low` goes for `urgent`; when it is gone, 1 cpu is left until `open` ends, for which the head waits."""
-    cluster = Cluster.of(
+    cluster = SchedulerCache.of(
         [
             node("a", cpu="8"),
             running("open", "a", "3"),
@@ -395,7 +396,7 @@ def test_a_share_that_the_head_is_to_have_is_not_there_yet() -> None:
     work = []
     for name, cpu, priority in (("big", "1", 0), ("other", "5", 0)):
         work += [claim(name, requests=asks), pod(name, cpu=cpu, claims=[name], priority=priority)]
-    cluster = Cluster.of(
+    cluster = SchedulerCache.of(
         [
             *classes(),
             *Hardware("a", 8, "r0", "mixed").objects(),
@@ -417,7 +418,7 @@ def test_a_share_beside_one_that_ends_first_is_not_there_for_long() -> None:
     part = [{"name": "gpu", "exactly": {"deviceClassName": "big"}}]
     taken = allocation("a", "share")
     taken["devices"]["results"][0].update({"shareID": "s", "consumedCapacity": {"memory": "1"}})
-    cluster = Cluster.of(
+    cluster = SchedulerCache.of(
         [
             *classes(),
             *Hardware("a", 8, "r0", "mixed").objects(),
@@ -440,7 +441,7 @@ def test_nobody_joins_a_claim_that_is_about_to_be_free_for_the_head(cpu: str) ->
     """Its only user has ended: nobody has to end any more for the head to start."""
     first = running("first", "a", "1", claims=["taken"])
     first["status"]["phase"] = "Succeeded"
-    cluster = Cluster.of(
+    cluster = SchedulerCache.of(
         [
             node("a", cpu="8"),
             device_class(),
@@ -512,13 +513,13 @@ def earliest(one: Situation, ends: dict[str, float | None]) -> tuple[bool, float
 
 def check(one: Situation, seed: int) -> bool:
     objects, ends = timed(one, seed)
-    cluster = Cluster.of(objects)
+    cluster = SchedulerCache.of(objects)
     snapshot = cluster.snapshot()
     members = [o for o in objects if o["kind"] == "Pod" and o["metadata"]["name"].startswith("m")]
     group = snapshot.pod_groups["default/g"]
     if decide(snapshot, members, group=group, options=at_now()).status == "scheduled":
         return False
-    found = reserve(snapshot, members, group=group, options=at_now())
+    found = reserve_earliest_start(snapshot, members, group=group, options=at_now())
     starts, moment = earliest(one, ends)
     assert (found is not None) == starts
     if found is None:
@@ -533,7 +534,7 @@ def check(one: Situation, seed: int) -> bool:
 
 
 def check_that_nothing_delays_it(
-    cluster: Cluster, found: Reservation, members: list[Obj], group: Obj, seed: int
+    cluster: SchedulerCache, found: BackfillReservation, members: list[Obj], group: Obj, seed: int
 ) -> None:
     """Whoever goes first, at the moment that was foreseen the head starts."""
     draw = random.Random(seed)
@@ -564,7 +565,7 @@ def check_that_nothing_delays_it(
     assert decide(cluster.snapshot(), members, group=group, options=then).status == "scheduled"
 
 
-def remove(cluster: Cluster, info: PodInfo) -> None:
+def remove(cluster: SchedulerCache, info: PodInfo) -> None:
     """A pod has ended: what was reserved for it is free, what was reserved for its group is not."""
     cluster.remove(info.obj)
     for held in list(cluster.snapshot().claims.values()):

@@ -19,8 +19,8 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.round import RoundResult, run_round
+from haru.engine.scheduling_round import RoundResult, run_round
+from haru.engine.state.cache import SchedulerCache
 
 BOTH = {"preempt_for_pods": True, "preempt_for_groups": True}
 
@@ -31,7 +31,7 @@ def aged(obj: Obj, second: int) -> Obj:
 
 
 def decided(*objects: Obj, **more: Any) -> RoundResult:
-    return run_round(Cluster.of(objects), options(**{**BOTH, **more}))
+    return run_round(SchedulerCache.of(objects), options(**{**BOTH, **more}))
 
 
 def test_more_important_then_older_then_by_name() -> None:
@@ -61,7 +61,7 @@ def test_what_was_bound_counts_for_the_next_and_devices_are_given_once() -> None
 
 def test_a_claim_that_two_pods_share_is_allocated_once() -> None:
     work = [claim("c"), pod("p0", claims=["c"]), pod("p1", claims=["c"])]
-    cluster = Cluster.of([device_class(), node("a"), node("b"), *(resource_slice(n, 1) for n in "ab"), *work])
+    cluster = SchedulerCache.of([device_class(), node("a"), node("b"), *(resource_slice(n, 1) for n in "ab"), *work])
     result = run_round(cluster, options())
     assert list(result.allocations) == ["default/c"]
     assert result.bindings["default/p0"] == result.bindings["default/p1"]
@@ -111,7 +111,7 @@ def test_work_that_is_not_ours_is_left_alone() -> None:
     objects = [node("n"), ended, going, pod("theirs", schedulerName="other"), pod("there", node="n")]
     result = decided(*objects)
     assert not (result.bindings or result.pending)
-    assert set(run_round(Cluster.of(objects), options(), "other").bindings) == {"default/theirs"}
+    assert set(run_round(SchedulerCache.of(objects), options(), "other").bindings) == {"default/theirs"}
 
 
 HELD: list[tuple[str, list[Obj], str, str]] = [

@@ -12,11 +12,11 @@ import pytest
 from engine_objects import Obj, node, options, pod, pod_group
 from topology_objects import RACK, gang, rack
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision
-from haru.engine.groups import decide
-from haru.engine.groups.board import Boards
-from haru.engine.groups.placements import Placements
+from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.podgroup import decide
+from haru.engine.podgroup.domain_search import DomainSearch
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision
 
 TENTH = pytest.param(0.1, id="a tenth")
 WHOLE = pytest.param(1.0, id="whole", marks=pytest.mark.nightly)
@@ -39,22 +39,22 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     done = Work()
-    ask, trial = Boards._ask, Placements.trial
+    ask, trial = FilterResultCache._ask, DomainSearch.trial
 
-    def counted_ask(boards: Boards, board: Any, member: Any, demand: Any, info: Any) -> None:
+    def counted_ask(boards: FilterResultCache, board: Any, member: Any, demand: Any, info: Any) -> None:
         done.asked.append(info.name)
         ask(boards, board, member, demand, info)
 
-    def counted_trial(placements: Placements, domain: str) -> Any:
+    def counted_trial(placements: DomainSearch, domain: str) -> Any:
         done.tried.append(domain)
         return trial(placements, domain)
 
-    monkeypatch.setattr(Boards, "_ask", counted_ask)
-    monkeypatch.setattr(Placements, "trial", counted_trial)
+    monkeypatch.setattr(FilterResultCache, "_ask", counted_ask)
+    monkeypatch.setattr(DomainSearch, "trial", counted_trial)
     yield done
 
 
-def place(cluster: Cluster, objects: list[Obj]) -> Decision:
+def place(cluster: SchedulerCache, objects: list[Obj]) -> Decision:
     """Decide a gang that is new, and count its members as placed."""
     for obj in objects:
         cluster.apply(obj)
@@ -71,7 +71,7 @@ def place(cluster: Cluster, objects: list[Obj]) -> Decision:
 def test_many_small_gangs(work: Work, size: float) -> None:
     """A thousand gangs of three on five thousand nodes: a decision asks what the one before has changed."""
     nodes = int(5000 * size)
-    cluster = Cluster.of([node(f"n{i:04}") for i in range(nodes)])
+    cluster = SchedulerCache.of([node(f"n{i:04}") for i in range(nodes)])
     for number in range(int(1000 * size)):
         name = f"g{number:04}"
         members = [pod_group(name, 3), *(pod(f"{name}-{i}", group=name) for i in range(3))]
@@ -85,7 +85,7 @@ def test_many_small_gangs(work: Work, size: float) -> None:
 def test_gangs_in_racks(work: Work, size: float, members: int) -> None:
     """Fifty racks of a hundred nodes: hardly any but the one that is chosen is tried."""
     per_rack, members = int(100 * size), max(4, int(members * size))
-    cluster = Cluster.of([obj for number in range(50) for obj in rack(f"r{number:02}", per_rack, cpu="8")])
+    cluster = SchedulerCache.of([obj for number in range(50) for obj in rack(f"r{number:02}", per_rack, cpu="8")])
     for number in range(6):
         decision = place(cluster, gang(f"g{number}", members, cpu="500m"))
         assert len(decision.placed) == members
@@ -100,7 +100,7 @@ def test_gangs_in_racks(work: Work, size: float, members: int) -> None:
 def test_preemptors_do_not_slow_down_the_others(work: Work, size: float) -> None:
     """Four unimportant pods on each of five thousand nodes; who preempts, who cannot fit, and others, in turn."""
     nodes = int(5000 * size)
-    cluster = Cluster.of([node(f"n{i:04}", cpu="4500m") for i in range(nodes)])
+    cluster = SchedulerCache.of([node(f"n{i:04}", cpu="4500m") for i in range(nodes)])
     for number in range(4 * nodes):
         cluster.apply(pod(f"low-{number:05}", node=f"n{number // 4:04}", priority=1))
     for number in range(10):

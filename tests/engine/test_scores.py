@@ -11,14 +11,19 @@ from engine_objects import Obj, decide_all, node, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.engine.decision import Decision
-from haru.engine.groups.ranking import Ranking
-from haru.engine.nodeinfo import NodeInfo, NodeSpec
-from haru.engine.nodes import scores
-from haru.engine.nodes.fitting import balance_score, fit_score
-from haru.engine.nodes.leanings import Devices, Room, Taints
-from haru.engine.pods import PodInfo
-from haru.engine.profile import DEFAULT_PROFILE, FitStrategy, Profile
+from haru.engine.equivalence.score_index import ScoreIndex
+from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, Profile
+from haru.engine.framework.scores import normalised, rounded
+from haru.engine.plugins.dynamicresources.score import DynamicResourcesScore
+from haru.engine.plugins.imagelocality.score import image_score
+from haru.engine.plugins.interpodaffinity.score import min_max_normalised
+from haru.engine.plugins.noderesources.resource_scores import balance_score, fit_score
+from haru.engine.plugins.noderesources.score import NodeResourcesScore
+from haru.engine.plugins.podtopologyspread.score import skew_normalised
+from haru.engine.plugins.tainttoleration.score import TaintTolerationScore
+from haru.engine.state.decision import Decision
+from haru.engine.state.node_info import NodeInfo, NodeSpec
+from haru.engine.state.pod_info import PodInfo
 
 MEBI = 1024 * 1024
 
@@ -113,20 +118,20 @@ def test_a_pod_that_asks_for_nothing_is_not_balanced() -> None:
     ],
 )
 def test_images(sizes: list[int], shares: list[float], score: int) -> None:
-    assert scores.image_score(sizes, shares) == score
+    assert image_score(sizes, shares) == score
 
 
 def test_normalisation() -> None:
-    assert scores.normalised([0, 1, 4]) == [0, 25, 100]
-    assert scores.normalised([0, 1, 4], reverse=True) == [100, 75, 0]
-    assert scores.normalised([0, 0], reverse=True) == [100, 100]
-    assert scores.min_max_normalised([-2, 0, 2]) == [0, 50, 100]
-    assert scores.min_max_normalised([0, 29, 100]) == [0, 28, 100], "as doubles have it"
-    assert scores.min_max_normalised([7, 7]) == [0, 0]
-    assert scores.skew_normalised([0, 5, None, 10]) == [100, 50, 0, 0]
-    assert scores.skew_normalised([5, 10]) == [100, 50]
-    assert scores.skew_normalised([0, None]) == [100, 0]
-    assert [scores.rounded(value) for value in (0.0, 0.49999999999999994, 0.5, 1.5, 2.4)] == [0, 0, 1, 2, 2]
+    assert normalised([0, 1, 4]) == [0, 25, 100]
+    assert normalised([0, 1, 4], reverse=True) == [100, 75, 0]
+    assert normalised([0, 0], reverse=True) == [100, 100]
+    assert min_max_normalised([-2, 0, 2]) == [0, 50, 100]
+    assert min_max_normalised([0, 29, 100]) == [0, 28, 100], "as doubles have it"
+    assert min_max_normalised([7, 7]) == [0, 0]
+    assert skew_normalised([0, 5, None, 10]) == [100, 50, 0, 0]
+    assert skew_normalised([5, 10]) == [100, 50]
+    assert skew_normalised([0, None]) == [100, 0]
+    assert [rounded(value) for value in (0.0, 0.49999999999999994, 0.5, 1.5, 2.4)] == [0, 0, 1, 2, 2]
 
 
 def test_the_emptier_node_is_better() -> None:
@@ -162,8 +167,10 @@ def test_a_profile_packs() -> None:
     assert placed_on(objects, profile=Profile(weights={})) == {"a", "b"}
 
 
-def ranking(totals: dict[str, int]) -> Ranking:
-    found = Ranking([Devices(0), Room(DEFAULT_PROFILE, asking()), Taints(0, asking())])
+def ranking(totals: dict[str, int]) -> ScoreIndex:
+    found = ScoreIndex(
+        [DynamicResourcesScore(0), NodeResourcesScore(DEFAULT_PROFILE, asking()), TaintTolerationScore(0, asking())]
+    )
     for name, total in totals.items():
         found.put(name, (0, total, 0))
     return found

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.engine.groups.sparing import spare, spare_one_by_one
+from haru.engine.preemption.reprieve import reprieve, reprieve_one_by_one
 
 
 class Room:
@@ -42,11 +42,11 @@ def greatest(weights: Sequence[int], room: int) -> list[int]:
 def test_the_spared_set_is_the_greatest(weights: list[int], room: int, levels: list[int]) -> None:
     falling = sorted(levels, reverse=True)
     expected = greatest(weights, room)
-    assert spare(range(len(weights)), Room(weights, room), lambda number: falling[number]) == expected
-    assert spare_one_by_one(range(len(weights)), Room(weights, room)) == expected
+    assert reprieve(range(len(weights)), Room(weights, room), lambda number: falling[number]) == expected
+    assert reprieve_one_by_one(range(len(weights)), Room(weights, room)) == expected
     if sum(weights) > room:
         ground = Room(weights, room)
-        assert spare(range(len(weights)), ground, lambda number: falling[number], refused=True) == expected
+        assert reprieve(range(len(weights)), ground, lambda number: falling[number], refused=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_the_spared_set_is_the_greatest(weights: list[int], room: int, levels: l
 )
 def test_questions_are_about_victims_times_the_logarithm_of_units(weights: list[int], room: int, victims: int) -> None:
     ground = Room(weights, room)
-    assert len(spare(range(len(weights)), ground, lambda number: number // -100)) == victims
+    assert len(reprieve(range(len(weights)), ground, lambda number: number // -100)) == victims
     assert ground.questions <= 2 * (victims + 1) * ceil(log2(len(weights))) + 2
 
 
 def test_adjacent_victims_cost_one_question_each() -> None:
     ground = Room([1] * 1_000, 900)
-    assert len(spare(range(1_000), ground, lambda number: 0)) == 100
+    assert len(reprieve(range(1_000), ground, lambda number: 0)) == 100
     assert ground.questions <= 100 + ceil(log2(1_000)) + 1
 
 
@@ -86,11 +86,11 @@ def test_the_first_halving_is_between_levels_of_priority(level: Callable[[int], 
             asked.append(len(units))
             return super().fits_with(units)
 
-    spare(range(1_000), Asked([1] * 1_000, 610), level)
+    reprieve(range(1_000), Asked([1] * 1_000, 610), level)
     assert asked[:4] == first
 
 
 def test_nothing_to_spare() -> None:
     ground = Room([], 0)
-    assert spare(range(0), ground, lambda number: 0) == []
+    assert reprieve(range(0), ground, lambda number: 0) == []
     assert ground.questions == 0

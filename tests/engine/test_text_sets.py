@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.engine.persistent import TextSet
+from haru.engine.state.cow_map import TextSet
 
 texts = st.integers(0, 400).map(str)
 steps = st.one_of(

@@ -23,9 +23,9 @@ from engine_objects import (
 )
 from topology_objects import RACK, constraint, extended, gang, gpu_gang, holds, rack, racks_of, runs
 
-from haru.engine.cluster import Cluster
-from haru.engine.groups import decide
-from haru.engine.profile import DEFAULT_PROFILE, FitStrategy
+from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy
+from haru.engine.podgroup import decide
+from haru.engine.state.cache import SchedulerCache
 
 GPU = "nvidia.com/gpu"
 
@@ -240,7 +240,7 @@ def test_a_rack_that_fails_leaves_no_allocation_behind() -> None:
     objects = [device_class(), *rack("a", 2, cpu="2"), *rack("b", 3, cpu="2"), fabric("a", 1), fabric("b", 1)]
     objects += [runs("load", "a-0", cpu="1")]
     work = shared_gang(5, 1)
-    cluster = Cluster.of([*objects, *work])
+    cluster = SchedulerCache.of([*objects, *work])
     decision = decide(cluster.snapshot(), [o for o in work if o["kind"] == "Pod"], group=work[0], options=options())
     assert racks_of(decision) == {"b"}
     (given,) = [a for m in decision.placed for a in m.allocations]

@@ -25,13 +25,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from topology_objects import RACK, constraint
 
-from haru.engine.cluster import Cluster, Snapshot
-from haru.engine.decision import GroupKey
-from haru.engine.groups.aggregates import Aggregates, DeviceCounts
-from haru.engine.groups.attempt import attempt_on
-from haru.engine.groups.placements import Placements
-from haru.engine.notes import Notes
-from haru.engine.pods import PodInfo
+from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.podgroup.domain_search import DomainSearch
+from haru.engine.podgroup.domain_totals import DeviceTotals, DomainTotals
+from haru.engine.podgroup.placement_attempt import attempt_placement
+from haru.engine.state.cache import SchedulerCache, Snapshot
+from haru.engine.state.decision import GroupKey
+from haru.engine.state.pod_info import PodInfo
 
 CLASSES = [device_class(), device_class("big", [f"device.attributes['{DRIVER}'].size > 1"])]
 RACKS = st.sampled_from(["a", "b", "", None])
@@ -122,11 +122,11 @@ def groups(draw: st.DrawFn) -> list[Obj]:
     return objects
 
 
-def placements(snapshot: Snapshot, work: list[Obj], **kwargs: Any) -> tuple[Placements, list[PodInfo], int]:
+def placements(snapshot: Snapshot, work: list[Obj], **kwargs: Any) -> tuple[DomainSearch, list[PodInfo], int]:
     members = [PodInfo.of(o) for o in work if o["kind"] == "Pod"]
     needed = work[0]["spec"]["schedulingPolicy"]["gang"]["minCount"]
     key = GroupKey("default", "g")
-    return Placements(snapshot, key, members, work[0], needed, options(**kwargs), RACK), members, needed
+    return DomainSearch(snapshot, key, members, work[0], needed, options(**kwargs), RACK), members, needed
 
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -135,24 +135,24 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 @SETTINGS
 @given(clusters(), groups())
 def test_the_sieve_refuses_no_domain_that_takes_the_group(inventory: list[Obj], work: list[Obj]) -> None:
-    snapshot = Cluster.of([*inventory, *work]).snapshot()
+    snapshot = SchedulerCache.of([*inventory, *work]).snapshot()
     found, members, needed = placements(snapshot, work)
     for domain in found.values:
-        attempt = attempt_on(snapshot, members, work[0], needed, options(), found.nodes(domain))
+        attempt = attempt_placement(snapshot, members, work[0], needed, options(), found.nodes(domain))
         if attempt.fit >= needed and not attempt.broken:
-            assert found.sieve.most(domain) >= attempt.fit
-            assert found.sieve.most_by_node(domain) >= attempt.fit
-            assert not found.sieve.lacking(domain)
+            assert found.prefilter.max_members(domain) >= attempt.fit
+            assert found.prefilter.max_members_by_node(domain) >= attempt.fit
+            assert not found.prefilter.insufficient_resources(domain)
 
 
 @SETTINGS
 @given(clusters(), groups(), st.integers(0, 3))
 def test_the_choice_is_that_of_trying_every_domain(inventory: list[Obj], work: list[Obj], seed: int) -> None:
-    snapshot = Cluster.of([*inventory, *work]).snapshot()
+    snapshot = SchedulerCache.of([*inventory, *work]).snapshot()
     found, members, needed = placements(snapshot, work, seed=seed)
     fits: dict[str, int] = {}
     for domain in found.values:
-        attempt = attempt_on(snapshot, members, work[0], needed, options(seed=seed), found.nodes(domain))
+        attempt = attempt_placement(snapshot, members, work[0], needed, options(seed=seed), found.nodes(domain))
         if attempt.fit >= needed and not attempt.broken:
             fits[domain] = attempt.fit
     decision = decide_all([*inventory, *work], "g", seed=seed)
@@ -193,26 +193,26 @@ def histories(draw: st.DrawFn) -> list[tuple[str, Obj]]:
 @settings(max_examples=60, deadline=None)
 @given(histories())
 def test_sums_keep_up_with_the_cluster(history: list[tuple[str, Obj]]) -> None:
-    cluster = Cluster.of(copy.deepcopy(CLASSES))
+    cluster = SchedulerCache.of(copy.deepcopy(CLASSES))
     work = [pod_group("g", 1), *member_with_claim("m", "g")]
     work[2]["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = SELECTOR
     for number, (what, obj) in enumerate(history):
         getattr(cluster, what)(obj)
         if number % 3 == 0 or number == len(history) - 1:
             snapshot = cluster.snapshot()
-            assert _state(snapshot, work) == _state(replace(snapshot, notes=Notes()), work)
+            assert _state(snapshot, work) == _state(replace(snapshot, notes=DecisionCache()), work)
 
 
 def _state(snapshot: Snapshot, work: list[Obj]) -> Any:
     found, _, _ = placements(snapshot, work)
-    aggregates = Aggregates.of(snapshot, RACK)
+    aggregates = DomainTotals.of(snapshot, RACK)
     sums = {
         value: (sorted(s.nodes), _present(s.free), _present(s.used), _present(s.capacity))
         for value, s in aggregates.domains.items()
     }
-    asks = list(found.sieve.wants.asks.values())
-    counts = [DeviceCounts.of(snapshot, aggregates, ask, options().features) for ask in asks]
-    return sums, [(c.free(value), c.of_domain(value)) for c in counts for value in aggregates.values]
+    asks = list(found.prefilter.request.asks.values())
+    counts = [DeviceTotals.of(snapshot, aggregates, ask, options().features) for ask in asks]
+    return sums, [(c.free(value), c.node_local_count(value)) for c in counts for value in aggregates.values]
 
 
 def _present(amounts: dict[str, int]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.decision import Decision
+from haru.engine.state.decision import Decision
 
 RACK = "topology.kubernetes.io/rack"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_args
 
-from haru.engine.decision import REASON_TYPES
+from haru.engine import REASON_TYPES
 from haru.explain.explanation import Verdict
-from haru.explain.stories import DeviceStatus, NodeState
+from haru.explain.stories.values import DeviceStatus, NodeState
 
 Check = Callable[[Any, str], None]
 STAGES = (
@@ -15,10 +15,11 @@ STAGES = (
     "constraints", "scattered",
 )  # fmt: skip
 REMEDIES = (
-    "RemoveGates", "RaiseQuota", "CreatePodGroup", "AddMembers", "CreateClaim", "CreateClaimTemplate",
+    "RemoveGates", "RaiseQuota", "CreatePodGroup", "TurnOnGates", "AddMembers", "CreateClaim", "CreateClaimTemplate",
     "CreateDeviceClass", "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices",
     "DeleteDeviceTaintRule", "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes",
-    "Combination", "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork",
+    "Combination", "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork", "CorrectName",
+    "RelaxNodeSelector", "UseScheduler", "Resume",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from haru.engine.devices.model import DeviceId
+from haru.engine.dra import DeviceId
 from haru.explain.device_names import DeviceNameError, find_device, find_ruled_device
 
 Obj = dict[str, Any]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import Obj, device_class, node, pod, resource_slice
 from explain_schema import check_explanation, check_story
 
-from haru.answers.fetching import fetch
-from haru.answers.snapshot import Snapshot
+from haru.api.cluster_reader import fetch
+from haru.api.snapshot import Snapshot
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
-from haru.engine.inputs import KINDS
+from haru.engine.state import WATCHED_KINDS
 from haru.errors import InputError
 from haru.explain import DeviceStory, Explanation, NodeStory
 from haru.kube.gates import FeatureGates
@@ -79,7 +75,7 @@ async def seen_by(*roles: tuple[Sequence[str], str]) -> Snapshot:
         # A new node is taken to be not ready until its kubelet says otherwise.
         await admin.patch(known_kind("v1", "Node"), "a", {"spec": {"taints": None}})
         viewer = ApiClient.in_process(server, "viewer")
-        fetched = await fetch(viewer, KINDS, "default")
+        fetched = await fetch(viewer, WATCHED_KINDS, "default")
         return Snapshot(fetched.objects, refused=fetched.refused)
     finally:
         await server.stop()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from explain_schema import check_explanation
 
-from haru.engine.cluster import Cluster
+from haru.engine import SchedulerCache
 from haru.explain import explain, to_json, to_text
 
 Obj = dict[str, Any]
@@ -71,7 +71,7 @@ def group(name: str, minimum: int) -> Obj:
 
 
 def told(kind: Any, obj: Obj, *objects: Obj) -> str:
-    explanation = explain(Cluster.of([CLASS, *objects, obj]).snapshot(), kind, obj)
+    explanation = explain(SchedulerCache.of([CLASS, *objects, obj]).snapshot(), kind, obj)
     check_explanation(to_json(explanation))
     return to_text(explanation)
 
@@ -114,5 +114,5 @@ def test_members_that_plugins_take_need_no_devices(plugin: int, needed: int, sho
 
 def test_a_resource_that_nothing_stands_behind() -> None:
     obj = pod("p", 2)
-    explanation = explain(Cluster.of([node("n0"), obj]).snapshot(), "pod", obj)
+    explanation = explain(SchedulerCache.of([node("n0"), obj]).snapshot(), "pod", obj)
     assert explanation.summary == "insufficient example.com/gpu: 2 asked, 0 left of 0 (the only node)"

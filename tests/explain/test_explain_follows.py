@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_objects import DRIVER, Obj, allocated, allocation, claim, device_class, node, pod, pod_group, resource_slice
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from engine_objects import DRIVER, Obj, allocated, allocation, claim, device_class, node, pod, pod_group, resource_slice
-
-from haru.engine.cluster import Cluster, Snapshot
-from haru.engine.devices import NodeView, Regard, decode_claims
-from haru.engine.groups import Options
-from haru.engine.notes import Notes
+from haru.engine import Options, SchedulerCache, Snapshot
+from haru.engine.dra import NodeView, decode_claims
+from haru.engine.equivalence import DecisionCache, SelectorFootprint
 from haru.explain import explain, to_json
-from haru.explain.lens import Lens
+from haru.explain.diagnosis.device_signature import DeviceSignature
 
 NODES = [f"n{number}" for number in range(5)]
 CARDS = 4
@@ -121,17 +116,17 @@ def check_outfits(snapshot: Snapshot, objects: dict[str, Obj]) -> None:
     """Nodes of one outfit are one to a lens, if the claims are blind to what tells their devices apart."""
     features = Options().features
     claims = decode_claims([objects["ResourceClaim/m0-gpu"]], snapshot.devices.classes, features)
-    regard, lens = Regard.of(claims), Lens(claims, features)
+    regard, lens = SelectorFootprint.of(claims), DeviceSignature(claims, features)
     seen: dict[object, object] = {}
     for name in snapshot.node_names:
         dressed = snapshot.dressed.get(name) if snapshot.dressed is not None else None
-        if dressed is None or not regard.is_blind(dressed.outfit):
+        if dressed is None or not regard.is_blind(dressed.node_device_class):
             continue
         view = NodeView(name, snapshot.nodes[name].labels)
         views = snapshot.devices.views(view)
         assert dressed.uses == tuple(snapshot.allocated.use(view.key) for view in views)
         look = lens.signature(views, snapshot.allocated, view)
-        assert seen.setdefault(dressed.outfit, look) == look
+        assert seen.setdefault(dressed.node_device_class, look) == look
 
 
 def follow(steps: list[Change], selector: str, count: int, together: bool, full: bool, rng: Any) -> None:
@@ -140,7 +135,7 @@ def follow(steps: list[Change], selector: str, count: int, together: bool, full:
         held = allocated(claim(f"c-{name}-h"), allocation(name, *[f"d{index}" for index in range(CARDS)]))
         for obj in (node(name, cpu="64"), resource_slice(name, cards(name, "usual")), held)[: 3 if full else 2]:
             objects[f"{obj['kind']}/{obj['metadata']['name']}"] = obj
-    cluster = Cluster.of(objects.values())
+    cluster = SchedulerCache.of(objects.values())
     for step in (lambda _: None, *steps):
         before = dict(objects)
         step(objects)
@@ -152,9 +147,9 @@ def follow(steps: list[Change], selector: str, count: int, together: bool, full:
         followed = cluster.snapshot()
         shuffled = list(objects.values())
         rng.shuffle(shuffled)
-        new = Cluster.of(shuffled).snapshot()
+        new = SchedulerCache.of(shuffled).snapshot()
         check_outfits(followed, objects)
-        expected = told(replace(new, outfits=None, owned=None, notes=Notes()), objects)
+        expected = told(replace(new, node_device_classes=None, owned=None, notes=DecisionCache()), objects)
         assert told(new, objects) == expected
         assert told(followed, objects) == expected
 

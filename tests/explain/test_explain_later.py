@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import Obj, device_class, member_with_claim, node, pod, pod_group, resource_slice
 
-from haru.engine.cluster import Cluster
+from haru.engine import SchedulerCache
 from haru.explain import Explanation, explain, to_json, to_text
 
 NOW, START = "2026-01-01T00:01:00Z", "2026-01-01T00:00:00Z"
@@ -23,7 +20,7 @@ def running(name: str, where: str, cpu: str, ends: int | None) -> Obj:
 
 
 def told(*objects: Obj, name: str = "p") -> Explanation:
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     return explain(snapshot, "pod", snapshot.pods[f"default/{name}"].obj, now=NOW)
 
 

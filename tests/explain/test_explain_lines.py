@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import (
     DRIVER,
     Obj,
@@ -25,7 +21,7 @@ from engine_objects import (
 from explain_schema import check_explanation
 
 from haru.cli.main import main
-from haru.engine.cluster import Cluster
+from haru.engine import SchedulerCache
 from haru.explain import Explanation, explain, to_json, to_text
 
 ANNOTATION = "simulated.haru.dev/device-taints"
@@ -180,7 +176,7 @@ CASES = [
 
 def told(case: Case) -> Explanation:
     subject = next(o for o in case.objects if o["kind"].lower() == case.kind and o["metadata"]["name"] == case.subject)
-    return explain(Cluster.of(case.objects).snapshot(), case.kind, subject)  # type: ignore[arg-type]
+    return explain(SchedulerCache.of(case.objects).snapshot(), case.kind, subject)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -199,7 +195,7 @@ def test_shared_devices_count_once() -> None:
     nics = resource_slice("", gpus(3), pool="fabric", allNodes=True)
     objects = [CLASS, node("a"), node("b", unschedulable=True), nics, *gang(4, asks())]
     subject = next(o for o in objects if o["kind"] == "PodGroup")
-    (request,) = explain(Cluster.of(objects).snapshot(), "podgroup", subject).requests
+    (request,) = explain(SchedulerCache.of(objects).snapshot(), "podgroup", subject).requests
     assert (request.devices, request.free, request.short) == (3, 3, 1)
 
 
@@ -207,14 +203,14 @@ def test_shared_devices_count_once() -> None:
 def test_what_cannot_be_explained_is_bad_usage(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", what]) == 2
     error = capsys.readouterr().err
-    assert "pod, podgroup, job, replicaset, claim, node, device" in error or "KIND/NAME" in error
+    assert "pod, podgroup, job, replicaset, statefulset, claim, node, device" in error or "KIND/NAME" in error
 
 
 def test_why_here_tells_how_the_nodes_compare() -> None:
     busy = [pod(f"o{i}", cpu="2", node="b") for i in range(2)]
     objects = [node("a"), node("b"), node("c", cpu="1"), node("d", unschedulable=True), *busy, pod("p", "2", node="b")]
     subject = next(o for o in objects if o["metadata"]["name"] == "p")
-    answer = explain(Cluster.of(objects).snapshot(), "pod", subject)
+    answer = explain(SchedulerCache.of(objects).snapshot(), "pod", subject)
     # The least used node is preferred, so this pod would go elsewhere today.
     assert [(score.node, score.here) for score in answer.scores] == [("a", False), ("b", True)]
     assert answer.scores[0].score > answer.scores[1].score and answer.scored == 2

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import Obj, allocated, allocation, claim, device_class, node, options, pod, resource_slice
 
-from haru.accounting.standing import standings
-from haru.engine.cluster import Cluster
+from haru.accounting.device_states import standings
+from haru.engine import SchedulerCache
 from haru.explain import explain
 
 ASKED = {"nvidia.com/gpu": "4"}
@@ -37,7 +34,7 @@ def cards(count: int = 4) -> list[Obj]:
 
 
 def asked_about(job: Obj, *objects: Obj) -> Any:
-    snapshot = Cluster.of([*objects, job]).snapshot()
+    snapshot = SchedulerCache.of([*objects, job]).snapshot()
     return explain(snapshot, "job", job, options=options())
 
 
@@ -102,7 +99,7 @@ def test_a_pod_whose_claim_is_refused_says_so() -> None:
     waits = pod("w")
     waits["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
     objects = [quota({name: "4"}, {name: "2"}), template, waits, *cards()]
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     told = explain(snapshot, "pod", waits, options=options())
     assert told.verdict == "FitsLater"
     assert told.reasons[0].type == "QuotaExceeded" and told.reasons[0].data["requested"] == {name: "3"}
@@ -110,7 +107,7 @@ def test_a_pod_whose_claim_is_refused_says_so() -> None:
 
 
 def states(*objects: Obj) -> dict[str, str]:
-    found = standings(Cluster.of(objects).snapshot(), options())
+    found = standings(SchedulerCache.of(objects).snapshot(), options())
     return {card.card: " ".join((part.state, part.owner)).strip() for card in found for part in card.parts}
 
 
@@ -137,7 +134,7 @@ def test_suspended_ended_and_complete_work_lacks_nothing() -> None:
 def test_a_replica_set_says_so_too() -> None:
     full = quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "4"})
     waits = maker("ReplicaSet", "web", {"replicas": 2})
-    snapshot = Cluster.of([full, waits, *cards()]).snapshot()
+    snapshot = SchedulerCache.of([full, waits, *cards()]).snapshot()
     told = explain(snapshot, "replicaset", waits, options=options())
     assert (told.kind, told.verdict) == ("ReplicaSet", "FitsLater")
     assert told.summary.startswith("2 pods not made: exceeded quota: cards, requested: requests.nvidia.com/gpu=4")

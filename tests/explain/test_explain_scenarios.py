@@ -6,14 +6,10 @@ Together with the table of verdicts it covers every verdict, every stage of the 
 from __future__ import annotations
 
 import copy
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import (
     DRIVER,
     Obj,
@@ -29,8 +25,7 @@ from engine_objects import (
 from explain_schema import REMEDIES, STAGES, check_explanation
 from test_explain_verdicts import CASES, TAINTED, TEMPLATE, told
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import REASON_TYPES
+from haru.engine import REASON_TYPES, SchedulerCache
 from haru.explain import Explanation, explain, to_json
 from haru.explain.explanation import Verdict
 
@@ -160,6 +155,11 @@ SPREAD = {"constraints": [{"distinctAttribute": NUMA}]}
 GATES = {"schedulingGates": [{"name": "quota"}]}
 
 ROWS = [
+    # Names
+    Row("a class with a typing error", [CLASS, *on("a", gpus(1)), *wants(cls="gpuu")], "FitsIf",
+        ["DeviceClassMissing"], helps=["CorrectName"], unproven=["CreateDeviceClass"]),
+    Row("a scheduler that nobody is", [CLASS, *on("a", gpus(1)), *wants(spec={"schedulerName": "volcano"})], "FitsIf",
+        ["SchedulerUnknown"], helps=["UseScheduler"]),
     # Where devices stop
     Row("no device at all", [CLASS, node("a"), *wants()], "NeverFits", [*HELD, "NoDevices"], helps=[]),
     Row("not of the class", [NIC_CLASS, *on("a", gpus(1)), *wants(cls="nic")], "NeverFits",
@@ -265,7 +265,7 @@ ROWS = [
 
 def answer_of(row: Row) -> Explanation:
     subject = next(o for o in row.objects if o["kind"].lower() == row.kind and o["metadata"]["name"] == row.subject)
-    return explain(Cluster.of(row.objects).snapshot(), row.kind, subject)  # type: ignore[arg-type]
+    return explain(SchedulerCache.of(row.objects).snapshot(), row.kind, subject)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -385,13 +385,13 @@ def test_the_tables_cover_everything_there_is() -> None:
 def test_devices_that_a_feature_hides() -> None:
     from dataclasses import replace
 
-    from haru.engine.devices import Features
-    from haru.explain.work import hypothetical_options
+    from haru.engine import Features
+    from haru.explain.diagnosis.workload_unit import hypothetical_options
 
     objects = [CLASS, *on("a", gpus(1, **BINDING)), *wants()]
     options = replace(hypothetical_options(), features=Features(DeviceBindingAndStatus=False))
     subject = next(o for o in objects if o["kind"] == "Pod")
-    answer = explain(Cluster.of(objects).snapshot(), "pod", subject, options=options)
+    answer = explain(SchedulerCache.of(objects).snapshot(), "pod", subject, options=options)
     assert {s.stage for f in answer.requests for s in f.stages if s.dropped} == {"offered"}
     assert "BindingConditionsDisabled" in {reason.type for reason in answer.reasons}
 
@@ -399,7 +399,7 @@ def test_devices_that_a_feature_hides() -> None:
 def test_a_reason_alone_is_the_same_without_remedies() -> None:
     for row in ROWS:
         subject = next(o for o in row.objects if o["kind"].lower() == row.kind and o["metadata"]["name"] == row.subject)
-        snapshot = Cluster.of(row.objects).snapshot()
+        snapshot = SchedulerCache.of(row.objects).snapshot()
         alone = explain(snapshot, row.kind, subject, remedies=False)  # type: ignore[arg-type]
         assert (alone.verdict, [r.type for r in alone.reasons]) == (row.verdict, row.reasons), row.name
         assert not alone.remedies

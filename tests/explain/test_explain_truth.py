@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import (
     DRIVER,
     Obj,
@@ -26,8 +21,10 @@ from engine_objects import (
     resource_slice,
 )
 from explain_schema import check_explanation
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from haru.engine.cluster import Cluster
+from haru.engine import SchedulerCache
 from haru.explain import explain, to_json, to_text
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "explain.md"
@@ -100,7 +97,7 @@ def room(nodes: list[Obj], count: int, *, taken: bool = True, obstacles: bool = 
 @given(st.lists(node_facts, min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 2))
 def test_counts_and_verdicts_are_those_of_a_recount(nodes: list[Obj], pods: int, count: int) -> None:
     objects, group = build(nodes, pods, count)
-    answer = to_json(explain(Cluster.of(objects).snapshot(), "podgroup", group))
+    answer = to_json(explain(SchedulerCache.of(objects).snapshot(), "podgroup", group))
     check_explanation(answer)
     if room(nodes, count) >= pods:
         assert answer["verdict"] == "Starting"
@@ -232,7 +229,7 @@ def any_job(draw: st.DrawFn) -> Obj:
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_state())
 def test_every_state_has_an_explanation(objects: list[Obj]) -> None:
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     for obj in objects:
         kind = obj["kind"].lower()
         if kind in ("pod", "podgroup", "job", "resourceclaim"):
@@ -258,7 +255,7 @@ def test_a_gang_of_64_on_a_thousand_nodes_is_explained_in_time() -> None:
         for n in range(1000)
     ]
     objects, group = build(nodes, 64, 1)
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     started = time.process_time()
     told = explain(snapshot, "podgroup", group)
     text = to_text(told)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import (
     DRIVER,
     Obj,
@@ -24,8 +20,7 @@ from engine_objects import (
     resource_slice,
 )
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import REASON_TYPES
+from haru.engine import REASON_TYPES, SchedulerCache
 from haru.explain import Explanation, explain, to_json, to_text
 
 
@@ -48,6 +43,13 @@ def members(group: str, how_many: int, count: int = 1, **kwargs: Any) -> list[Ob
 
 def with_status(obj: Obj, **status: Any) -> Obj:
     return {**obj, "status": {**(obj.get("status") or {}), **status}}
+
+
+def gangs_off(obj: Obj) -> Obj:
+    """A pod of which its scheduler says that it holds members of groups."""
+    message = "gang scheduling is off in this scheduler (feature gate GenericWorkload): ..."
+    told = {"type": "PodScheduled", "status": "False", "reason": "NotReadyForScheduling", "message": message}
+    return with_status(obj, conditions=[told])
 
 
 def deleting(obj: Obj) -> Obj:
@@ -146,6 +148,11 @@ CASES = [
          ["DeviceClassMissing"]),
     Case("the group does not exist", "pod", [node("a"), pod("p", group="g")], "FitsIf", ["PodGroupMissing"],
          confirmed=["CreatePodGroup"]),
+    Case("its scheduler does no gangs", "pod", [node("a"), pod_group("g", 1), gangs_off(pod("p", group="g"))], "FitsIf",
+         ["GangSchedulingOff"]),
+    Case("its scheduler does no gangs, and members are missing", "podgroup",
+         [node("a"), pod_group("g", 2), gangs_off(pod("p", group="g"))], "FitsIf",
+         ["TooFewMembers", "GangSchedulingOff"], subject="g"),
     # Never
     Case("more devices than a node has", "pod", [*cluster_of(4), *holder("h", "n0", 4), *member_with_claim("p", "", 8)],
          "NeverFits", ["DevicesUnavailable", "NoDevices"]),
@@ -205,7 +212,13 @@ CASES = [
 
 def told(objects: list[Obj], kind: str, name: str, now: str = "") -> Explanation:
     subject = next(o for o in objects if o["kind"].lower() == kind and o["metadata"]["name"] == name)
-    return explain(Cluster.of(objects).snapshot(), kind, subject, (), now)  # type: ignore[arg-type]
+    return explain(SchedulerCache.of(objects).snapshot(), kind, subject, (), now)  # type: ignore[arg-type]
+
+
+def test_gates_of_the_scheduler_are_a_remedy_that_nobody_has_tried() -> None:
+    explanation = told([node("a"), pod_group("g", 1), gangs_off(pod("p", group="g"))], "pod", "p")
+    assert [(remedy.kind, remedy.confirmed) for remedy in explanation.remedies] == [("TurnOnGates", False)]
+    assert explanation.summary == "gang scheduling is off in the scheduler, which holds what names PodGroup default/g"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -285,11 +298,11 @@ def test_age_is_told_of_what_waits() -> None:
 
 
 def test_related_pods_count() -> None:
-    snapshot = Cluster.of([node("a"), pod_group("g", 2), pod("x", group="g")]).snapshot()
+    snapshot = SchedulerCache.of([node("a"), pod_group("g", 2), pod("x", group="g")]).snapshot()
     explanation = explain(snapshot, "podgroup", pod_group("g", 2), [pod("y", group="g")])
     assert explanation.verdict == "Starting"
 
 
 def test_unknown_kinds_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot be explained"):
-        explain(Cluster().snapshot(), "service", pod("p"))  # type: ignore[arg-type]
+        explain(SchedulerCache().snapshot(), "service", pod("p"))  # type: ignore[arg-type]

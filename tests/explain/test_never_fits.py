@@ -6,15 +6,9 @@ Claims have several requests, constraints and alternatives; the search tries eve
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import (
     DRIVER,
     Obj,
@@ -27,8 +21,10 @@ from engine_objects import (
     pod_group,
     resource_slice,
 )
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from haru.engine.cluster import Cluster
+from haru.engine import SchedulerCache
 from haru.explain import explain
 
 ARCHES, PLACES = ("A", "H"), (0, 1)
@@ -132,7 +128,7 @@ def test_never_means_never_in_2000_cases(facts: list[Obj], wanted: list[list[Obj
 def check(facts: list[Obj], wanted: list[list[Obj]], constraint: str, pods: int) -> None:
     objects = built(facts, wanted, constraint, pods)
     group = next(o for o in objects if o["kind"] == "PodGroup")
-    answer = explain(Cluster.of(objects).snapshot(), "podgroup", group, remedies=False)
+    answer = explain(SchedulerCache.of(objects).snapshot(), "podgroup", group, remedies=False)
     possible = sum(most(one, wanted, constraint) for one in facts) >= pods
     assert (answer.verdict == "NeverFits") == (not possible), (answer.verdict, answer.summary)
     assert answer.reasons

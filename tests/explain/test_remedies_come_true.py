@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "whatif"))
 from explain_schema import REMEDIES
 from whatif_world import (
     CUT,
@@ -34,8 +30,8 @@ from whatif_world import (
 
 import virtual_time
 from haru.drivers.simulated.profiles import Profile
-from haru.engine.cluster import Cluster
-from haru.engine.devices.model import DeviceId, Taint
+from haru.engine import SchedulerCache
+from haru.engine.dra import DeviceId, Taint
 from haru.explain import Explanation, Remedy, explain
 from haru.explain.tainting import rule_manifest
 from haru.kube.errors import StatusError
@@ -88,7 +84,7 @@ async def template(world: World, name: str, **devices: Any) -> None:
 async def told(world: World, kind: str, kind_name: str) -> Explanation:
     objects = await world.fork()
     subject = next(o for o in objects if o["kind"] == kind_name and o["metadata"]["name"] == QUESTION)
-    return explain(Cluster.of(objects).snapshot(), kind, subject)  # type: ignore[arg-type]
+    return explain(SchedulerCache.of(objects).snapshot(), kind, subject)  # type: ignore[arg-type]
 
 
 async def apply(world: World, remedy: Remedy) -> None:

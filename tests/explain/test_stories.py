@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from engine_objects import (
     DRIVER,
     Obj,
@@ -26,8 +23,8 @@ from engine_objects import (
 from explain_schema import check_story
 
 from haru.cli.main import main
-from haru.engine.cluster import Cluster
-from haru.engine.devices.model import DeviceId
+from haru.engine import SchedulerCache
+from haru.engine.dra import DeviceId
 from haru.explain import DeviceStory, NodeStory, explain, explain_device, explain_node
 from haru.kube.yaml import dump
 
@@ -172,7 +169,7 @@ DEVICES = [
 
 
 def story(case: Case) -> NodeStory | DeviceStory:
-    snapshot = Cluster.of(case.objects).snapshot()
+    snapshot = SchedulerCache.of(case.objects).snapshot()
     if case.device:
         return explain_device(snapshot, DeviceId(DRIVER, "n", case.device))
     return explain_node(snapshot, "n")
@@ -201,7 +198,7 @@ def test_who_idles_is_told() -> None:
         for name, percent in (("gpu-0", 1), ("gpu-1", 90))
     ]
     objects = [CLASS, node("n"), resource_slice("n", gpus(2)), user, held, *wants("p")]
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     waiting = explain(snapshot, "pod", next(o for o in objects if o["metadata"]["name"] == "p"))
     assert "2 taken: pod/h 2 (priority 0, 1 of them idle)" in str(waiting)
     idle, busy = (explain_device(snapshot, DeviceId(DRIVER, "n", name)) for name in ("gpu-0", "gpu-1"))
@@ -216,13 +213,13 @@ def test_shares_of_a_device_are_told() -> None:
     given["devices"]["results"][0] |= {"shareID": "s1", "consumedCapacity": {"bandwidth": "4"}}
     user = pod("h", node="n", claims=["h"])
     objects = [CLASS, node("n"), resource_slice("n", [device]), user, allocated(claim("h"), given, user)]
-    told = explain_device(Cluster.of(objects).snapshot(), DeviceId(DRIVER, "n", "nic"))
+    told = explain_device(SchedulerCache.of(objects).snapshot(), DeviceId(DRIVER, "n", "nic"))
     assert (told.state.status, told.state.holders[0].name) == ("Shared", "pod/h")
     assert told.capacity == {"bandwidth": "10"}
 
 
 def test_what_does_not_exist_has_no_story() -> None:
-    snapshot = Cluster.of([node("n")]).snapshot()
+    snapshot = SchedulerCache.of([node("n")]).snapshot()
     with pytest.raises(KeyError):
         explain_node(snapshot, "elsewhere")
     with pytest.raises(KeyError):
@@ -231,7 +228,7 @@ def test_what_does_not_exist_has_no_story() -> None:
 
 def test_long_queues_are_cut_short() -> None:
     objects = [CLASS, node("n"), resource_slice("n", gpus(1)), *(o for i in range(40) for o in wants(f"p{i:02}"))]
-    snapshot = Cluster.of(objects).snapshot()
+    snapshot = SchedulerCache.of(objects).snapshot()
     for told in (explain_node(snapshot, "n"), explain_device(snapshot, DeviceId(DRIVER, "n", "gpu-0"))):
         assert (len(told.waiting), told.more_waiting) == (32, 8)
         assert "and 32 more" in str(told)

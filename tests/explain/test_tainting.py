@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.devices.model import DeviceId, Taint
+from haru.engine.dra import DeviceId, Taint
 from haru.explain.tainting import (
     ClaimUse,
     TaintTextError,

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.apiserver.resources import Served
+from haru.apiserver.registry import Served
 from haru.kube.discovery import aggregated
 from haru.kube.discovery_merge import Groups, merged, merged_order, served_resources, without_versions
 from haru.kube.gates import FeatureGates

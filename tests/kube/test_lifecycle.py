@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from haru.apiserver.resources import Served
-from haru.apiserver.server import ApiServer, ServerConfig
+from haru.apiserver.config import ServerConfig
+from haru.apiserver.registry import Served
+from haru.apiserver.server import ApiServer
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import all_kinds
 from haru.kube.lifecycle import is_in

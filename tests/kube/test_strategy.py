@@ -127,6 +127,14 @@ def test_statuses_of_deallocated_devices_go_with_the_allocation() -> None:
     assert stays["status"]["devices"] == unknown
 
 
+def test_the_status_of_one_share_goes_without_that_of_another() -> None:
+    shares = [{**RESULT, "shareID": share} for share in ("one", "two")]
+    devices = [{name: share[name] for name in ("driver", "pool", "device", "shareID")} for share in shares]
+    old = {**claim(), "status": {"allocation": {"devices": {"results": shares}}, "devices": devices}}
+    fewer = {**claim(), "status": {"allocation": {"devices": {"results": shares[:1]}}, "devices": devices}}
+    assert prepare_for_status_update(fewer, old, kind_of(old), ALL)["status"]["devices"] == devices[:1]
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -127,7 +127,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         f"{MAIN}.resources",
         {"limits": {"cpu": 1}, "requests": {"cpu": 2}},
-        'requests[cpu]: Invalid value: "2": must be less than or equal to cpu limit of 1',
+        'requests: Invalid value: "2": must be less than or equal to cpu limit of 1',
     ),
     (
         f"{MAIN}.resources",

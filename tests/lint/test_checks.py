@@ -46,6 +46,13 @@ def test_every_check_has_a_case_and_a_place_in_the_documentation() -> None:
     assert documented == list(CHECKS)
 
 
+def test_a_job_that_refuses_its_gang_is_not_told_that_it_misses_one() -> None:
+    (nearly,) = [fault.text for fault in faults() if (fault.check, fault.path) == ("job-no-gang", "spec")]
+    text = nearly.replace("{name: a}", '{name: a, annotations: {haru.dev/gang: "false"}}')
+    assert text != nearly
+    assert "job-no-gang" not in {finding.check for finding in lint_texts({"file.yaml": text}).findings}
+
+
 def test_documents_that_are_too_large_or_too_deep() -> None:
     deep = "a: " + "[" * 300 + "]" * 300
     many = "a: [" + "1," * 300_000 + "1]"

@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from haru.apiserver.authentication import UserInfo
-from haru.apiserver.config import ServerConfig
+from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
 from haru.drivers.library import DriverOptions, DriverServer, Plugin, Pool

@@ -13,8 +13,8 @@ from fault_world import STEADY, World
 from machine import Machine
 
 from haru.node.cri.client import RuntimeClient
-from haru.node.pods.observed import EXITED, POD_UID, RUNNING, SeenContainer, SeenPod, SeenSandbox
-from haru.node.pods.status import TERMINAL
+from haru.node.podworker.observed import EXITED, POD_UID, RUNNING, SeenContainer, SeenPod, SeenSandbox
+from haru.node.status.pod_status import TERMINAL
 
 Obj = dict[str, Any]
 

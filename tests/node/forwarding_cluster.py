@@ -12,7 +12,7 @@ import aiohttp
 from kubelet_pieces import NODE, Authority, Kubelet, Source, client_context, kubelet
 
 from haru.apiserver.config import ServerConfig, UserInfo
-from haru.apiserver.kubelets import KubeletOptions
+from haru.apiserver.proxy import KubeletOptions
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.storage.sqlite import SqliteStore

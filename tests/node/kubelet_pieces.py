@@ -12,16 +12,16 @@ from typing import Any
 
 import aiohttp
 
-from haru.apiserver.certificates import Pair, client_pair, new_authority, server_pair
+from haru.apiserver.auth import Pair, client_pair, new_authority, server_pair
 from haru.kube.kinds import Kind
-from haru.node.server.handlers import Shown
-from haru.node.server.http import HttpError
-from haru.node.server.kubelet import KubeletServer
-from haru.node.server.log_files import read_log
-from haru.node.server.options import ServerOptions
-from haru.node.server.reviews import TOKENS, ReviewFailed
-from haru.node.server.sources import Asked, ContainerRef, LogOptions, StreamOptions
-from haru.tunnel import Opened, open_tunnel
+from haru.node.api.handlers import Shown
+from haru.node.api.http import HttpError
+from haru.node.api.kubelet import KubeletServer
+from haru.node.api.log_files import read_log
+from haru.node.api.options import ServerOptions
+from haru.node.api.reviews import TOKENS, ReviewFailed
+from haru.node.api.sources import Asked, ContainerRef, LogOptions, StreamOptions
+from haru.upgrade_proxy import Opened, open_tunnel
 
 POD: dict[str, Any] = {
     "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from haru.node import cdi
+from haru.node.agent.images import StartError, check_user, credentials, pull_policy, registry_of
 from haru.node.cgroups.amounts import Amounts
 from haru.node.cri.containers import ContainerConfig
 from haru.node.cri.images import Image
 from haru.node.cri.messages import NODE, POD, RUNTIME_DEFAULT, UNCONFINED, IDMapping
-from haru.node.images import StartError, check_user, credentials, pull_policy, registry_of
-from haru.node.pods.config import Surroundings, container_config, sandbox_config
-from haru.node.pods.environment import Sources, command_of, environment, expand
-from haru.node.pods.fields import ConfigError, Place, field_value, resource_value
-from haru.node.pods.probes import Streak, target_port
-from haru.node.sandboxes import dns_of
+from haru.node.dra import cdi
+from haru.node.podworker.config import Surroundings, container_config, sandbox_config
+from haru.node.podworker.environment import Sources, command_of, environment, expand
+from haru.node.podworker.fields import ConfigError, Place, field_value, resource_value
+from haru.node.podworker.sandboxes import dns_of
+from haru.node.probes.schedule import Streak, target_port
 
 Obj = dict[str, Any]
 NOBODY = Sources(lambda _: None, lambda _: None)

@@ -16,9 +16,9 @@ from dra_bench import DRIVER, NODE, Bench, bench, eventually, pod, result
 from haru.cli.main import build_parser
 from haru.cli.node import _kubelet_dir
 from haru.drivers.library import ClaimToPrepare, Edits, Entry, Health, ReadyDevice
-from haru.node import cdi
 from haru.node.cri.containers import ContainerConfig, KeyValue
-from haru.node.dra.beside import AgentPods, run_beside
+from haru.node.dra import cdi
+from haru.node.dra.adapters import AgentPods, run_beside
 
 Obj = dict[str, Any]
 

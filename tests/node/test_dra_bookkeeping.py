@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from haru.drivers.protocol import Claim, Device
 from haru.kube.errors import StatusError
 from haru.node.dra import DevicesError, DriverAway, DriverFailed
-from haru.node.dra.bookkeeping import ClaimInfo, ClaimInfos, PreparedDevice
+from haru.node.dra.claim_info_cache import ClaimInfo, ClaimInfos, PreparedDevice
 from haru.node.dra.containers import cdi_ids, with_health
 from haru.node.dra.manager import DeviceManager
 from haru.node.dra.metrics import DraMetrics

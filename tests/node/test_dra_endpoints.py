@@ -15,7 +15,7 @@ import pytest_asyncio
 from dra_bench import DRIVER, NODE, Bench, bench, eventually, pod, result
 
 from haru.drivers.cdi.edits import CdiError, DeviceNode, Edits, Mount, Spec, read_spec
-from haru.drivers.cdi.reading import CdiFiles
+from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.checkpoint import Checkpoint, CheckpointError
 from haru.drivers.library import ClaimToPrepare, Entry, ReadyDevice
 from haru.drivers.protocol import DeviceHealth, DeviceIdentifier, HealthReport

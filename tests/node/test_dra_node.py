@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from dra_bench import CLAIMS, DRIVER, NODE, SLICES, Bench, bench, device, eventually, pod, result
 
-from haru.drivers.cdi.reading import CdiFiles
+from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.checkpoint import CheckpointError
 from haru.drivers.library import (
     ClaimToPrepare,

@@ -14,8 +14,8 @@ import pytest
 from cards import GPU, Cards
 from machine import NODE, Machine, container
 
-from haru.node import psi
 from haru.node.cgroups import host
+from haru.node.stats import psi
 from haru_process import until
 
 Obj = dict[str, Any]

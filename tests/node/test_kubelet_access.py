@@ -18,11 +18,11 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from haru.client.api import ApiClient
 from haru.client.transport import Request, Response
 from haru.kube.kinds import Kind
-from haru.node.server.access import AlwaysAllow, Forbidden, WebhookAccess, opens_container
-from haru.node.server.attributes import cleaned, subresources_of, verb_of
-from haru.node.server.caching import Cache
-from haru.node.server.identity import ANONYMOUS, Authenticator, Unauthenticated, User, bearer, user_of_certificate
-from haru.node.server.reviews import ACCESS, ATTEMPTS, TOKENS, ApiReviewer, ReviewFailed
+from haru.node.api.access import AlwaysAllow, Forbidden, WebhookAccess, opens_container
+from haru.node.api.attributes import cleaned, subresources_of, verb_of
+from haru.node.api.cache import Cache
+from haru.node.api.identity import ANONYMOUS, Authenticator, Unauthenticated, User, bearer, user_of_certificate
+from haru.node.api.reviews import ACCESS, ATTEMPTS, TOKENS, ApiReviewer, ReviewFailed
 
 PATHS = {
     "/pods": ("pods", "proxy"),

@@ -27,10 +27,10 @@ from haru.node.cri.stats import (
     PressureData,
     PressureStats,
 )
-from haru.node.psi import FAMILIES
-from haru.node.server.figures.collector import Collector, Places
-from haru.node.server.figures.readings import read_group, size_of
-from haru.node.server.figures.runtime_stats import RuntimeStats
+from haru.node.stats.kubelet.collector import Collector, Places
+from haru.node.stats.kubelet.readings import read_group, size_of
+from haru.node.stats.kubelet.runtime_stats import RuntimeStats
+from haru.node.stats.psi import FAMILIES
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)

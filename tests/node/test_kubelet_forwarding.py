@@ -10,9 +10,8 @@ import pytest
 from forwarding_cluster import cluster, pod_object
 from kubelet_pieces import NODE, client_context
 
-from haru.apiserver.http import Request
-from haru.apiserver.kubelets.asking import Endpoint, endpoint_of
-from haru.apiserver.kubelets.connecting import asked_rights, connection_of, pod_target
+from haru.apiserver.proxy import Endpoint, asked_rights, connection_of, endpoint_of, pod_target
+from haru.apiserver.request import Request
 from haru.kube.errors import StatusError
 
 LINE = b"2026-01-01T00:00:00.5Z stdout F one\n"

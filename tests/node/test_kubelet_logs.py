@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from kubelet_pieces import eventually, kubelet
 
-from haru.node.server.handlers import log_options
-from haru.node.server.http import HttpError, Request
-from haru.node.server.log_files import PIECE_BYTES, read_log, tail_start
-from haru.node.server.log_lines import LogLine, parse
-from haru.node.server.sources import LogOptions
+from haru.node.api.handlers import log_options
+from haru.node.api.http import HttpError, Request
+from haru.node.api.log_files import PIECE_BYTES, read_log, tail_start
+from haru.node.api.log_lines import LogLine, parse
+from haru.node.api.sources import LogOptions
 
 SECONDS = [f"2026-01-02T03:04:0{n}.{n}00000000Z" for n in range(6)]
 LINES = [f"{time} {'stderr' if n == 3 else 'stdout'} F line {n}\n".encode() for n, time in enumerate(SECONDS)]

@@ -100,7 +100,9 @@ def test_figures_of_a_real_pod(machine: Machine) -> None:
     listed = figures(machine, "/pods")
     assert [pod["metadata"]["name"] for pod in listed["items"]] == ["works"]
     running = figures(machine, "/runningpods/")["items"]
-    assert [c["name"] for pod in running for c in pod["spec"]["containers"]] == ["main"]
+    # What the test before has left may still be ending: it is no longer in the API.
+    named = {pod["metadata"]["name"]: [c["name"] for c in pod["spec"]["containers"]] for pod in running}
+    assert named["works"] == ["main"], running
     assert figures(machine, "/healthz") == "ok"
     configuration = figures(machine, "/configz")["kubeletconfig"]
     assert configuration["authorization"]["mode"] == "Webhook"

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 from kubelet_pieces import NODE, POD, Authority, Kubelet, client_context, eventually, kubelet
 
-from haru.node.server.kubelet import KubeletServer
-from haru.node.server.options import ServerOptions
+from haru.node.api.kubelet import KubeletServer
+from haru.node.api.options import ServerOptions
 
 ALL = tuple(
     (verb, name)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from haru.node.agent.log_rotation import LogKeeper, make_room
 from haru.node.cri.errors import CriError
-from haru.node.log_rotation import LogKeeper, make_room
-from haru.node.pods.observed import SeenContainer
+from haru.node.podworker.observed import SeenContainer
 
 
 class Runtime:

@@ -11,11 +11,11 @@ import pytest
 
 from haru.kube.gates import FeatureGates
 from haru.kube.strategy import qos_class
+from haru.node.agent.options import NodeOptions
 from haru.node.cgroups import memory_qos
 from haru.node.cgroups.host import Hierarchies
 from haru.node.cgroups.memory_qos import MemoryQos, configured, container_values, high_mark, node_values, pod_values
-from haru.node.options import NodeOptions
-from haru.node.qos_groups import rule_of
+from haru.node.cgroups.qos_groups import rule_of
 
 Obj = dict[str, Any]
 MI = 1 << 20

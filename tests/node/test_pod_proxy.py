@@ -15,7 +15,7 @@ import pytest
 from forwarding_cluster import Cluster, cluster, pod_object
 from kubelet_pieces import NODE, Authority, client_context
 
-from haru.apiserver.proxying import places
+from haru.apiserver.proxy import targets
 
 Obj = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
@@ -33,8 +33,8 @@ def address(monkeypatch: pytest.MonkeyPatch) -> str:
             found: str = probe.getsockname()[0]
         except OSError:
             found = "127.0.0.1"
-    if not places.is_proxyable(found):
-        monkeypatch.setattr(places, "is_proxyable", lambda _: True)
+    if not targets.is_proxyable(found):
+        monkeypatch.setattr(targets, "is_proxyable", lambda _: True)
     return found
 
 
@@ -169,7 +169,7 @@ async def test_where_nothing_goes(tmp_path: Path, address: str) -> None:
 
 
 async def test_pods_that_are_away_or_silent(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("haru.apiserver.proxying.passing.HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("haru.apiserver.proxy.forward.HEAD_SECONDS", 0.3)
     async with cluster(tmp_path) as api, listening(address) as pod:
         await place(api, "web", address, pod.port)
         pod.silent = True

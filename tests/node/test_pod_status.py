@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.node.pods.container_status import Known
-from haru.node.pods.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenPod, SeenSandbox
-from haru.node.pods.plan import Probed
-from haru.node.pods.status import pod_status, status_patch
+from haru.node.podworker.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenPod, SeenSandbox
+from haru.node.podworker.plan import Probed
+from haru.node.status.container_status import Known
+from haru.node.status.pod_status import pod_status, status_patch
 
 Obj = dict[str, Any]
 NOW = "2026-11-22T09:00:00Z"
@@ -222,3 +222,9 @@ def test_every_status_is_consistent(
     # Told again, nothing changes.
     again = told({**before, "status": {**status}}, seen(*found), is_over=over)
     assert status_patch(status, again) is None
+
+
+def test_running_container_reports_no_resources_so_that_its_resize_is_refused() -> None:
+    sized = {"name": "a", "resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}}
+    (status,) = told(pod(sized), seen(one("a")))["containerStatuses"]
+    assert "resources" not in status and "allocatedResources" not in status

@@ -14,7 +14,7 @@ import pytest
 from forwarding_cluster import Cluster, cluster, node_object
 from kubelet_pieces import NODE, Source
 
-from haru.answers.pressure import ask
+from haru.api.pressure import ask
 from haru.cli.main import main
 from haru.client.api import ApiClient
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from haru.node import psi
 from haru.node.cgroups import host
+from haru.node.stats import psi
 from haru_process import until
 
 TEXT = "some avg10=0.12 avg60=0.05 avg300=0.01 total=123456\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=4567\n"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.node.pods.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenPod, SeenSandbox
-from haru.node.pods.plan import Kill, Plan, Probed, container_hash, decide
-from haru.node.pods.restarts import CrashLoop, should_restart
+from haru.node.podworker.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenPod, SeenSandbox
+from haru.node.podworker.plan import Kill, Plan, Probed, container_hash, decide
+from haru.node.podworker.restarts import CrashLoop, should_restart
 
 Obj = dict[str, Any]
 NOW = 1_000.0
@@ -88,6 +88,12 @@ def test_who_is_started(what: str, pod: Obj, seen: SeenPod, starts: list[str]) -
     made = plan(pod, seen)
     assert list(made.starts) == starts
     assert not made.end_pod and not made.make_sandbox and not made.kills
+
+
+def test_container_that_runs_beside_a_newer_one_of_its_name_is_ended() -> None:
+    older = replace(runs("a"), id="older")
+    made = plan(pod("a", "b"), seen(runs("a", attempt=1), older, runs("b")))
+    assert made.kills == (Kill("older", "a", "Container a runs twice"),) and not made.starts
 
 
 @pytest.mark.parametrize(

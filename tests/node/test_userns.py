@@ -17,8 +17,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from haru.node import userns
-from haru.node.userns import (
+from haru.node.podworker import userns
+from haru.node.podworker.userns import (
     ALIGNMENT,
     NO_SLOT,
     IdRange,

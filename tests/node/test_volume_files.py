@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.node.pods.environment import Sources
-from haru.node.pods.fields import ConfigError, Place
+from haru.node.podworker.environment import Sources
+from haru.node.podworker.fields import ConfigError, Place
 from haru.node.volumes.atomic import DATA, write_files
 from haru.node.volumes.payload import File, Files, files_of, holds_secrets, references
 from haru.node.volumes.places import Places

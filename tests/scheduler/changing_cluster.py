@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from haru.engine.cluster import Cluster
+from haru.engine import SchedulerCache
 
 Obj = dict[str, Any]
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -34,7 +34,7 @@ class ChangingCluster:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.objects: dict[Key, Obj] = {}
-        self.cluster = Cluster()
+        self.cluster = SchedulerCache()
         for whole in self.whole():
             self.take(whole["kind"], None, whole)
         for _ in range(random.randrange(2, 14)):

@@ -19,7 +19,8 @@ from haru.kube.kinds import Kind, by_kind
 from haru.kube.names import format_time
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.configuration import Configuration
-from haru.scheduler.loop import Scheduler
+from haru.scheduler.queue.scheduling_queue import QueuedUnit
+from haru.scheduler.scheduler import Scheduler
 from haru.scheduler.settings import COMPATIBLE, Fairness
 from haru.storage import SqliteStore
 
@@ -167,6 +168,10 @@ class Bench:
         while not all([await self.node_of(name) for name in names]):
             assert asyncio.get_running_loop().time() < deadline, f"{names} are not bound within {seconds} s"
             await asyncio.sleep(0.05)
+
+    def queued(self, name: str) -> QueuedUnit:
+        """A pod's unit in the queue."""
+        return self.scheduler.queue.units["pod", NS, name]
 
     def metric(self, text: str) -> float:
         """The value of one line of the metrics; 0 if it is not there."""

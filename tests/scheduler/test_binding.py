@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from haru.engine.decision import ClaimAllocation, MemberDecision, PodKey, Reservation
+from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey
 from haru.kube.errors import StatusError, conflict_error, not_found_error
-from haru.scheduler.binding import Binder, PodGoneError
-from haru.scheduler.claims import FINALIZER, BindingError, claim_writes, reserved_claim
+from haru.scheduler.binding.binder import Binder, PodGoneError
+from haru.scheduler.binding.claim_updates import FINALIZER, BindingError, claim_writes, reserved_claim
 
 Obj = dict[str, Any]
 ALLOCATION: Obj = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "n1", "device": "gpu-0"}]}}
@@ -22,7 +22,7 @@ def consumer(name: str) -> Obj:
 def member(name: str, claim: str = "c", allocation: Obj | None = ALLOCATION) -> MemberDecision:
     key = PodKey("ns", name, f"uid-{name}")
     if allocation is None:
-        reservation = Reservation("ns", claim, f"uid-{claim}", consumer(name))
+        reservation = ClaimReservation("ns", claim, f"uid-{claim}", consumer(name))
         return MemberDecision(key, "scheduled", "n1", reservations=(reservation,))
     made = ClaimAllocation("ns", claim, f"uid-{claim}", allocation, consumer(name))
     return MemberDecision(key, "scheduled", "n1", allocations=(made,))
@@ -237,7 +237,7 @@ async def test_taking_back_ends_a_write_that_may_still_be_under_way() -> None:
 
 async def test_a_reservation_that_stands_for_siblings_too_stays() -> None:
     api = FakeApi(claim(allocation=ALLOCATION, reservedFor=[consumer("group")]))
-    shared = Reservation("ns", "c", "uid-c", consumer("group"))
+    shared = ClaimReservation("ns", "c", "uid-c", consumer("group"))
     one = MemberDecision(PodKey("ns", "a", "uid-a"), "scheduled", "n1", reservations=(shared,))
     await binder(api).release([one], kept_consumers={"uid-group"})
     assert api.claims["c"]["status"]["reservedFor"] == [consumer("group")]

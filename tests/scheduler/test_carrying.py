@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import GroupKey, MemberDecision, PodKey
-from haru.scheduler.carrying import Carrier, Errand
+from haru.engine import SchedulerCache
+from haru.engine.state import GroupKey, MemberDecision, PodKey
+from haru.scheduler.binding.binding_cycle import BindingCycle, BindingTask
 
 Obj = dict[str, Any]
 GROUP = GroupKey("ns", "gang")
@@ -41,10 +41,10 @@ class Listener:
     def __init__(self) -> None:
         self.returned: list[str] = []
 
-    def member_bound(self, errand: Errand, member: MemberDecision) -> None:
+    def member_bound(self, binding_task: BindingTask, member: MemberDecision) -> None:
         return None
 
-    def members_returned(self, errand: Errand, failures: Mapping[PodKey, Exception]) -> None:
+    def members_returned(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
         self.returned += sorted(pod.uid for pod in failures)
 
 
@@ -54,28 +54,28 @@ def pod(name: str, uid: str) -> Obj:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}}
 
 
-def errand(*pods: tuple[str, str]) -> Errand:
+def binding_task(*pods: tuple[str, str]) -> BindingTask:
     members = tuple(MemberDecision(PodKey("ns", name, uid), "scheduled", "node-1") for name, uid in pods)
-    return Errand(GROUP, 2, members)
+    return BindingTask(GROUP, 2, members)
 
 
 async def test_a_member_that_takes_the_name_of_a_failed_one_does_not_count_twice() -> None:
-    cluster, binder, listener = Cluster(), SlowBinder(), Listener()
+    cluster, binder, listener = SchedulerCache(), SlowBinder(), Listener()
     policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
     group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "spec": policy}
     cluster.apply({**group, "metadata": {"name": "gang", "namespace": "ns", "uid": "g"}})
     cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {}})
-    carrier = Carrier(cluster, binder, listener, lambda _: None, workload_claims=True)  # type: ignore[arg-type]
+    carrier = BindingCycle(cluster, binder, listener, lambda _: None, workload_claims=True)  # type: ignore[arg-type]
     binder.failing = {"old"}
     cluster.apply(pod("a", "a"))
     cluster.apply(pod("b", "old"))
-    first = errand(("a", "a"), ("b", "old"))
+    first = binding_task(("a", "a"), ("b", "old"))
     carrier.assume(first)
     works = [asyncio.create_task(carrier.carry_out(first))]
     await asyncio.sleep(0)
     cluster.remove(pod("b", "old"))
     cluster.apply(pod("b", "new"))
-    second = errand(("b", "new"))
+    second = binding_task(("b", "new"))
     carrier.assume(second)
     works.append(asyncio.create_task(carrier.carry_out(second)))
     await asyncio.sleep(0)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from haru.scheduler.conditions import group_scheduled_patch, pod_scheduled_patch
+from haru.scheduler.status.conditions import group_scheduled_patch, pod_scheduled_patch
 
 NOW, EARLIER = "2026-11-20T10:00:00Z", "2026-11-20T09:00:00Z"
 

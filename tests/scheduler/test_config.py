@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from haru.cli.main import build_parser
-from haru.engine.profile import PROFILES
+from haru.engine.framework import PROFILES
 from haru.kube.gates import FeatureGates
 from haru.scheduler.config import scheduler_config
 

@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 from scheduler_bench import EVENTS, PODS, Bench, play
 
-from haru.engine.profile import (
-    DEFAULT_PROFILE,
-    EXPECTED_PROFILE,
-    FILTERS,
-    PACKING_PROFILE,
-    WEIGHTS,
-    FitStrategy,
-    Profile,
-)
+from haru.engine import Profile
+from haru.engine.framework import DEFAULT_PROFILE, EXPECTED_PROFILE, FILTERS, PACKING_PROFILE, WEIGHTS, FitStrategy
 from haru.kube.gates import FeatureGates
 from haru.kube.yaml import load
 from haru.scheduler.config import scheduler_config

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from scheduler_bench import CLAIMS, CLASSES, DRIVER, GROUPS, NODES, NS, PODS, SLICES, Bench, Obj, play
 
-from haru.engine.extended import ANNOTATION
+from haru.engine.dra import ANNOTATION
 from haru.kube.gates import FeatureGates
-from haru.scheduler.claims import FINALIZER
+from haru.scheduler.binding.claim_updates import FINALIZER
 
 CARD = "example.com/card"
 WRITES_OF_A_POD = 5

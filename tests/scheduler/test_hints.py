@@ -11,10 +11,9 @@ from changing_cluster import ZONE, ChangingCluster, obj
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haru.engine.decision import Decision
-from haru.engine.groups import Options, decide
-from haru.engine.profile import DEFAULT_PROFILE, Profile
-from haru.scheduler import hints
+from haru.engine import Decision, Options, Profile, decide
+from haru.engine.framework import DEFAULT_PROFILE
+from haru.scheduler.queue import queueing_hints
 
 Obj = dict[str, Any]
 GROUP = "scheduling.k8s.io/v1alpha2"
@@ -50,16 +49,16 @@ def rejected_by(decision: Decision, pods: list[Obj], profile: Profile) -> frozen
     """As the scheduling loop has it."""
     plugins = {plugin for member in decision.members for plugin in member.plugins}
     if decision.group is not None:
-        plugins |= hints.wanted_by(pods, spread=profile is HARD_DEFAULT)
-    return frozenset(plugins)
+        plugins |= queueing_hints.wanted_by(pods, spread=profile is HARD_DEFAULT)
+    return queueing_hints.rejecting(plugins, pods)
 
 
 def helped_by(kind: str, old: Obj | None, new: Obj | None) -> frozenset[str]:
     if kind == "Pod":
-        return hints.pod_change(old, new)
+        return queueing_hints.pod_change(old, new)
     if kind == "ResourceClaim":
-        return hints.claim_change(old, new)
-    return hints.other_change(kind, old, new)
+        return queueing_hints.claim_change(old, new)
+    return queueing_hints.other_change(kind, old, new)
 
 
 def follow(random: Random, size: int, profile: Profile, steps: int) -> Counter[str]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haru.scheduler.queue import FLUSH_AFTER_SECONDS, Place, SchedulingQueue
+from haru.scheduler.queue.scheduling_queue import FLUSH_AFTER_SECONDS, QueueStage, SchedulingQueue
 
 A = ("pod", "ns", "a")
 B = ("pod", "ns", "b")
@@ -122,7 +122,7 @@ def test_an_event_during_the_cycle_is_not_lost() -> None:
     assert unit is not None
     queue.on_event(DRA, 1.1)
     queue.reject(unit, {"DynamicResources"}, 1.2)
-    assert unit.place is Place.BACKOFF
+    assert unit.place is QueueStage.BACKOFF
     assert queue.pop(2.3) is unit
 
 
@@ -213,9 +213,9 @@ def test_every_unit_is_in_one_place_and_released_work_is_always_reachable(
     for unit in flying:
         queue.fail(unit, now)
     for unit in queue.units.values():
-        assert unit.place is not Place.IN_FLIGHT
+        assert unit.place is not QueueStage.IN_FLIGHT
     queue.on_event(FIT | DRA, now)
-    waiting = {u.key for u in queue.units.values() if u.place is not Place.HELD}
+    waiting = {u.key for u in queue.units.values() if u.place is not QueueStage.HELD}
     reached = set()
     while (unit := queue.pop(now + 100.0)) is not None:
         reached.add(unit.key)

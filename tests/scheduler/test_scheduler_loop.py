@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scheduler_bench import CLAIMS, EVENTS, GROUPS, NODES, NS, PODS, SLICES, Bench, play
 
-from haru.scheduler.claims import FINALIZER
+from haru.scheduler.binding.claim_updates import FINALIZER
 
 
 def test_a_gang_is_held_without_attempts_and_says_so_after_five_seconds() -> None:

@@ -16,11 +16,11 @@ from faulty_api import FaultyApi
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.client.informer import Informer
-from haru.engine.profile import DEFAULT_PROFILE, FitStrategy
+from haru.engine.framework import DEFAULT_PROFILE, FitStrategy
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.configuration import Configuration
-from haru.scheduler.loop import Scheduler
-from haru.virtual.pods import admission_problem
+from haru.scheduler.scheduler import Scheduler
+from haru.simulated_nodes.pods import admission_problem
 
 Obj = dict[str, Any]
 PLACES = 8

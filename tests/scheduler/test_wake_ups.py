@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from scheduler_bench import CLAIMS, CLASSES, NODES, NS, PODS, Bench, play
+from scheduler_bench import CLAIMS, CLASSES, NODES, NS, PODS, Bench, kind, play
 
 Step = Callable[[Bench], Awaitable[Any]]
 
@@ -113,6 +113,53 @@ def test_a_promise_that_ends_wakes() -> None:
         assert not await bench.node_of("p")
         await bench.delete("other")
         await bench.eventually_bound("p", seconds=1.0)
+
+    play(scenario)
+
+
+VOLUME_CLAIMS = kind("v1", "PersistentVolumeClaim")
+VOLUMES = kind("v1", "PersistentVolume")
+
+
+def test_a_volume_claim_wakes_the_pod_that_names_it_and_no_other() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node()
+        for name in ("p", "other"):
+            await bench.pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": name}}])
+        await asyncio.sleep(31)
+        assert not await bench.node_of("p")
+        attempts = bench.metric("scheduler_schedule_attempts_total")
+        room = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+        claim = {**room, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "v"}
+        reference = {"kind": "PersistentVolumeClaim", "namespace": NS, "name": "p"}
+        source = {"csi": {"driver": "d", "volumeHandle": "v"}, "capacity": {"storage": "1Gi"}, "claimRef": reference}
+        await bench.create(VOLUMES, {"metadata": {"name": "v"}, "spec": {**room, **source}})
+        await bench.create(VOLUME_CLAIMS, {"metadata": {"name": "p"}, "spec": claim})
+        bound = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
+        await bench.api.patch(VOLUME_CLAIMS, "p", bound, NS)
+        await bench.api.patch(VOLUME_CLAIMS, "p", {"status": {"phase": "Bound"}}, NS, "merge", "status")
+        await bench.eventually_bound("p", seconds=12.0)
+        await asyncio.sleep(31)
+        unschedulable = bench.metric('scheduler_schedule_attempts_total{profile="default-scheduler",result="unsch')
+        assert unschedulable <= attempts + 3, "only the pod that names it is tried, after each of its events"
+        assert bench.queued("other").attempts == attempts / 2
+
+    play(scenario)
+
+
+def test_a_claim_that_is_made_anew_while_its_pod_is_refused_wakes() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(gpus=1)
+        await bench.claim("mine", "late")
+        await bench.pod("p", claim="mine")
+        await asyncio.sleep(31)
+        assert not await bench.node_of("p")
+        await bench.api.delete(CLAIMS, "mine", NS)
+        await asyncio.sleep(31)
+        held = await bench.condition(PODS, "p", "PodScheduled")
+        assert held["message"] == 'resourceclaim.resource.k8s.io "mine" not found'
+        await bench.claim("mine")
+        await bench.eventually_bound("p", seconds=3.0)
 
     play(scenario)
 

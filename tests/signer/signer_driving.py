@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from haru import external_jwt as messages
+from haru import externaljwt as messages
 from haru.jose import PublicKey, algorithm_of, encode, split
 from haru_process import Process
 

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from signer_driving import ISSUER, Signer, call, claims, keys, payload, public, signed
 
-from haru import external_jwt as messages
+from haru import externaljwt as messages
 from haru.jose import is_signed_by, split
 from haru_process import environment, haru, until
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.potential import CARD, Ask, Potential
-from haru.engine.potential.prices import room_prices
+from haru.engine.packing_value import CARD, ExpectedRequest, PackingValue, room_prices
 
 
 @pytest.mark.parametrize(
@@ -63,11 +62,11 @@ def test_a_size_that_no_card_has_is_an_error() -> None:
         room_prices({11: 1}, 10)
 
 
-MIX = {Ask(4000, 1, CARD): 50, Ask(16_000, 1, CARD): 50}
+MIX = {ExpectedRequest(4000, 1, CARD): 50, ExpectedRequest(16_000, 1, CARD): 50}
 
 
 def test_cpu_bounds_the_worth_of_cards() -> None:
-    potential = Potential(MIX)
+    potential = PackingValue(MIX)
     assert potential.worth(2.0, 1_000_000) == pytest.approx(2.0)
     assert potential.worth(2.0, 0) == 0.0
     # 8 cores a card: all of what needs 4, half of what needs 16.
@@ -75,7 +74,7 @@ def test_cpu_bounds_the_worth_of_cards() -> None:
 
 
 def test_work_goes_where_what_is_left_is_like_it() -> None:
-    potential = Potential(MIX)
+    potential = PackingValue(MIX)
 
     def loss(cpu_left: int, asked: int) -> float:
         return potential.worth(2.0, cpu_left) - potential.worth(1.0, cpu_left - asked)
@@ -86,17 +85,19 @@ def test_work_goes_where_what_is_left_is_like_it() -> None:
 
 
 def test_whole_cards_of_one_node_are_worth_more_together() -> None:
-    potential = Potential({Ask(1000, 2, CARD): 10, Ask(1000, 1, CARD): 10})
+    potential = PackingValue({ExpectedRequest(1000, 2, CARD): 10, ExpectedRequest(1000, 1, CARD): 10})
     assert potential.cards((CARD, CARD)) > 2 * potential.cards((CARD,))
 
 
 def test_a_model_that_is_asked_for_by_name_costs_more() -> None:
-    potential = Potential({Ask(1000, 1, CARD, frozenset({"A"})): 10, Ask(1000, 1, CARD): 10}, {"A": 10, "B": 10})
+    potential = PackingValue(
+        {ExpectedRequest(1000, 1, CARD, frozenset({"A"})): 10, ExpectedRequest(1000, 1, CARD): 10}, {"A": 10, "B": 10}
+    )
     assert potential.scarcity("A") > potential.scarcity("B") == 0.0
 
 
 def test_a_piece_goes_where_it_costs_least() -> None:
-    potential = Potential({Ask(1000, 1, 500): 10, Ask(1000, 1, CARD): 10})
+    potential = PackingValue({ExpectedRequest(1000, 1, 500): 10, ExpectedRequest(1000, 1, CARD): 10})
     assert potential.taken((CARD, 500, 700), 500) == 1
     assert potential.taken((CARD, 400), 500) == 0
     assert potential.taken((400,), 500) is None

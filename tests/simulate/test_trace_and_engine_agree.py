@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from haru.engine.cluster import Cluster
-from haru.engine.devices import Features
-from haru.engine.groups import Options
-from haru.engine.round import run_round
+from haru.engine import Features, Options, SchedulerCache, run_round
 from haru.kube.quantity import parse_quantity
 from haru.simulate.baselines import FirstFit
 from haru.simulate.draws import Draws
@@ -49,14 +46,14 @@ class OneNode:
     def __init__(self, index: int, machine: Machine) -> None:
         self.objects: list[dict[str, Any]] = [device_class(), *machine_objects(f"n{index}", machine)]
 
-    def after(self, name: str, shape: Shape) -> Cluster | None:
+    def after(self, name: str, shape: Shape) -> SchedulerCache | None:
         """The cluster once the pod is placed here; None if the engine says that it does not fit."""
-        cluster = Cluster.of([*self.objects, *pod_objects(name, shape)])
+        cluster = SchedulerCache.of([*self.objects, *pod_objects(name, shape)])
         result = run_round(cluster, OPTIONS)
         assert not result.errors
         return cluster if f"default/{name}" in result.bindings else None
 
-    def keep(self, cluster: Cluster) -> None:
+    def keep(self, cluster: SchedulerCache) -> None:
         snapshot = cluster.snapshot()
         kept = [obj for obj in self.objects if obj["kind"] not in ("Pod", "ResourceClaim")]
         pods = [

@@ -12,7 +12,7 @@ import pytest
 
 from etcd_process import Etcd, ServingFiles
 from haru import protobuf
-from haru.apiserver import certificates
+from haru.apiserver.auth import certificates
 from haru.storage import Compacted, CompareFailed, Delete, Put, Record, StoreError
 from haru.storage.ciphers import AesGcm, Plain
 from haru.storage.etcd import EtcdStore, compaction, connection, messages, read_credentials, values

@@ -38,7 +38,7 @@ from haru.kube.kinds import Kind, by_kind
 from haru.kube.names import format_time
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.decision_log import DecisionLog
-from haru.scheduler.loop import Scheduler
+from haru.scheduler.scheduler import Scheduler
 from haru.scheduler.settings import Fairness
 from haru.storage import SqliteStore
 

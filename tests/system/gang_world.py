@@ -38,7 +38,7 @@ from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, by_kind
 from haru.scheduler.config import scheduler_config
-from haru.scheduler.loop import Scheduler
+from haru.scheduler.scheduler import Scheduler
 from haru.scheduler.settings import Fairness
 from haru.storage import SqliteStore
 

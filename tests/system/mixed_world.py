@@ -16,10 +16,9 @@ from typing import Any
 import aiohttp
 
 from etcd_process import Etcd
-from haru.apiserver import certificates
-from haru.apiserver.certificates import Pair
+from haru.apiserver.auth import Pair, certificates
 from haru.embedded.account_tokens import AccountTokenFiles
-from haru.embedded.peering import PeerFiles
+from haru.embedded.peers import PeerFiles
 from haru.embedded.replica import Replica, ReplicaOptions
 from haru.embedded.security import SecurityOptions
 from haru.files import write_whole
@@ -113,8 +112,12 @@ class Server:
 
     @property
     def id(self) -> str:
-        assert self.core.peers is not None
-        return str(self.core.peers.identity.name)
+        assert self.peers is not None
+        return str(self.peers.identity.name)
+
+    @property
+    def peers(self) -> Any:
+        return self.replica._server.peers
 
     @property
     def core(self) -> Any:
@@ -242,7 +245,7 @@ async def acquainted(*servers: Server) -> None:
 
     def knows() -> bool:
         ids = {server.id for server in servers}
-        return all(server.core.peers._known._offers.keys() >= ids - {server.id} for server in servers)
+        return all(server.peers._known._offers.keys() >= ids - {server.id} for server in servers)
 
     await until(knows, "the servers know each other")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from etcd_process import Etcd
-from haru.apiserver import certificates
+from haru.apiserver.auth import certificates
 from haru.files import write_whole
 from haru_process import Api, Process, Refusal, free_port, path_of
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 from mixed_world import ADMIN, GROUPS, JANE, Server, World, acquainted, pod_group, until
 
 from etcd_process import Etcd
-from haru.apiserver.peers import places
+from haru.apiserver.peers import endpoints
 from haru.apiserver.peers import server as server_of_peers
 from haru.storage import Delete, Put
 
@@ -35,7 +35,7 @@ async def pair(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
     patched = pytest.MonkeyPatch()
     # Places stay as the tests write them: nobody renews his own meanwhile.
     patched.setattr(server_of_peers, "RENEW_SECONDS", 3600.0)
-    patched.setattr(places, "LIFE_SECONDS", 3600)
+    patched.setattr(endpoints, "LIFE_SECONDS", 3600)
     try:
         old, new = await world.start("old", 35), await world.start("new", 36)
         await acquainted(old, new)
@@ -130,7 +130,7 @@ async def test_a_request_makes_one_hop_at_most(pair: Pair) -> None:
     rerouted = [await server.forwarded() for server in (pair.old, pair.new)]
     offers = []
     for server, other in ((pair.old, pair.new), (pair.new, pair.old)):
-        known = server.core.peers._known
+        known = server.peers._known
         offer = known._offers[other.id]
         offers.append((known, other.id, offer))
         known._offers[other.id] = type(offer)(offer.resources | {gvr}, offer.groups)
@@ -239,7 +239,7 @@ async def test_a_server_with_a_certificate_that_is_not_taken_learns_nothing(pair
             return await odd.metric(errors) >= 2
 
         await until(tried, "it has asked what the others serve")
-        assert not odd.core.peers._known._offers
+        assert not odd.peers._known._offers
         assert (await odd.call("GET", GROUPS)).status == 404
         await pair.world.stop(odd)
 
@@ -263,7 +263,7 @@ async def moved(pair: Pair, address: tuple[str, int] | None) -> None:
 
 
 async def back(pair: Pair) -> None:
-    peers = pair.new.core.peers
+    peers = pair.new.peers
     await peers._places.publish(peers._address())
     await pair.old.core.store.progress()
     assert (await pair.old.call("GET", GROUPS)).status == 200
@@ -375,7 +375,7 @@ async def test_a_watch_whose_peer_dies_breaks_off(pair: Pair) -> None:
     guest = await pair.world.start("guest", 36)
     await acquainted(pair.old, guest)
     # The guest is the only one that is told of.
-    known = pair.old.core.peers._known
+    known = pair.old.peers._known
     offer = known._offers.pop(pair.new.id)
     try:
         async with pair.old.open("GET", f"{GROUPS}?watch=true&timeoutSeconds=300") as stream:

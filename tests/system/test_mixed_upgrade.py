@@ -14,7 +14,7 @@ from mixed_world import ADMIN, World, acquainted
 from upgrade_world import GIVE_UP_SECONDS, OBJECTS, Everything, Upgrade
 
 from etcd_process import Etcd
-from haru.apiserver import certificates
+from haru.apiserver.auth import certificates
 from haru.files import write_whole
 from haru.kube.kinds import group_versions
 from haru_process import Api, free_port, until

@@ -13,7 +13,7 @@ import pytest_asyncio
 from mixed_world import ADMIN, GROUPS, JANE, LIST, Server, World, acquainted, pod_group, resources, until
 
 from etcd_process import Etcd
-from haru.apiserver import certificates
+from haru.apiserver.auth import certificates
 from haru.files import write_whole
 
 Obj = dict[str, Any]
@@ -243,11 +243,11 @@ async def test_custom_resources_are_everybodys_own(pair: Pair) -> None:
     assert (await pair.new.call("POST", path, definition)).status == 201
     assert (await pair.old.call("GET", "/apis/train.example/v1/wagons")).status == 200
     assert "wagons.v1.train.example" in resources(await pair.old.groups())
-    assert ("train.example", "v1") in await pair.old.core.peers._excluded.now()
+    assert ("train.example", "v1") in await pair.old.peers._excluded.now()
     # A peer that has started since tells of it, and is not believed.
     third = await pair.world.start("third")
     await acquainted(pair.old, third)
-    offer = pair.old.core.peers._known._offers[third.id]
+    offer = pair.old.peers._known._offers[third.id]
     assert ("train.example", "v1", "wagons") in offer.resources
     assert (await pair.new.call("DELETE", f"{path}/wagons.train.example")).status == 200
 
@@ -306,7 +306,7 @@ async def test_readiness_tells_of_the_proxy(pair: Pair) -> None:
     verbose = await pair.old.call("GET", "/readyz?verbose", token="")
     assert f"[+]{hook} ok" in verbose.body.decode()
     assert (await pair.old.call("GET", f"/readyz/{hook}", token="")).status == 200
-    peers = pair.old.core.peers
+    peers = pair.old.peers
     peers._synced = False
     try:
         failing = await pair.old.call("GET", "/readyz", token="")
@@ -329,13 +329,13 @@ async def test_identity_leases(pair: Pair) -> None:
     assert (
         lease["spec"]["holderIdentity"].startswith(f"{pair.old.id}_") and lease["spec"]["leaseDurationSeconds"] == 3600
     )
-    await pair.old.core.peers.identity.renew()
+    await pair.old.peers.identity.renew()
     renewed = (await pair.new.call("GET", f"{path}/{pair.old.id}")).json
     assert renewed["spec"]["renewTime"] > lease["spec"]["renewTime"]
     assert renewed["spec"]["holderIdentity"] == lease["spec"]["holderIdentity"]
     # One that somebody has deleted comes again with the next renewal.
     assert (await pair.new.call("DELETE", f"{path}/{pair.old.id}")).status == 200
-    await pair.old.core.peers.identity.renew()
+    await pair.old.peers.identity.renew()
     assert (await pair.new.call("GET", f"{path}/{pair.old.id}")).status == 200
     await acquainted(pair.old, pair.new)
 
@@ -352,7 +352,7 @@ async def test_leases_of_servers_that_died_are_collected(pair: Pair) -> None:
         metadata = {"name": name, "namespace": "kube-system", "labels": label}
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
         assert (await pair.new.call("POST", path, lease)).status == 201
-    assert await pair.old.core.peers.identity.collect() == 1
+    assert await pair.old.peers.identity.collect() == 1
     names = {lease["metadata"]["name"] for lease in (await pair.new.call("GET", path)).json["items"]}
     assert names >= {"apiserver-alive", "somebody-elses", pair.old.id, pair.new.id} and "apiserver-dead" not in names
     for name in ("apiserver-alive", "somebody-elses"):
@@ -362,17 +362,17 @@ async def test_leases_of_servers_that_died_are_collected(pair: Pair) -> None:
 async def test_a_server_that_starts_anew_is_asked_anew_and_one_that_stops_is_forgotten(pair: Pair) -> None:
     third = await pair.world.start("passing-guest")
     await acquainted(pair.old, third)
-    name, holder = third.id, third.core.peers.identity.holder
+    name, holder = third.id, third.peers.identity.holder
     assert await pair.old.core.store.get(f"peerserverleases/{name}") is not None
     await pair.world.stop(third)
-    known = pair.old.core.peers._known
+    known = pair.old.peers._known
     await until(lambda: name not in known._offers, "the guest is forgotten")
     await pair.old.core.store.progress()
     assert await pair.old.core.store.get(f"peerserverleases/{name}") is None
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
     assert (await pair.old.call("GET", path)).status == 404
     again = await pair.world.start("passing-guest")
-    assert (again.id, again.core.peers.identity.holder != holder) == (name, True)
+    assert (again.id, again.peers.identity.holder != holder) == (name, True)
     await acquainted(pair.old, again)
     await pair.world.stop(again)
 

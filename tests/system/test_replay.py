@@ -8,7 +8,7 @@ import pytest
 from churn_world import ChurnWorld
 
 import virtual_time
-from haru.engine.groups import Options, decide
+from haru.engine import Options, decide
 from haru.engine.journal import JournalError, Replay, Replayed
 from haru.scheduler.decision_log import DecisionLog, entries
 

@@ -115,3 +115,18 @@ def test_what_cannot_start_says_why(tmp_path: Path) -> None:
         assert f"--health-port: {port}" in said and "take another one" in said
     finally:
         stop_all(up)
+
+
+def test_controllers_publish_the_authority_of_their_kubeconfig(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    up = Up(tmp_path, "--no-scheduler", "--controllers=", "--data-dir", str(data), "--profile", "cpu:1")
+    controllers, _ = component(tmp_path, "controllers", data / "controllers.kubeconfig", "--no-leader-elect")
+    authority = (data / "pki" / "ca.crt").read_text()
+
+    def published() -> bool:
+        return (up.api.find("configmaps", "kube-root-ca.crt", "default") or {}).get("data") == {"ca.crt": authority}
+
+    try:
+        until("the authority is published", published)
+    finally:
+        stop_all(controllers, up)

@@ -25,12 +25,12 @@ import pytest
 from whatif_world import CUT, NS, PLAIN, REST_SECONDS, SMALL, Summary, Workload, World, workload_of
 
 import virtual_time
-from haru.answers.changes import Apply as AskedApply
-from haru.answers.changes import resolved
-from haru.answers.deciding import options_of
+from haru.api.changes import Apply as AskedApply
+from haru.api.changes import resolved
+from haru.api.decision_options import options_of
 from haru.drivers.simulated.profiles import Profile
-from haru.engine.devices.model import DeviceId, Taint
-from haru.engine.groups import Options
+from haru.engine import Options
+from haru.engine.dra import DeviceId, Taint
 from haru.kube.yaml import dump
 from haru.whatif import (
     AddNodes,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from haru.answers.deciding import options_of
+from haru.api.decision_options import options_of
 from haru.drivers.simulated.objects import node_object
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
-from haru.engine.decision import REASON_TYPES
-from haru.engine.devices.model import DeviceId, Taint
+from haru.engine import REASON_TYPES
+from haru.engine.dra import DeviceId, Taint
 from haru.kube.gates import FeatureGates
 from haru.whatif import (
     AddNodes,

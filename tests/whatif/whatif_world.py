@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import virtual_time
-from haru.answers.fetching import FORKED_KINDS, list_objects
-from haru.answers.settling import settled
+from haru.api.admission import settled
+from haru.api.cluster_reader import FORKED_KINDS, list_objects
 from haru.apiserver.config import ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
@@ -31,9 +31,9 @@ from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import uid_of
 from haru.kube.names import format_time
 from haru.scheduler.config import scheduler_config
-from haru.scheduler.loop import Scheduler
+from haru.scheduler.scheduler import Scheduler
+from haru.simulated_nodes.fleet import Fleet
 from haru.storage import SqliteStore
-from haru.virtual.fleet import Fleet
 from haru.whatif import AddNodes, Change, Cordon, Delete, Repartition, TaintDevice, TaintNode
 
 Obj = dict[str, Any]

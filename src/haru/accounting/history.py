@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from haru.accounting.device_states import Key
 from haru.accounting.ledger import Interval, merged
-from haru.accounting.standing import Key
 
 NAME = "usage.db"
 HOUR = 3_600_000

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from haru.accounting.standing import WHOLE, Key
+from haru.accounting.device_states import WHOLE, Key
 
 PER_DEVICE_SECOND = WHOLE * 1000
 """Of what amounts are in, one card for one second."""

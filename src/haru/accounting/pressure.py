@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from haru.accounting.standing import HoldingPod
+from haru.accounting.device_states import HoldingPod
 
 Obj = dict[str, Any]
 Uid = str

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+from haru.accounting.device_states import HELD, MISSED, WHOLE, HoldingPod, Key, Standing, State, amounts
 from haru.accounting.ledger import PER_DEVICE_SECOND, Total
 from haru.accounting.pressure import NOTHING_KNOWN, PodPressure, Pressures, highest
-from haru.accounting.standing import HELD, MISSED, WHOLE, HoldingPod, Key, Standing, State, amounts
 
 Obj = dict[str, Any]
 

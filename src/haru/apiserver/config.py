@@ -1,49 +1,25 @@
-"""What an API server is told when it is made."""
+"""Define the settings of one API server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from haru.apiserver.admission_options import AdmissionOptions
-from haru.apiserver.token_options import TokenOptions
+from haru.apiserver.auth.token_options import TokenOptions
+from haru.apiserver.auth.user import UserInfo as UserInfo
 from haru.clock import utc_now
 from haru.kube.gates import FeatureGates
 from haru.storage import Sealing, Store
 
 if TYPE_CHECKING:
     from haru.apiserver.aggregation.options import AggregationOptions
-    from haru.apiserver.audit import AuditOptions
-    from haru.apiserver.kubelets.options import KubeletOptions
+    from haru.apiserver.audit_options import AuditOptions
     from haru.apiserver.peers.options import FrontProxyOptions, PeerOptions
-
-
-@dataclass(frozen=True, slots=True)
-class UserInfo:
-    """Who a request is from (`authentication.k8s.io` UserInfo)."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
-def user_object(user: UserInfo) -> dict[str, Any]:
-    """UserInfo as reviews and webhooks are shown it."""
-    shown: dict[str, Any] = {"username": user.name}
-    if user.uid:
-        shown["uid"] = user.uid
-    if user.groups:
-        shown["groups"] = list(user.groups)
-    if user.extra:
-        shown["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return shown
-
-
-ANONYMOUS = UserInfo("system:anonymous", ("system:unauthenticated",))
+    from haru.apiserver.proxy.kubelets.options import KubeletOptions
 
 
 @dataclass(frozen=True, slots=True)

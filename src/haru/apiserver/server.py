@@ -15,42 +15,43 @@ from collections.abc import Sequence
 
 import orjson
 
-from haru.apiserver import bootstrap
 from haru.apiserver.admission.dynamic.registry import Registry
-from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
-from haru.apiserver.admission.pod_security import PodSecurity
-from haru.apiserver.aggregation import Aggregator
-from haru.apiserver.answering import abort, head_of, in_wanted_form, send_whole
-from haru.apiserver.audit import Auditor
-from haru.apiserver.authentication import Authenticator, is_open
-from haru.apiserver.authorization import MASTERS, Authorizer
-from haru.apiserver.call import Call
-from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.admission.quota_index import LimitsOfNamespaces
+from haru.apiserver.aggregation.server import Aggregator
+from haru.apiserver.apiextensions.definitions import Definitions
+from haru.apiserver.audit.auditor import Auditor
+from haru.apiserver.auth.authentication import Authenticator, is_open
+from haru.apiserver.auth.authorization import MASTERS, Authorizer, refusal
+from haru.apiserver.auth.node_authorizer import Attributes
+from haru.apiserver.auth.user import UserInfo
+from haru.apiserver.background import run_background
+from haru.apiserver.bootstrap import objects
+from haru.apiserver.bootstrap.kubernetes_service import withdraw
+from haru.apiserver.config import ServerConfig
 from haru.apiserver.core import Core, Obj
-from haru.apiserver.definitions import Definitions
-from haru.apiserver.encryption_reload import Reloader
-from haru.apiserver.endpoints import Endpoints
-from haru.apiserver.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
-from haru.apiserver.janitor import keep_house
-from haru.apiserver.kubelets.connecting import asked_rights, connect, connection_of
-from haru.apiserver.limits import InFlight, Patience
-from haru.apiserver.metrics import Metrics
-from haru.apiserver.negotiation import check_form
-from haru.apiserver.node_authorization import Attributes
-from haru.apiserver.peers import Peers
-from haru.apiserver.peers.passing import PeerGone
+from haru.apiserver.encoding.negotiation import check_form
+from haru.apiserver.encoding.response_writer import abort, head_of, in_wanted_form, send_whole
+from haru.apiserver.encryption.reload import Reloader
+from haru.apiserver.observability.endpoints import Endpoints
+from haru.apiserver.observability.metrics import Metrics
+from haru.apiserver.peers.proxy import PeerGone
 from haru.apiserver.peers.routes import Asked, asked_of
-from haru.apiserver.proxying import Proxy, asked_right, wanted_of
-from haru.apiserver.published import withdraw
-from haru.apiserver.resources import Target, no_such_path
-from haru.apiserver.rest import HANDLERS, Handler
-from haru.apiserver.subresources import SUBRESOURCES
-from haru.apiserver.virtual import VIRTUAL
+from haru.apiserver.peers.server import Peers
+from haru.apiserver.proxy.forward import Proxy
+from haru.apiserver.proxy.kubelets.connections import asked_rights, connect, connection_of
+from haru.apiserver.proxy.targets import asked_right, wanted_of
+from haru.apiserver.registry.resources import Target, no_such_path
+from haru.apiserver.registry.reviews import VIRTUAL
+from haru.apiserver.registry.subresources import SUBRESOURCES
+from haru.apiserver.registry.verbs import HANDLERS, Handler
+from haru.apiserver.request.call import Call
+from haru.apiserver.request.http import JSON, TRUE, ClientGone, Receive, Request, Response, Scope, Send, error_response
+from haru.apiserver.request.limits import InFlight, RequestTimeout, is_heartbeat
 from haru.kube.deprecation import deprecation_warning
-from haru.kube.errors import StatusError, forbidden_error, internal_error, method_not_allowed_error
+from haru.kube.errors import StatusError, internal_error, method_not_allowed_error
 from haru.kube.selectors import parse_field_selector
 from haru.storage import StoreError
-from haru.tunnel import wants_upgrade
+from haru.upgrade_proxy import wants_upgrade
 
 __all__ = ["ApiServer", "ServerConfig", "UserInfo"]
 
@@ -70,36 +71,37 @@ class ApiServer:
 
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
-        self.core = Core(config)
+        self.core = Core(config, objects.ensure_object)
         self.metrics = Metrics(self.core)
         self._authenticator = Authenticator(self.core)
         self._taken_in = -1
         """The revision up to which roles and definitions were taken in."""
         self._definitions = Definitions(self.core)
-        self._aggregator = self.core.aggregator = Aggregator(self.core, config.aggregation)
+        self._aggregator = Aggregator(self.core, config.aggregation)
         self._registry = Registry(self.core)
         self.metrics.more.append(self._registry.counts.lines)
-        self.core.pod_security = PodSecurity(config.admission, config.gates.minor)
         self.metrics.more.append(self.core.pod_security.lines)
         self.metrics.more.append(self.core.account_tokens.metrics.lines)
         if config.kubelets is not None:
-            from haru.apiserver.kubelets import Kubelets
+            from haru.apiserver.proxy.kubelets.client import Kubelets
 
             self.core.kubelets = Kubelets(self.core, config.kubelets)
+        self.peers: Peers | None = None
+        """The other API servers on the same store; None: this server looks for none."""
         if config.peers is not None and config.gates.enabled("APIServerIdentity"):
-            self.core.peers = Peers(self.core, config.peers)
-            self.metrics.more.append(self.core.peers.counts.lines)
+            self.peers = Peers(self.core, config.peers)
+            self.metrics.more.append(self.peers.counts.lines)
         if config.sealing is not None:
-            config.sealing.server = self.core.peers.identity.name if self.core.peers is not None else ""
+            config.sealing.server = self.peers.identity.name if self.peers is not None else ""
             self.metrics.more.append(config.sealing.lines)
         self._reloader: Reloader | None = None
         if config.sealing is not None and config.encryption_file is not None:
             self._reloader = Reloader(config.encryption_file, config.sealing)
             self.metrics.more.append(self._reloader.lines)
         self._proxy = Proxy(self.core)
-        self._endpoints = Endpoints(self.core, self.metrics)
+        self._endpoints = Endpoints(self.core, self.metrics, self._aggregator, self.peers)
         self._in_flight = InFlight(config.max_reads_in_flight, config.max_writes_in_flight)
-        self._patience = Patience(REQUEST_SECONDS)
+        self._patience = RequestTimeout(REQUEST_SECONDS)
         self._janitor: asyncio.Task[None] | None = None
         self._auditor = Auditor(config.audit, config.clock) if config.audit is not None else None
 
@@ -109,7 +111,7 @@ class ApiServer:
         if self._auditor is not None:
             await self._auditor.start()
             self.metrics.more.append(self._auditor.metrics)
-        await bootstrap.ensure(self.core)
+        await objects.ensure(self.core)
         authorizer = Authorizer(self.core)
         await authorizer.start()
         await self._definitions.start()
@@ -120,7 +122,7 @@ class ApiServer:
         self.core.authorizer = authorizer
         if self._reloader is not None:
             self._reloader.start()
-        self._janitor = asyncio.create_task(keep_house(self.core), name="haru apiserver: janitor")
+        self._janitor = asyncio.create_task(run_background(self.core), name="haru apiserver: janitor")
 
     def admit(self, token: str, user: UserInfo) -> None:
         """Let one more static token in, beside those of the configuration."""
@@ -225,7 +227,7 @@ class ApiServer:
             call, handler = self._route(request)
         except StatusError as error:
             # Not on the way of what is served here: only who would get 404 is looked for elsewhere.
-            elsewhere = await self.core.peers.elsewhere(request) if error.code == 404 and self.core.peers else None
+            elsewhere = await self.peers.elsewhere(request) if error.code == 404 and self.peers else None
             if elsewhere is None:
                 raise
             return await self._forward(request, *elsewhere)
@@ -236,7 +238,7 @@ class ApiServer:
             request.warnings.append(deprecated)
         if call.verb == "watch":
             return await handler(call)
-        with self._in_flight.slot(request.method):
+        with self._in_flight.slot(request.method, is_heartbeat=is_heartbeat(request.user.groups, call.resource.kind)):
             return await self._patience.wait_for(self._registry.handle(call, handler))
 
     @property
@@ -285,12 +287,12 @@ class ApiServer:
 
     async def _forward(self, request: Request, asked: Asked, peers: list[str]) -> Response:
         """The answer of a peer that serves what this server does not; the user must be allowed it here as well."""
-        assert self.core.peers is not None
+        assert self.peers is not None
         verb = await self._permit_asked(request, asked)
         if verb == "watch":
-            return await self.core.peers.forward(request, asked, peers, watches=True)
+            return await self.peers.forward(request, asked, peers, watches=True)
         with self._in_flight.slot(request.method):
-            return await self._patience.wait_for(self.core.peers.forward(request, asked, peers, watches=False))
+            return await self._patience.wait_for(self.peers.forward(request, asked, peers, watches=False))
 
     async def _permit_asked(self, request: Request, asked: Asked) -> str:
         """The verb of a request that is answered elsewhere; 403 for what the user may not do."""
@@ -386,12 +388,9 @@ async def _permit(
     metrics.judged(decision.allowed)
     if decision:
         return
-    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    why = f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
-    why = f"{why}: {decision.reason}" if decision.reason else why
-    _LOG.info("forbidden: %s", why)
-    raise forbidden_error(asked.group, asked.resource, asked.name if named is None else named, why)
+    error = refusal(user, asked, decision, named)
+    _LOG.info("forbidden: %s", error.message)
+    raise error
 
 
 def _name_and_node(request: Request, verb: str, name: str) -> tuple[str, str]:

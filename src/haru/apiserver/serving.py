@@ -13,8 +13,8 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.apiserver.protocol import protocol_class
-from haru.apiserver.published import publish
+from haru.apiserver.bootstrap.kubernetes_service import publish
+from haru.apiserver.request.protocol import protocol_class
 from haru.http2 import MAX_STREAMS
 from haru.http2.choosing import offer
 from haru.serving import listening_socket, server_class, settings
@@ -88,8 +88,8 @@ class HttpServer:
             await asyncio.sleep(0.001)
         self._app.core.listening = (self._socket.getsockname()[0], self.port)
         await publish(self._app.core)
-        if self._app.core.peers is not None:
-            await self._app.core.peers.start()
+        if self._app.peers is not None:
+            await self._app.peers.start()
 
     async def _serve(self, server: Any, listener: socket.socket) -> None:
         # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
@@ -99,8 +99,8 @@ class HttpServer:
         """End watches, finish what is in flight, close."""
         if self._server is None or self._task is None:
             return
-        if self._app.core.peers is not None:
-            await self._app.core.peers.stop()
+        if self._app.peers is not None:
+            await self._app.peers.stop()
         self._app.core.stop_streams()
         self._server.end()
         while not self._task.done():

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from haru.cel.environment import Overload
+    from haru.cel.overloads import Overload
     from haru.cel.types import Type
 
 

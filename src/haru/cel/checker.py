@@ -18,8 +18,9 @@ from haru.cel.ast import (
     Select,
     StructLiteral,
 )
-from haru.cel.environment import Environment, Overload
+from haru.cel.environment import Environment
 from haru.cel.errors import Issue
+from haru.cel.overloads import Overload
 from haru.cel.parser import RESERVED
 from haru.cel.types import (
     BOOL,

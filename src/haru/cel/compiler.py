@@ -38,11 +38,12 @@ from haru.cel.closures import (
     require_optional,
     unknown,
 )
-from haru.cel.environment import Environment, Overload
+from haru.cel.environment import Environment
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries import arithmetic
 from haru.cel.loops import loop, pairs, singles
 from haru.cel.operations import Frame, Run, dispatcher, fits
+from haru.cel.overloads import Overload
 from haru.cel.types import struct
 from haru.cel.values import (
     Struct,

@@ -12,13 +12,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haru.cel.ast import Node
-from haru.cel.environment import Environment, Library, member
+from haru.cel.environment import Environment, Library
 from haru.cel.errors import CompileError, EvaluationError
 from haru.cel.estimate import estimate
 from haru.cel.function_estimates import ESTIMATES, OVERLOAD_ESTIMATES
 from haru.cel.libraries.kubernetes import BASE, BINDINGS
 from haru.cel.libraries.quantity import QUANTITY
 from haru.cel.libraries.semver import Semver, parse_semver
+from haru.cel.overloads import member
 from haru.cel.program import MeteredProgram, Program, instantiation_error, parse_and_check
 from haru.cel.ranges import NOTHING, Estimate, Operand, Path, Range
 from haru.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from haru.cel.environment import Overload
+from haru.cel.overloads import Overload
 from haru.cel.types import Type
 from haru.cel.values import Duration, Optional, Timestamp, Uint, Value, no_such_overload, type_of
 

@@ -1,1 +1,1 @@
-"""The `haru` command: one file per subcommand, each imported only when it runs."""
+"""Run the `haru` command: one module per subcommand, imported only when it runs."""

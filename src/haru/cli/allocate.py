@@ -1,10 +1,10 @@
-"""Say which devices ResourceClaims would get, or why they would get none.
+"""Show which devices ResourceClaims would get, or why they would get none.
 
-The manifests hold ResourceSlices, DeviceClasses and ResourceClaims (Nodes where labels matter). Claims that have an
-allocation hold their devices; the others are allocated together, as the claims of one pod, and so is a claim of each
-ResourceClaimTemplate. Without --node every node is asked, and the first on which all fits is shown. Exit status: 0 if
-they fit, 1 if not, 2 for bad input. With --cases, every line of a file is an allocation problem; one JSON line per
-case holds its outcome and what it took.
+The manifests contain ResourceSlices, DeviceClasses and ResourceClaims (and Nodes, where labels matter). Claims with an
+allocation keep their devices. The other claims, and one claim of each ResourceClaimTemplate, are allocated together,
+as the claims of one pod. Without --node every node is tried, and the first one that fits is shown. Exit status: 0 if
+the claims fit, 1 if not, 2 for bad input. With --cases, every line of a file is an allocation problem; the output has
+one JSON line per case with its result and the time it took.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from haru.cli.main import UsageError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru allocate`."""
     add_manifest_argument(parser, "manifests")
-    parser.add_argument("--node", metavar="NAME", help="ask this node only")
-    parser.add_argument("-n", "--namespace", default="default", metavar="NAMESPACE", help="of claims that name none")
-    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after so long")
+    parser.add_argument("--node", metavar="NAME", help="allocate on this node only")
+    parser.add_argument(
+        "-n", "--namespace", default="default", metavar="NAMESPACE", help="namespace of claims that name none"
+    )
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="stop the search after this time")
     parser.add_argument(
         "--device-scoring",
         action="store_true",
-        help="prefer small devices and fragments and keep whole cards whole, instead of the order of 1.36",
+        help="prefer small devices and fragments, and keep whole cards free, instead of the order of 1.36",
     )
-    parser.add_argument("--cases", metavar="FILE", help="cases, one JSON object a line, plain or .gz (- is stdin)")
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
     parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,…", help="gates that differ from those of haru up"
+        "--cases", metavar="FILE", help="test cases, one JSON object per line, plain or .gz (- is stdin)"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
+    parser.add_argument(
+        "--feature-gates", default="", metavar="A=true,…", help="feature gates that differ from the defaults of haru up"
     )
 
 
@@ -56,8 +60,8 @@ def _seconds(text: str) -> float:
 
 
 def _allocate(options: argparse.Namespace) -> int:
-    from haru.answers.snapshot import Snapshot
-    from haru.cli.asking import file_gates, show
+    from haru.api.snapshot import Snapshot
+    from haru.cli.sources import file_gates, show
 
     gates = file_gates(options.feature_gates).all()
     snapshot = Snapshot.read(*options.filename, namespace=options.namespace, feature_gates=gates)

@@ -1,9 +1,9 @@
-"""Allocation problems as test cases: the outcome, and how long each part took.
+"""Run allocation problems as test cases, and measure each part.
 
-`prepareSeconds` goes from decoded JSON to a snapshot with all selectors compiled; `seconds` from there to the answer,
-with no selector result and no search state kept from before; `warmSeconds`, for problems with many nodes, is the same
-question once more after one device on one node changed hands. Each is the median of a few rounds that begin from
-nothing, with the garbage collector at rest, as `timeit` measures.
+`prepareSeconds` is the time from decoded JSON to a snapshot with all selectors compiled; `seconds` from there to the
+result, with no cached selector result or search state; `warmSeconds`, for problems with many nodes, is the time of the
+same problem after one device on one node changed hands. Each is the median of a few rounds without caches and without
+garbage collection, as `timeit` measures.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from typing import Any, NamedTuple
 
 from haru.cel.device import compile_device_selector
 from haru.dra import AllocatedState, InputError, Problem
-from haru.engine.devices import AllocatedState as State
-from haru.engine.devices import AllocationError, DeviceId, GaveUp, Question
-from haru.engine.devices.question import Answer
-from haru.engine.devices.reads import names_read
-from haru.engine.devices.selection import compile_selectors, forget
+from haru.engine.dra import AllocatedState as State
+from haru.engine.dra import AllocationError, DeviceId, GaveUp, compile_selectors, forget, names_read
+from haru.engine.equivalence import Answer, ClaimQuery
 
 Obj = dict[str, Any]
 
@@ -120,7 +118,7 @@ def _round(
     return outcome, _Times(prepared - begun, answered - prepared, clock() - again)
 
 
-def _first_error(problem: Problem, question: Question) -> str | None:
+def _first_error(problem: Problem, question: ClaimQuery) -> str | None:
     """What aborts the attempt, as the first node in order has it."""
     found: dict[int, Answer] = {}
     for peers in problem.fleet.peers.values():

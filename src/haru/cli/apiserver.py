@@ -1,7 +1,7 @@
-"""Run an API server over etcd: one of several replicas, with the names of kube-apiserver's flags.
+"""Run an API server over etcd, alone or as one of several replicas, with kube-apiserver's flag names.
 
-Replicas are given the same etcd, the same --service-account-signing-key-file and the same ways to authenticate; clients
-may use any of them. `haru scheduler` and `haru controllers` run beside them.
+All replicas need the same etcd, the same --service-account-signing-key-file and the same authentication flags; clients
+may use any of them. `haru scheduler` and `haru controllers` run as separate processes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.account_tokens import add_token_arguments, token_files_of
 from haru.cli.component import parse_gates, port_number
-from haru.cli.http2 import add_http2_arguments, http2_streams_of
-from haru.cli.kubelets import add_kubelet_arguments, kubelets_of
+from haru.cli.http2_flags import add_http2_arguments, http2_streams_of
+from haru.cli.kubelet_flags import add_kubelet_arguments, kubelets_of
 from haru.cli.main import UsageError
-from haru.cli.peers import add_peer_arguments, peer_files_of
-from haru.cli.security import add_security_arguments, security_of
+from haru.cli.peer_flags import add_peer_arguments, peer_files_of
+from haru.cli.security_flags import add_security_arguments, security_of
+from haru.cli.token_flags import add_token_arguments, token_files_of
 
 if TYPE_CHECKING:
     from haru.embedded.replica import ReplicaOptions
@@ -25,34 +25,49 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru apiserver`."""
     etcd = parser.add_argument_group("etcd")
-    etcd.add_argument("--etcd-servers", required=True, metavar="URL,…", help="the members, each https://HOST:PORT")
-    etcd.add_argument("--etcd-prefix", default="/registry", metavar="KEY", help="before all keys (default /registry)")
-    etcd.add_argument("--etcd-cafile", type=Path, metavar="FILE", help="the authority of etcd's certificates")
-    etcd.add_argument("--etcd-certfile", type=Path, metavar="FILE", help="the certificate to show to etcd")
-    etcd.add_argument("--etcd-keyfile", type=Path, metavar="FILE", help="its key")
+    etcd.add_argument("--etcd-servers", required=True, metavar="URL,…", help="etcd members, each https://HOST:PORT")
+    etcd.add_argument(
+        "--etcd-prefix", default="/registry", metavar="KEY", help="prefix of all keys (default /registry)"
+    )
+    etcd.add_argument("--etcd-cafile", type=Path, metavar="FILE", help="CA of etcd's certificates")
+    etcd.add_argument("--etcd-certfile", type=Path, metavar="FILE", help="client certificate for etcd")
+    etcd.add_argument("--etcd-keyfile", type=Path, metavar="FILE", help="private key of that certificate")
     etcd.add_argument(
         "--etcd-compaction-interval",
         default="5m",
         metavar="DURATION",
-        help="forget etcd's history once in this time, one replica for all (default 5m; 0: another one does)",
+        help="interval of etcd compaction; one replica compacts for all (default 5m; 0: another process compacts)",
     )
     serving = parser.add_argument_group("serving")
-    serving.add_argument("--bind-address", default="0.0.0.0", metavar="IP", help="where to listen (default 0.0.0.0)")
+    serving.add_argument("--bind-address", default="0.0.0.0", metavar="IP", help="IP to listen on (default 0.0.0.0)")
     serving.add_argument(
-        "--secure-port", type=port_number, default=6443, metavar="PORT", help="default 6443; 0: any that is free"
+        "--secure-port", type=port_number, default=6443, metavar="PORT", help="port (default 6443; 0: any free port)"
     )
-    serving.add_argument("--advertise-address", default="", metavar="IP", help="where pods reach this replica")
-    serving.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="the certificate to serve with")
-    serving.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="its key")
+    serving.add_argument("--advertise-address", default="", metavar="IP", help="IP at which pods reach this replica")
+    serving.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
+    serving.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
     serving.add_argument(
-        "--cert-dir", type=Path, metavar="DIR", help="where a certificate is made, and its ca.crt, if none is given"
+        "--cert-dir",
+        type=Path,
+        metavar="DIR",
+        help="directory in which a certificate and its ca.crt are created if none is given",
     )
-    serving.add_argument("--max-requests-inflight", type=_count, default=400, metavar="N", help="reads (default 400)")
     serving.add_argument(
-        "--max-mutating-requests-inflight", type=_count, default=200, metavar="N", help="writes (default 200)"
+        "--max-requests-inflight",
+        type=_count,
+        default=400,
+        metavar="N",
+        help="maximum of concurrent read requests (default 400)",
     )
-    access = parser.add_argument_group("who may come in")
-    access.add_argument("--client-ca-file", type=Path, metavar="FILE", help="the authority of client certificates")
+    serving.add_argument(
+        "--max-mutating-requests-inflight",
+        type=_count,
+        default=200,
+        metavar="N",
+        help="maximum of concurrent write requests (default 200)",
+    )
+    access = parser.add_argument_group("authentication")
+    access.add_argument("--client-ca-file", type=Path, metavar="FILE", help="CA of client certificates")
     access.add_argument(
         "--token-auth-file", type=Path, metavar="FILE", help='bearer tokens: lines token,user,uid,"group1,group2"'
     )
@@ -61,16 +76,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_peer_arguments(parser)
     add_kubelet_arguments(parser)
     add_security_arguments(parser)
-    parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
-    parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", default="", help="switch API versions")
+    parser.add_argument(
+        "--feature-gates", metavar="NAME=BOOL,…", default="", help="set feature gates, as in Kubernetes"
+    )
+    parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", default="", help="enable or disable API versions")
     parser.add_argument(
         "--emulated-version",
         metavar="VERSION",
         default="",
-        help="take the place of a server of this version: 1.35 or 1.36 (default 1.36)",
+        help="API version to emulate: 1.35 or 1.36 (default 1.36)",
     )
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
+
+
+def serves(options: argparse.Namespace) -> bool:
+    """Whether it runs until it is stopped."""
+    return True
 
 
 def run(options: argparse.Namespace) -> int:
@@ -95,7 +117,7 @@ def _count(text: str) -> int:
 
 def _seconds(text: str) -> float:
     from haru.cel.errors import EvaluationError
-    from haru.cel.libraries.timestamps import parse_duration
+    from haru.cel.libraries import parse_duration
 
     try:
         seconds = parse_duration(text).ns / 1e9

@@ -1,8 +1,8 @@
-"""Write down a cluster as it is: all that scheduling decisions depend on, for schedule, explain and whatif elsewhere.
+"""Write all objects that scheduling decisions depend on to a file, for schedule, explain and whatif.
 
-The answer is a List of Kubernetes objects that every `-f` of Haru takes: nodes, pods, claims, slices, groups and what
-else decisions read; no Secrets, no ConfigMaps. With --hide names, namespaces and images become numbers, annotations
-digests, and commands and environments are left out; decisions about it are the same.
+The output is a List of Kubernetes objects that every `-f` of Haru reads: nodes, pods, claims, slices, groups and the
+other inputs of decisions; no Secrets, no ConfigMaps. With --hide, names, namespaces and images become numbers,
+annotations become digests, and commands and environments are omitted; decisions stay the same.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from haru.cli.connection import add_connection_arguments, add_manifest_argument
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
-    from haru.answers.snapshot import Snapshot
+    from haru.api.snapshot import Snapshot
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru capture`."""
     add_connection_arguments(parser)
-    parser.add_argument("-w", "--write", type=Path, metavar="FILE", help="where to (default: standard output)")
-    parser.add_argument("--hide", action="store_true", help="without names, annotations and what containers run")
-    add_manifest_argument(parser, "manifests in place of a cluster", several=False)
+    parser.add_argument("-w", "--write", type=Path, metavar="FILE", help="output file (default: stdout)")
+    parser.add_argument(
+        "--hide", action="store_true", help="replace names, and omit annotations, commands and environments"
+    )
+    add_manifest_argument(parser, "manifests instead of a cluster", several=False)
 
 
 def run(options: argparse.Namespace) -> int:
     """Writes the capture."""
-    from haru.cli.asking import snapshot_of
-    from haru.engine.inputs import KINDS
+    from haru.cli.sources import snapshot_of
+    from haru.engine.state import WATCHED_KINDS
 
-    snapshot = snapshot_of(options, "haru-capture", KINDS, "default")
+    snapshot = snapshot_of(options, "haru-capture", WATCHED_KINDS, "default")
     found = snapshot.hidden() if options.hide else snapshot
     if options.write is None:
         json.dump(found.as_dict(), sys.stdout)

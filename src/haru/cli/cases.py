@@ -1,4 +1,4 @@
-"""Reads test cases, one JSON object a line, plain or compressed, and writes answers the same way."""
+"""Read test cases, one JSON object per line, plain or compressed, and write their results."""
 
 from __future__ import annotations
 

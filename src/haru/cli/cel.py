@@ -1,8 +1,8 @@
-"""Try a device selector: which devices of ResourceSlices match it, and the first reason why each other does not.
+"""Evaluate a device selector: which devices of ResourceSlices match, and the first reason why others do not.
 
-EXPRESSION is what stands in `selectors[].cel.expression` of a claim or class. Exit status: 0 if a device matches, 1 if
+EXPRESSION is the value of `selectors[].cel.expression` in a claim or class. Exit status: 0 if a device matches, 1 if
 none does, 2 if the expression does not compile. With --cases, every line of a file is a case with an expression and a
-device; one JSON line per case says what came of it.
+device; the output has one JSON line per case.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ Obj = dict[str, Any]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru cel`."""
-    parser.add_argument("expression", nargs="?", metavar="EXPRESSION", help="the selector to try")
+    parser.add_argument("expression", nargs="?", metavar="EXPRESSION", help="selector to evaluate")
     add_manifest_argument(parser, "manifests with ResourceSlices", several=False)
-    parser.add_argument("--cases", metavar="FILE", help="cases, one JSON object a line, plain or .gz (- is stdin)")
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
     parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,…", help="gates that differ from those of haru up"
+        "--cases", metavar="FILE", help="test cases, one JSON object per line, plain or .gz (- is stdin)"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
+    parser.add_argument(
+        "--feature-gates", default="", metavar="A=true,…", help="feature gates that differ from the defaults of haru up"
     )
 
 
@@ -48,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
 
 def answer_case(case: Obj) -> Obj:
     """The outcome of one case, in the form of the test vectors."""
-    from haru.cel.device import CompileError, DeviceView, EvaluationError, compile_device_selector
+    from haru.cel.device import DeviceView, compile_device_selector
+    from haru.cel.errors import CompileError, EvaluationError
 
     answer: Obj = {"name": case["name"], "compileError": None, "matchError": None, "match": None}
     answer |= {"maxCost": None, "actualCost": None}
@@ -81,8 +84,9 @@ def answer_case(case: Obj) -> Obj:
 
 
 def _try(options: argparse.Namespace) -> int:
-    from haru.cel.device import CompileError, compile_device_selector
-    from haru.cli.asking import file_gates
+    from haru.cel.device import compile_device_selector
+    from haru.cel.errors import CompileError
+    from haru.cli.sources import file_gates
 
     gates = file_gates(options.feature_gates)
     try:
@@ -108,8 +112,9 @@ def _try(options: argparse.Namespace) -> int:
 
 def _judged(selector: DeviceSelector, paths: list[str]) -> Iterator[Obj]:
     """Every device with whether it matches, and if not the first condition that fails."""
-    from haru.answers.files import read_objects
-    from haru.cel.device import DeviceView, EvaluationError, explain_mismatch
+    from haru.api.files import read_objects
+    from haru.cel.device import DeviceView, explain_mismatch
+    from haru.cel.errors import EvaluationError
 
     for item in read_objects(paths, "default"):
         if item.get("kind") != "ResourceSlice":

@@ -23,7 +23,7 @@ _FISH_FLAG = "complete -c haru -n '__fish_seen_subcommand_from {command}' -l '{f
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru completion`."""
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell")
 
 
 def run(options: argparse.Namespace) -> int:

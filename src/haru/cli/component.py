@@ -1,7 +1,7 @@
-"""What `haru scheduler` and `haru controllers` share: flags, leader election, health and metrics, a clean stop.
+"""Share flags, leader election, health, metrics and shutdown between `haru scheduler` and `haru controllers`.
 
-Only the holder of the Lease works; a process that loses it exits, as Kubernetes' components do, so that nothing of the
-old state lives on. Health and metrics listen on loopback only.
+Only the holder of the Lease works. A process that loses the Lease exits, as Kubernetes' components do, so that no old
+state survives. Health and metrics listen on loopback only.
 """
 
 from __future__ import annotations
@@ -20,29 +20,38 @@ from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
+from haru.event_loop import LoopLag
+from haru.garbage import postpone_collection, resume_collection
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
     from haru.kube.gates import FeatureGates
+    from haru.scheduler.debugger import StateDump
 
 _log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.1
+_LONGEST_START = 600
 
 
 def add_component_arguments(parser: argparse.ArgumentParser, port: int) -> None:
     """The flags of a component that runs against an API server."""
     add_connection_arguments(parser)
-    parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
+    parser.add_argument(
+        "--feature-gates", metavar="NAME=BOOL,…", default="", help="set feature gates, as in Kubernetes"
+    )
     parser.add_argument(
         "--health-port",
         type=port_number,
         default=port,
         metavar="PORT",
-        help=f"port on 127.0.0.1 (default {port}; 0: any)",
+        help=f"port on 127.0.0.1 (default {port}; 0: any free port)",
     )
-    parser.add_argument("--leader-elect-namespace", metavar="NAMESPACE", help="of the Lease (default kube-system)")
-    parser.add_argument("--no-leader-elect", action="store_true", help="work without a Lease: the only replica")
-    parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+    parser.add_argument(
+        "--leader-elect-namespace", metavar="NAMESPACE", help="namespace of the Lease (default kube-system)"
+    )
+    parser.add_argument("--no-leader-elect", action="store_true", help="run without a Lease; only for a single replica")
+    parser.add_argument("-v", "--verbose", action="count", default=1, help="more log messages")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
 
 
 def port_number(text: str) -> int:
@@ -75,7 +84,7 @@ class Election:
 
 
 class Component:
-    """A component's work and what it tells about itself."""
+    """A component's work and what it tells about itself. `ready`: whether the work has taken in what there is."""
 
     def __init__(
         self,
@@ -85,13 +94,22 @@ class Component:
         ready: Callable[[], bool],
         election: Election | None = None,
         gates: FeatureGates | None = None,
+        prepare: Callable[[ApiClient], Coroutine[Any, Any, None]] | None = None,
+        dump: Callable[[], StateDump | None] | None = None,
     ) -> None:
+        """`prepare` looks at the server before the Lease is taken; it may refuse with a UsageError.
+
+        `dump` returns what SIGUSR2 writes into the log.
+        """
+        self.dump = dump
         self.lease = lease
+        self.prepare = prepare
         self.election = election or Election()
         self.work = work
         self.metrics = metrics
         self.gates = gates
         self.ready = ready
+        self.leading = False
 
 
 def run_component(options: argparse.Namespace, component: Component) -> int:
@@ -103,14 +121,23 @@ def run_component(options: argparse.Namespace, component: Component) -> int:
 
 
 async def _run(options: argparse.Namespace, component: Component) -> int:
+    from haru.client.leading import LeaseLostError
+
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if component.dump is not None:
+        from haru.scheduler.debugger import dump_on_signal
+
+        # A replica that waits for the Lease must survive the signal, too.
+        dump_on_signal(component.dump)
     client = connect(options, f"haru-{options.command}")
+    lag = LoopLag()
     try:
         async with client:
-            work = asyncio.create_task(_lead(options, client, component))
-            health = await _serve_health(options.health_port, component)
+            measuring = asyncio.create_task(lag.run())
+            work = asyncio.create_task(_lead(options, client, component, lag))
+            health = await _serve_health(options.health_port, component, lag)
             waiting = asyncio.create_task(stop.wait())
             await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
             stopped = stop.is_set()
@@ -118,47 +145,92 @@ async def _run(options: argparse.Namespace, component: Component) -> int:
                 task.cancel()
             (outcome, _) = await asyncio.gather(work, waiting, return_exceptions=True)
             await health.cleanup()  # type: ignore[attr-defined]
+            measuring.cancel()
     finally:
         sys.stderr.flush()
-    if isinstance(outcome, Exception) and not stopped:
+    if isinstance(outcome, UsageError) and not stopped:
+        raise outcome
+    if isinstance(outcome, Exception) and not isinstance(outcome, LeaseLostError) and not stopped:
         _log.error("stopped: %s", outcome, exc_info=outcome)
     return 0 if stopped else 1
 
 
-async def _lead(options: argparse.Namespace, client: ApiClient, component: Component) -> None:
+async def _lead(options: argparse.Namespace, client: ApiClient, component: Component, lag: LoopLag) -> None:
     election = component.election
+    if component.prepare is not None:
+        await _patiently(component.prepare, client, election.retry)
     if options.no_leader_elect or not election.elect:
-        await component.work(client)
+        await _work(client, component)
         return
+    from haru.client.leading import Leadership
     from haru.client.leases import LeaderElector
 
-    identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
-    namespace = options.leader_elect_namespace or election.namespace
-    elector = LeaderElector(
-        client,
-        namespace,
-        component.lease,
-        identity,
-        lease_seconds=election.lease,
-        renew_deadline=election.renew,
-        retry_period=election.retry,
-    )
-    await elector.run(lambda: component.work(client))
-    raise RuntimeError(f"the lease {namespace}/{component.lease} was lost")
+    def candidate(client: ApiClient) -> LeaderElector:
+        return LeaderElector(
+            client,
+            options.leader_elect_namespace or election.namespace,
+            component.lease,
+            f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}",
+            lease_seconds=election.lease,
+            renew_deadline=election.renew,
+            retry_period=election.retry,
+        )
+
+    leadership = Leadership(lambda: connect(options, f"haru-{options.command}"), candidate, lag.since_tick)
+    await leadership.run(lambda: _work(client, component))
 
 
-async def _serve_health(port: int, component: Component) -> object:
+async def _work(client: ApiClient, component: Component) -> None:
+    """The component's work, as the leader or alone; no garbage is looked for until it has taken in what there is."""
+    component.leading = True
+    postpone_collection()
+    starting = asyncio.create_task(_started(component))
+    try:
+        await component.work(client)
+    finally:
+        starting.cancel()
+        resume_collection()
+
+
+async def _started(component: Component) -> None:
+    for _ in range(_LONGEST_START):
+        await asyncio.sleep(_LOOK_SECONDS)
+        if component.ready():
+            break
+    resume_collection()
+
+
+async def _patiently(
+    prepare: Callable[[ApiClient], Coroutine[Any, Any, None]], client: ApiClient, pause: float
+) -> None:
+    """Until the server answers: components may be started before it."""
+    told = False
+    while True:
+        try:
+            return await prepare(client)
+        except (OSError, TimeoutError) as error:
+            if not told:
+                _log.warning("the API server does not answer: %s", error)
+            told = True
+            await asyncio.sleep(pause)
+
+
+async def _serve_health(port: int, component: Component, lag: LoopLag) -> object:
     from aiohttp import web
+
+    def ready() -> bool:
+        # Who waits for the Lease is ready to lead.
+        return not component.leading or component.ready()
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 
     async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text="ok") if component.ready() else web.Response(status=503, text="not ready")
+        return web.Response(text="ok") if ready() else web.Response(status=503, text="not ready")
 
     async def metrics(_: web.Request) -> web.Response:
         gates = component.gates.exposition() if component.gates is not None else []
-        body = component.metrics() + "".join(f"{line}\n" for line in gates).encode()
+        body = component.metrics() + "".join(f"{line}\n" for line in [*gates, *lag.lines()]).encode()
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     app = web.Application()

@@ -1,4 +1,4 @@
-"""How every command finds its cluster: as kubectl does, with the running `haru up` of this user in between.
+"""Find the cluster of a command as kubectl does, or the running `haru up` of this user.
 
 Order: `--kubeconfig`; the environment variable KUBECONFIG; the running `haru up`; `~/.kube/config`.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags `--kubeconfig` and `--context`."""
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of the cluster")
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig to use")
+    parser.add_argument("--context", metavar="NAME", help="kubeconfig context")
 
 
 def add_manifest_argument(parser: argparse.ArgumentParser, told: str, *, several: bool = True) -> None:
@@ -31,13 +31,13 @@ def add_manifest_argument(parser: argparse.ArgumentParser, told: str, *, several
 
 def told_as_usage(client: ApiClient) -> AbstractContextManager[None]:
     """What a server refuses, and that it cannot be reached, become ClusterErrors."""
-    from haru.answers.fetching import told_as_cluster_error
+    from haru.api.cluster_reader import told_as_cluster_error
 
     return told_as_cluster_error(client)
 
 
 def connect(options: argparse.Namespace, user_agent: str) -> ApiClient:
     """A client for the cluster that the flags name; raises ClusterError if it cannot be made."""
-    from haru.answers import fetching
+    from haru.api import cluster_reader
 
-    return fetching.connect(options.kubeconfig, options.context, user_agent, "--kubeconfig")
+    return cluster_reader.connect(options.kubeconfig, options.context, user_agent, "--kubeconfig")

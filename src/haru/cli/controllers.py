@@ -1,6 +1,6 @@
 """Run Haru's controllers against an API server. Replicas elect a leader.
 
-Against a server that is not Haru's none runs unless it is listed: kube-controller-manager's own are there already.
+On a server other than Haru's, only the controllers listed by --controllers run: kube-controller-manager runs its own.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--controllers",
         metavar="LIST",
-        help="which to run: '*' all, 'name' this one, '-name' not this one (default: all on a Haru server, else none)",
+        help="controllers to run: '*' all, 'name' this one, '-name' not this one (default: all on a Haru "
+        "server, else none)",
     )
     parser.add_argument(
         "--use-service-account-credentials",
         nargs="?",
         const="true",
         choices=("true", "false"),
-        help="each controller acts under a ServiceAccount of its own in kube-system (default: on a Haru server)",
+        help="run each controller with a ServiceAccount of its own in kube-system (default: on a Haru server)",
     )
     parser.add_argument(
         "--root-ca-file",
         type=Path,
         metavar="FILE",
-        help="the authority of the API server's certificate: published to all namespaces as kube-root-ca.crt, for pods",
+        help="CA of the API server's certificate, published to all namespaces as kube-root-ca.crt for pods "
+        "(default: that of the kubeconfig)",
     )
     add_stale_gang_arguments(parser)
 
@@ -46,15 +48,20 @@ def add_stale_gang_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stale-gang-after",
         metavar="DURATION",
-        help="report a gang that has been below minCount for so long, for example 10m (default: never; a PodGroup's "
-        "annotation haru.dev/stale-gang-after wins)",
+        help="report a gang that has been below minCount for this time, for example 10m (default: never; the "
+        "PodGroup annotation haru.dev/stale-gang-after overrides it)",
     )
     parser.add_argument(
         "--stale-gang-policy",
         choices=("Report", "Evict"),
-        help="what to do with a stale gang: report it (default), or also evict the members that are left (a "
-        "PodGroup's annotation haru.dev/stale-gang-policy wins)",
+        help="for a stale gang: report it (default), or also evict its remaining members (the PodGroup "
+        "annotation haru.dev/stale-gang-policy overrides it)",
     )
+
+
+def serves(options: argparse.Namespace) -> bool:
+    """Whether it runs until it is stopped."""
+    return True
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,22 +69,25 @@ def run(options: argparse.Namespace) -> int:
     gates = parse_gates(options.feature_gates)
     listed = None if options.controllers is None else options.controllers.split(",")
     _check(listed)
-    settings = {"stale-gang": _stale_policy(options), "root-ca": _authority(options.root_ca_file)}
+    authority, settings = _authority(options.root_ca_file), {"stale-gang": _stale_policy(options)}
     running: list[ControllerManager] = []
+
+    async def prepare(client: ApiClient) -> None:
+        if listed is None and not await _is_haru(client):
+            raise UsageError(
+                "this API server is not Haru's and has controllers of its own: none is run. "
+                "Name those to run with --controllers LIST"
+            )
 
     async def work(client: ApiClient) -> None:
         from haru.controllers.accounts import account_clients
         from haru.controllers.manager import ControllerManager
 
         haru = await _is_haru(client)
-        names = listed if listed is not None else ["*"] if haru else []
-        if not names:
-            raise UsageError(
-                "this API server is not Haru's and has controllers of its own: none is run. "
-                "Name those to run with --controllers LIST"
-            )
+        names = listed if listed is not None else ["*"]
         wished = options.use_service_account_credentials
         clients = account_clients(client) if wished == "true" or (haru and wished is None) else None
+        settings["root-ca"] = authority or client.authority.decode()
         manager = ControllerManager(client, gates, names, options=settings, clients=clients)
         running[:] = [manager]
         await manager.run()
@@ -86,8 +96,9 @@ def run(options: argparse.Namespace) -> int:
         lease="haru-controllers",
         work=work,
         metrics=lambda: running[0].metrics() if running else b"",
-        ready=lambda: not running or running[0].started,
+        ready=lambda: bool(running) and running[0].started,
         gates=gates,
+        prepare=prepare,
     )
     return run_component(options, component)
 

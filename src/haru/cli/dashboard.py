@@ -1,7 +1,7 @@
-"""Serve the web page of a cluster: the map of its cards, the queue with reasons and remedies, each workload's story.
+"""Serve the dashboard of a cluster: the map of its cards, the queue with reasons and remedies, and a page per workload.
 
-It prints one line: an address on loopback with a code that lets one browser in, once. The page only reads. `haru up`
-serves one for its own cluster; this is for any other, and for another address where the code was used. Ctrl-C or
+The command prints one line: a loopback address with a code that admits one browser, once. The page only reads. `haru
+up` serves a dashboard for its own cluster; use this command for any other cluster, or for another browser. Ctrl-C or
 SIGTERM stops it.
 """
 
@@ -34,10 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history",
         type=Path,
         metavar="PATH",
-        help="history of usage for the page Allocation, or the directory that it is in (default: that of the haru up)",
+        help="usage history for the page Allocation: the file or its directory (default: that of haru up)",
     )
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
+
+
+def serves(options: argparse.Namespace) -> bool:
+    """Whether it runs until it is stopped."""
+    return True
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _measured(options: argparse.Namespace) -> Measured | None:
     """How the cards were used, from the history that is named, or that of the `haru up` whose cluster this is."""
-    from haru.answers.fetching import usage_file
+    from haru.api.cluster_reader import usage_file
     from haru.embedded.usage import measured_by
     from haru.errors import ClusterError
 
@@ -68,7 +73,7 @@ def _measured(options: argparse.Namespace) -> Measured | None:
 
 
 async def _serve(options: argparse.Namespace, host: str, port: int) -> int:
-    from haru.dashboard.serving import DashboardServer
+    from haru.dashboard.server import DashboardServer
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,10 +1,10 @@
-"""Take one device out of service by a taint, and bring it back.
+"""Take one device out of service by a taint, or bring it back.
 
-`haru device taint NODE/DEVICE KEY[=VALUE]:EFFECT` puts a taint on a device by a DeviceTaintRule, or changes the one it
-wrote before, and says whom that affects. The effect NoSchedule keeps new work away, NoExecute also evicts the pods
-that use the device, None does nothing yet. `haru device untaint NODE/DEVICE KEY[:EFFECT]` deletes such rules again and
-says which taints remain. POOL/DEVICE and DRIVER/POOL/DEVICE name a device too. Exit status: 0 done, or nothing to do;
-1 there was no such taint to remove; 2 no such device, or bad usage.
+`haru device taint NODE/DEVICE KEY[=VALUE]:EFFECT` taints a device by a DeviceTaintRule, or updates the rule that it
+created before, and lists the affected pods. The effect NoSchedule keeps new work away; NoExecute also evicts the pods
+that use the device; None has no effect yet. `haru device untaint NODE/DEVICE KEY[:EFFECT]` deletes these rules and
+lists the remaining taints. POOL/DEVICE and DRIVER/POOL/DEVICE name a device too. Exit status: 0 done, or nothing to
+do; 1 no such taint to remove; 2 no such device, or bad usage.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
-    from haru.engine.devices.model import DeviceId
+    from haru.engine.dra import DeviceId
     from haru.explain.tainting import ClaimUse, PodUse
     from haru.kube.kinds import Kind
 
@@ -65,15 +65,17 @@ class _World:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `haru device`."""
     add_connection_arguments(parser)
-    parser.add_argument("action", choices=("taint", "untaint"), help="what to do")
-    parser.add_argument("device", metavar="NODE/DEVICE", help="the device, for example dgx-h100-0/gpu-3")
+    parser.add_argument("action", choices=("taint", "untaint"), help="action")
+    parser.add_argument("device", metavar="NODE/DEVICE", help="device, for example dgx-h100-0/gpu-3")
     parser.add_argument(
         "taint",
         metavar="TAINT",
-        help="to taint: KEY[=VALUE]:EFFECT; to untaint: KEY or KEY:EFFECT; the effect is NoExecute, NoSchedule or None",
+        help="taint: KEY[=VALUE]:EFFECT; untaint: KEY or KEY:EFFECT; the effect is NoExecute, NoSchedule or None",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be done; the server checks it")
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the change without making it; the server validates it"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
 
 
 def run(options: argparse.Namespace) -> int:

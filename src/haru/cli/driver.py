@@ -1,17 +1,17 @@
 """Run a DRA driver on this node, or check one.
 
-`haru driver simulated --node NAME --profile PROFILE` publishes the cards of a profile and prepares claims on them, for
-the kubelet of this machine or for `haru node`: containers get an environment variable and a plain file for each card.
-Annotations of the Node say how the cards are: `simulated.haru.dev/device-health: gpu-3=Unhealthy:too hot` and
+`haru driver simulated --node NAME --profile PROFILE` publishes the cards of a profile and prepares claims for them, for
+the kubelet of this machine or for `haru node`. Containers get an environment variable and a plain file for each card.
+Annotations of the Node set the state of the cards: `simulated.haru.dev/device-health: gpu-3=Unhealthy:too hot` and
 `simulated.haru.dev/device-taints`.
 
-`haru driver nvidia --node NAME` does so with the NVIDIA cards of this machine (`pip install haru[nvidia]`), as
-`gpu.nvidia.com`. `--record FILE` writes down what NVML says of them and ends; with `--play FILE` a recording takes the
-cards' place.
+`haru driver nvidia --node NAME` does the same with the NVIDIA cards of this machine (`pip install haru[nvidia]`), as
+`gpu.nvidia.com`. `--record FILE` records the answers of NVML and exits; `--play FILE` replays a recording instead of
+reading the cards.
 
-`haru driver check --node NAME --driver-name NAME` plays the kubelet against any driver of this machine and says what it
-does wrong; it takes a device that no claim has. Exit status: 0 stopped, or nothing is wrong; 1 something is; 2 bad
-usage.
+`haru driver check --node NAME --driver-name NAME` acts as the kubelet against any driver of this machine and reports
+what the driver does wrong. It uses a device that no claim has. Exit status: 0 stopped, or nothing is wrong; 1 something
+is wrong; 2 bad usage.
 """
 
 from __future__ import annotations
@@ -32,43 +32,50 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru driver`."""
-    parser.add_argument("driver", choices=("simulated", "nvidia", "check"), help="what to run")
+    parser.add_argument("driver", choices=("simulated", "nvidia", "check"), help="action")
     add_connection_arguments(parser)
-    parser.add_argument("--node", metavar="NAME", help="the Node that this machine is")
+    parser.add_argument("--node", metavar="NAME", help="name of this machine's Node")
     parser.add_argument("--kubelet-dir", type=Path, default=Path("/var/lib/kubelet"), metavar="DIR",
-                        help="the kubelet's directory (default /var/lib/kubelet)")  # fmt: skip
+                        help="kubelet directory (default /var/lib/kubelet)")  # fmt: skip
     parser.add_argument("--cdi-dir", type=Path, default=Path("/var/run/cdi"), metavar="DIR",
-                        help="where CDI files are written (default /var/run/cdi)")  # fmt: skip
+                        help="directory for CDI files (default /var/run/cdi)")  # fmt: skip
     simulated = parser.add_argument_group("simulated")
-    simulated.add_argument("--profile", metavar="PROFILE", help="a profile with devices, or a FILE.yaml")
+    simulated.add_argument("--profile", metavar="PROFILE", help="profile with devices, or a FILE.yaml")
     simulated.add_argument("--instance", default="", metavar="UID",
-                           help="the UID of the driver's pod: two instances may then run side by side")  # fmt: skip
+                           help="UID of the driver's pod; allows two instances to run side by side")  # fmt: skip
     drivers = parser.add_argument_group("simulated, nvidia")
     drivers.add_argument("--no-metadata", action="store_true", help="write no metadata files (KEP-5304)")
-    drivers.add_argument("--keep-slices", action="store_true", help="leave the ResourceSlices when stopping")
+    drivers.add_argument("--keep-slices", action="store_true", help="keep the ResourceSlices at exit")
     _add_nvidia(parser)
     check = parser.add_argument_group("check")
-    check.add_argument("--driver-name", metavar="NAME", help="the driver to check")
-    check.add_argument("--namespace", default="default", metavar="NAME", help="where claims are made (default default)")
-    check.add_argument("--restart", metavar="COMMAND", help="what kills and starts the driver again")
-    check.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the answer")
-    parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+    check.add_argument("--driver-name", metavar="NAME", help="name of the driver to check")
+    check.add_argument(
+        "--namespace", default="default", metavar="NAME", help="namespace of the test claims (default default)"
+    )
+    check.add_argument("--restart", metavar="COMMAND", help="command that kills and restarts the driver")
+    check.add_argument("-o", "--output", choices=("text", "json"), default="text", help="output format")
+    parser.add_argument("-v", "--verbose", action="count", default=1, help="more log messages")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
 
 
 def _add_nvidia(parser: argparse.ArgumentParser) -> None:
     nvidia = parser.add_argument_group("nvidia")
     nvidia.add_argument("--driver-gates", default="", metavar="GATES",
-                        help="NAME=true or NAME=false, with commas: DynamicMIG, TimeSlicingSettings, MPSSupport "
+                        help="comma-separated NAME=true or NAME=false: DynamicMIG, TimeSlicingSettings, MPSSupport "
                         "(off), NVMLDeviceHealthCheck (on)")  # fmt: skip
     nvidia.add_argument("--driver-root", type=Path, default=Path("/"), metavar="DIR",
-                        help="where the libraries of NVIDIA's kernel driver are installed (default /)")  # fmt: skip
+                        help="root directory of the NVIDIA kernel driver's libraries (default /)")  # fmt: skip
     nvidia.add_argument("--ignore-xids", default="", metavar="NUMBERS",
-                        help="XIDs that are of no consequence, separated by commas")  # fmt: skip
+                        help="comma-separated XIDs to ignore")  # fmt: skip
     nvidia.add_argument("--usage-seconds", type=float, default=30.0, metavar="SECONDS",
-                        help="how often claims are told how busy their cards are (default 30; 0: never)")  # fmt: skip
-    nvidia.add_argument("--record", type=Path, metavar="FILE", help="write down what NVML says, and end")
-    nvidia.add_argument("--play", type=Path, metavar="FILE", help="run with a recording in place of the cards")
+                        help="interval of card utilization in claim status (default 30; 0: never)")  # fmt: skip
+    nvidia.add_argument("--record", type=Path, metavar="FILE", help="record the answers of NVML to FILE, and exit")
+    nvidia.add_argument("--play", type=Path, metavar="FILE", help="replay a recording instead of reading the cards")
+
+
+def serves(options: argparse.Namespace) -> bool:
+    """Whether it runs until it is stopped."""
+    return options.driver != "check" and options.record is None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,8 +95,8 @@ def run(options: argparse.Namespace) -> int:
 def _nvml(flags: argparse.Namespace) -> tuple[Nvml, str]:
     """(NVML of this machine, or a recording in its place; what it is)."""
     from haru.drivers.nvidia.binding import PyNvml
-    from haru.drivers.nvidia.played import PlayedNvml
     from haru.drivers.nvidia.recording import load
+    from haru.drivers.nvidia.simulated_nvml import PlayedNvml
 
     if flags.play is None:
         return PyNvml(), "nvml"

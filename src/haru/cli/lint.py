@@ -1,8 +1,8 @@
-"""Find what is wrong with manifests, why, and what to write instead.
+"""Find mistakes in manifests, explain them, and show the fix.
 
-Files are looked at together: give all that belong together. Beyond what an API server refuses (unknown fields, invalid
-values, selectors that do not compile) it finds what would never work: attributes that no driver publishes, a template
-that is a claim, a gang larger than its Job. Exit status 0: no errors, 1: errors, 2: files that cannot be read.
+Files are checked together: give all files that belong together. Beyond what an API server rejects (unknown fields,
+invalid values, selectors that do not compile), lint finds what can never work: attributes that no driver publishes, a
+template that is a claim, a gang larger than its Job. Exit status: 0 no errors, 1 errors, 2 files that cannot be read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru lint`."""
-    parser.add_argument("files", nargs="*", metavar="FILE", help="manifests; a directory stands for those in it")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="manifests, or directories with manifests")
     parser.add_argument(
         "-f",
         "--filename",
@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="the same (- is standard input)",
+        help="manifests, as FILE (- is stdin)",
     )
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the report")
-    parser.add_argument("--fix", action="store_true", help="mend the files in place, as far as that is certain")
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
+    parser.add_argument("--fix", action="store_true", help="fix the files in place, where the fix is certain")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read(names: list[str], *, fix: bool) -> dict[str, str]:
-    from haru.answers.linting import read_texts
+    from haru.api.lint import read_texts
 
     if not names:
         raise UsageError("no FILE is given; - is standard input")

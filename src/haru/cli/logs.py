@@ -1,4 +1,4 @@
-"""Messages on stderr, one record a line, as text or JSON."""
+"""Write log messages to stderr, one record per line, as text or JSON."""
 
 from __future__ import annotations
 

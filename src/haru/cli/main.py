@@ -1,4 +1,4 @@
-"""Entry point of `haru`: finds the subcommand, imports it, runs it.
+"""Find the subcommand of `haru`, import it and run it.
 
 Exit status: 0 yes, 1 a well-formed no, 2 bad usage or input. Results go to stdout, messages to stderr.
 """
@@ -11,43 +11,45 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import NoReturn
 
-from haru import __version__
+from haru import interrupts
 from haru.errors import HaruError
+from haru.version import __version__
 
 COMMANDS = {
     "up": "run a whole cluster in this process",
-    "allocate": "say which devices claims would get, or why none",
-    "cel": "try a device selector on devices",
-    "schedule": "decide everything that waits, once",
-    "whatif": "say what a change would do, before it is made",
-    "simulate": "replay a workload in virtual time, with several policies side by side",
-    "lint": "find what is wrong with manifests, and mend it",
-    "explain": "say why an object waits, or why it runs where it runs",
-    "top": "say who holds which devices, what idles, and what is free while work waits",
-    "capture": "write down a cluster as it is, for questions elsewhere",
-    "snapshot": "back up the state of haru up, and restore it",
-    "replay": "make logged decisions again, and show what differs",
-    "device": "take a device out of service by a taint, and bring it back",
-    "dashboard": "serve the web page of a cluster",
-    "node": "run the pods that are bound to this machine, in its container runtime",
-    "apiserver": "run an API server over etcd, alone or as one of several",
-    "signer": "sign ServiceAccount tokens for an API server, with keys that it does not have",
+    "allocate": "show which devices claims would get, or why none",
+    "cel": "evaluate a device selector on devices",
+    "schedule": "schedule all waiting pods once, without writing anything",
+    "whatif": "show what a change would do, before it is made",
+    "simulate": "replay a workload in virtual time, and compare policies",
+    "lint": "find mistakes in manifests, and fix them",
+    "explain": "explain why an object waits, or why it runs where it runs",
+    "top": "show who holds which devices, what is idle, and what is free while work waits",
+    "capture": "write a cluster to a file, for schedule, explain and whatif",
+    "snapshot": "back up or restore the state of haru up",
+    "replay": "make logged decisions again, and show those that differ",
+    "device": "take a device out of service by a taint, or bring it back",
+    "dashboard": "serve the dashboard of a cluster",
+    "node": "run the pods that are bound to this machine in its container runtime",
+    "apiserver": "run an API server over etcd, alone or as one of several replicas",
+    "signer": "sign ServiceAccount tokens for an API server in a separate process",
     "scheduler": "run the scheduler against an API server",
     "controllers": "run the controllers against an API server",
     "driver": "run a DRA driver on this node, or check one",
-    "completion": "print a shell's completion script",
+    "completion": "print a completion script for a shell",
     "version": "print the version",
 }
 
 
 class UsageError(HaruError):
-    """The command line or an input cannot be used; the text says what and how to mend it."""
+    """Report a command line or an input that cannot be used; the text names the cause and the fix."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and where help is to be found, in place of all usage."""
+    """Report an error in one line with a pointer to --help, instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
         """Ends the program with status 2."""
@@ -60,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="haru",
         allow_abbrev=False,
-        description="Kubernetes 1.36's accelerator stack: schedules AI/ML work onto devices, and says why it waits.",
+        description="Kubernetes 1.36's accelerator stack: schedules AI/ML work on devices, and explains why it waits.",
     )
     parser.add_argument("--version", action="version", version=f"haru {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -79,24 +81,34 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
-    parser = build_parser()
-    options, unknown = parser.parse_known_args(arguments)
-    module = importlib.import_module(f"haru.cli.{options.command}")
+    command = ""
     try:
+        parser = build_parser()
+        options, unknown = parser.parse_known_args(arguments)
+        command = options.command
+        module = importlib.import_module(f"haru.cli.{command}")
         if unknown:
-            raise UsageError(_unknown(parser, options.command, unknown[0]))
+            raise UsageError(_unknown(parser, command, unknown[0]))
+        if not _serves(module, options):
+            interrupts.raise_again()
         status = int(module.run(options))
         sys.stdout.flush()
     except HaruError as error:
-        print(f"haru {options.command}: {error}", file=sys.stderr)
+        print(f"haru {command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 130
+        return interrupts.STATUS
     except BrokenPipeError:
         # The reader of our output went away (`haru explain ... | head`): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
+
+
+def _serves(module: ModuleType, options: argparse.Namespace) -> bool:
+    """Whether the command serves until it is stopped, and listens to signals once it has begun."""
+    serves = getattr(module, "serves", None)
+    return serves is not None and bool(serves(options))
 
 
 def flags_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:

@@ -1,7 +1,8 @@
-"""Be a node: run the pods that are bound to this machine in its container runtime.
+"""Run the pods that are bound to this machine in its container runtime.
 
-It speaks the Container Runtime Interface (containerd, CRI-O) and works against any API server of Kubernetes 1.36, `haru
-up --no-simulated-nodes` among them. It needs root. Stopping it stops no container: the next one finds what runs.
+The node agent uses the Container Runtime Interface (containerd, CRI-O) and works with any API server of Kubernetes
+1.36, such as `haru up --no-simulated-nodes`. It needs root. Containers keep running when it stops; the next start
+adopts them.
 """
 
 from __future__ import annotations
@@ -19,14 +20,12 @@ from typing import TYPE_CHECKING
 from haru.cli.component import parse_gates
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
-from haru.cli.node_server import add_server_arguments, server_options
+from haru.cli.node_api_flags import add_server_arguments, server_options
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
-    from haru.node.agent import Agent
-    from haru.node.options import NodeOptions
-    from haru.node.server.of_agent import AgentView
-    from haru.node.server.options import ServerOptions
+    from haru.node.agent import Agent, NodeOptions
+    from haru.node.api import AgentView, ServerOptions
 
 _ROOT = Path("/var/lib/haru/node")
 _KUBELET = Path("/var/lib/kubelet")
@@ -35,63 +34,74 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru node`, named as the kubelet's where it has them."""
-    from haru.node.options import DEFAULT_ENDPOINT
+    from haru.node.agent import DEFAULT_ENDPOINT
 
     add_connection_arguments(parser)
-    parser.add_argument("--hostname-override", metavar="NAME", help="name of the node (default: that of this machine)")
+    parser.add_argument("--hostname-override", metavar="NAME", help="name of the node (default: the host name)")
     parser.add_argument(
         "--container-runtime-endpoint",
         default=DEFAULT_ENDPOINT,
         metavar="SOCKET",
-        help=f"the runtime's socket (default {DEFAULT_ENDPOINT})",
+        help=f"CRI socket of the runtime (default {DEFAULT_ENDPOINT})",
     )
-    parser.add_argument("--root-dir", type=Path, default=_ROOT, metavar="DIR", help="where volumes are kept")
+    parser.add_argument("--root-dir", type=Path, default=_ROOT, metavar="DIR", help="directory for volumes")
     parser.add_argument(
         "--kubelet-dir",
         type=Path,
         metavar="DIR",
-        help="where DRA drivers register, and where PodResources is served (default /var/lib/kubelet; with --root-dir "
-        "that directory)",
+        help="directory in which DRA drivers register and PodResources is served (default /var/lib/kubelet; "
+        "with --root-dir that directory)",
     )
     parser.add_argument(
         "--cdi-dir",
         type=Path,
         action="append",
         metavar="DIR",
-        help="where CDI files are, for a runtime without CDI; may be repeated (default /etc/cdi and /var/run/cdi)",
+        help="directory with CDI files, for a runtime without CDI; may be repeated (default /etc/cdi and /var/run/cdi)",
     )
     parser.add_argument(
-        "--pod-logs-dir", type=Path, default=Path("/var/log/pods"), metavar="DIR", help="where containers' logs are"
+        "--pod-logs-dir", type=Path, default=Path("/var/log/pods"), metavar="DIR", help="directory for container logs"
     )
     parser.add_argument("--node-ip", action="append", metavar="IP", help="address of the node; may be repeated")
     parser.add_argument(
-        "--node-labels", metavar="KEY=VALUE,…", default="", help="labels to add when the node is registered"
+        "--node-labels", metavar="KEY=VALUE,…", default="", help="labels to add when the node registers"
     )
     parser.add_argument(
-        "--register-with-taints", metavar="KEY=VALUE:EFFECT,…", default="", help="taints of a node that is new"
+        "--register-with-taints",
+        metavar="KEY=VALUE:EFFECT,…",
+        default="",
+        help="taints to set when the node registers for the first time",
     )
-    parser.add_argument("--max-pods", type=int, default=110, metavar="COUNT", help="pods at most (default 110)")
     parser.add_argument(
-        "--system-reserved", metavar="NAME=QUANTITY,…", default="", help="of each resource what pods do not get"
+        "--max-pods", type=int, default=110, metavar="COUNT", help="maximum number of pods (default 110)"
     )
     parser.add_argument(
-        "--cluster-dns", metavar="IP,…", default="", help="servers for pods with dnsPolicy ClusterFirst"
+        "--system-reserved",
+        metavar="NAME=QUANTITY,…",
+        default="",
+        help="resources reserved for the system, not available to pods",
     )
-    parser.add_argument("--cluster-domain", metavar="DOMAIN", default="cluster.local", help="(default cluster.local)")
     parser.add_argument(
-        "--cgroup-root", metavar="GROUP", default="/", help="the group in which kubepods is (default /)"
+        "--cluster-dns", metavar="IP,…", default="", help="DNS servers for pods with dnsPolicy ClusterFirst"
     )
+    parser.add_argument(
+        "--cluster-domain",
+        metavar="DOMAIN",
+        default="cluster.local",
+        help="DNS domain of the cluster (default cluster.local)",
+    )
+    parser.add_argument("--cgroup-root", metavar="GROUP", default="/", help="parent cgroup of kubepods (default /)")
     parser.add_argument(
         "--cgroup-driver",
         choices=("cgroupfs", "systemd"),
         default="cgroupfs",
-        help="for a runtime that does not say its own (default cgroupfs)",
+        help="cgroup driver, if the runtime does not report one (default cgroupfs)",
     )
-    parser.add_argument("--no-cgroups-per-qos", action="store_true", help="make no control groups for pods")
+    parser.add_argument("--no-cgroups-per-qos", action="store_true", help="create no cgroups for pods")
     parser.add_argument(
         "--no-fail-cgroup-v1",
         action="store_true",
-        help="run on a machine with control groups of version 1, too, as failCgroupV1: false does",
+        help="run on a machine with cgroup v1 too, like failCgroupV1: false",
     )
     add_server_arguments(parser)
     parser.add_argument(
@@ -99,17 +109,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.9,
         metavar="SHARE",
-        help="with the gate MemoryQoS: from which share of its limit on a container is slowed down (default 0.9)",
+        help="with the gate MemoryQoS: the share of its memory limit above which a container is throttled "
+        "(default 0.9)",
     )
     parser.add_argument(
         "--memory-reservation-policy",
         choices=("None", "TieredReservation"),
         default="None",
-        help="with the gate MemoryQoS: whether the memory that pods request is protected (default None)",
+        help="with the gate MemoryQoS: whether requested memory is protected (default None)",
     )
-    parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", default="", help="switch gates, as in Kubernetes")
-    parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+    parser.add_argument(
+        "--feature-gates", metavar="NAME=BOOL,…", default="", help="set feature gates, as in Kubernetes"
+    )
+    parser.add_argument("-v", "--verbose", action="count", default=1, help="more log messages")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
+
+
+def serves(options: argparse.Namespace) -> bool:
+    """Whether it runs until it is stopped."""
+    return True
 
 
 def run(options: argparse.Namespace) -> int:
@@ -122,8 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(flags: argparse.Namespace) -> int:
     from haru.node.agent import Agent, NodeError
-    from haru.node.dra import NodeDevices
-    from haru.node.dra.beside import AgentPods, run_beside
+    from haru.node.dra import AgentPods, NodeDevices, run_beside
 
     options, own_api = node_options(flags), server_options(flags)
     stop = asyncio.Event()
@@ -163,7 +180,7 @@ async def _served(
     client: ApiClient, options: NodeOptions, own_api: ServerOptions, flags: argparse.Namespace
 ) -> AsyncGenerator[tuple[AgentView, int], None]:
     """The node's own API. Raises UsageError where it can not be served as it is asked to."""
-    from haru.node.server.of_agent import serve
+    from haru.node.api import serve
 
     told = {
         name.replace("_", "-"): value
@@ -186,10 +203,10 @@ async def _tell(agent: Agent, options: NodeOptions) -> None:
 
 def node_options(flags: argparse.Namespace) -> NodeOptions:
     """The flags, checked. Raises UsageError that names the flag, the value and the remedy."""
-    from haru.drivers.cdi.reading import DIRECTORIES
+    from haru.drivers.cdi.reader import DIRECTORIES
     from haru.kube.names import is_dns1123_subdomain
-    from haru.node.cri.client import endpoint_target
-    from haru.node.options import NodeOptions
+    from haru.node.agent import NodeOptions
+    from haru.node.cri import endpoint_target
 
     name = (flags.hostname_override or socket.gethostname()).lower()
     if problems := is_dns1123_subdomain(name):

@@ -1,4 +1,4 @@
-"""A bar on stderr that says how far a long command is; only where stderr is a terminal."""
+"""Show a progress bar on stderr during a long command, on a terminal only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Make the decisions of a scheduler again, from its decision log, and show which come out differently.
+"""Make the decisions in a scheduler's decision log again, and show those that differ.
 
-DIRECTORY is what `--decision-log` of `haru up` or `haru scheduler` wrote. Exit status: 0 all are the same, 1 some
-differ, 2 the log cannot be read.
+DIRECTORY is the directory that `--decision-log` of `haru up` or `haru scheduler` wrote. Exit status: 0 all are equal, 1
+some differ, 2 the log cannot be read.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Obj = dict[str, Any]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru replay`."""
-    parser.add_argument("directory", type=Path, metavar="DIRECTORY", help="a decision log")
-    parser.add_argument("--about", metavar="NAME", help="only decisions of this pod or PodGroup (NAMESPACE/NAME)")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the answer")
+    parser.add_argument("directory", type=Path, metavar="DIRECTORY", help="decision log")
+    parser.add_argument("--about", metavar="NAME", help="only decisions about this pod or PodGroup (NAMESPACE/NAME)")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="output format")
 
 
 def run(options: argparse.Namespace) -> int:

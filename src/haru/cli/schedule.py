@@ -1,11 +1,11 @@
-"""Decide everything that waits, once, and say what was decided and why the rest waits.
+"""Schedule all waiting pods once, and show the decisions and why the other pods wait.
 
-One round over a cluster, or over the manifests of -f: the pods of the default scheduler (or of --scheduler-name) in
-the order of the queue, gangs whole, with devices, topology and preemption. Nothing is written anywhere. Exit status:
-0 if every pod has a place (also one that evictions make room for), 1 if one waits, 2 for bad input. In manifests new
-Jobs, Deployments, ReplicaSets and StatefulSets have the pods (and gangs) that their controllers would make, names of
-priority classes are resolved and claims are made from templates, as a cluster does it. With --cases, every line of a
-file is a small cluster; one JSON line per case has its decisions, or says what is wrong with the line.
+One round covers a cluster, or the manifests of -f: the pods of the default scheduler (or of --scheduler-name) in queue
+order, gangs as a whole, with devices, topology and preemption. Nothing is written anywhere. Exit status: 0 if every pod
+has a place (also one that needs evictions first), 1 if a pod waits, 2 for bad input. For manifests, the command creates
+the pods (and gangs) of new Jobs, Deployments, ReplicaSets and StatefulSets, resolves priority classes and makes claims
+from templates, as a cluster does. With --cases, every line of a file is a small cluster; the output has one JSON line
+per case with its decisions, or with the error in the line.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ from haru.cli.main import UsageError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru schedule`."""
     add_connection_arguments(parser)
-    add_manifest_argument(parser, "manifests, not a cluster")
-    parser.add_argument("-n", "--namespace", default="default", metavar="NAMESPACE", help="of manifests that name none")
+    add_manifest_argument(parser, "manifests instead of a cluster")
+    parser.add_argument(
+        "-n", "--namespace", default="default", metavar="NAMESPACE", help="namespace of manifests that name none"
+    )
     parser.add_argument(
         "--scheduler-name",
         default="default-scheduler",
         metavar="NAME",
-        help="whose pods (default %(default)s)",
+        help="schedulerName of the pods to schedule (default %(default)s)",
     )
-    parser.add_argument("--cases", metavar="FILE", help="cases, one JSON object a line, plain or .gz (- is stdin)")
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
     parser.add_argument(
-        "--feature-gates", default="", metavar="A=true,…", help="gates that differ from those of haru up"
+        "--cases", metavar="FILE", help="test cases, one JSON object per line, plain or .gz (- is stdin)"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
+    parser.add_argument(
+        "--feature-gates", default="", metavar="A=true,…", help="feature gates that differ from the defaults of haru up"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints what would be decided."""
-    from haru.cli.asking import file_gates, show, snapshot_of
-    from haru.engine.inputs import KINDS
+    from haru.cli.sources import file_gates, show, snapshot_of
+    from haru.engine.state import WATCHED_KINDS
 
     if options.cases:
         if options.filename:
@@ -47,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
         gates = file_gates(options.feature_gates).all()
         return answer_every_case(options.cases, lambda case: answer_case(case, gates))
-    snapshot = snapshot_of(options, "haru-schedule", KINDS, options.namespace)
+    snapshot = snapshot_of(options, "haru-schedule", WATCHED_KINDS, options.namespace)
     answer = snapshot.schedule(options.scheduler_name)
     show(answer, options.output, snapshot.refused)
     return 0 if answer.complete else 1

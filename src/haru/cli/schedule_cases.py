@@ -1,14 +1,13 @@
-"""Scheduling cases: a small cluster in, the decisions of one round out, in the form of the test vectors."""
+"""Run scheduling cases: decide one round on a small cluster, in the format of the test vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from haru.answers.deciding import options_of
-from haru.answers.rounds import reason_of
-from haru.engine.cluster import Cluster
-from haru.engine.round import RoundResult, run_round
+from haru.api.decision_options import options_of
+from haru.api.rounds import reason_of
+from haru.engine import RoundResult, SchedulerCache, run_round
 
 Obj = dict[str, Any]
 
@@ -17,7 +16,7 @@ _RESULT_FIELDS = ("request", "driver", "pool", "device")
 
 def answer_case(case: Obj, gates: Mapping[str, bool]) -> Obj:
     """The outcome of one case under these gates, but for those that the case itself switches."""
-    cluster = Cluster.of(case["objects"])
+    cluster = SchedulerCache.of(case["objects"])
     enabled = {**gates, **(case.get("gates") or {})}
     return {"name": case["name"], **answer(run_round(cluster, options_of(enabled)))}
 

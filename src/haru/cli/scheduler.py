@@ -1,6 +1,6 @@
-"""Run Haru's scheduler against an API server: a second one beside kube-scheduler, or that of `haru up --no-scheduler`.
+"""Run Haru's scheduler against an API server, beside kube-scheduler or for `haru up --no-scheduler`.
 
-It schedules the pods whose schedulerName is `haru` (or what --scheduler-name says). Replicas elect a leader.
+It schedules the pods whose schedulerName is `haru` (or that of --scheduler-name). Replicas elect a leader.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from haru.cli.component import Component, Election, add_component_arguments, par
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
-    from haru.accounting.keeper import Keeper
+    from haru.accounting.collector import Keeper
     from haru.client.api import ApiClient
     from haru.kube.gates import FeatureGates
     from haru.scheduler.configuration import Configuration
     from haru.scheduler.decision_log import DecisionLog
-    from haru.scheduler.loop import Scheduler
+    from haru.scheduler.scheduler import Scheduler
     from haru.scheduler.settings import Fairness
 
 _log = logging.getLogger(__name__)
@@ -33,21 +33,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scheduler-name",
         action="append",
         metavar="NAME",
-        help="the schedulerName to serve (default haru); repeat it for several",
+        help="schedulerName to serve (default haru); may be repeated",
     )
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration: profiles, weights, leader election"
+        "--config", type=Path, metavar="FILE", help="KubeSchedulerConfiguration: profiles, weights, leader election"
     )
     parser.add_argument(
         "--scheduler-profile",
         choices=("Default", "HaruPacking", "HaruExpected"),
-        help="how it chooses: as kube-scheduler does (default), filling up nodes and cards first, or by what "
-        "nodes can still take",
+        help="how nodes are chosen: as by kube-scheduler (default), fullest nodes and cards first, or by the "
+        "work that nodes can still take",
     )
     parser.add_argument(
         "--backfill",
         action="store_true",
-        help="keep places for the head of the queue; smaller work goes first only where that does not delay it",
+        help="reserve nodes and devices for the head of the queue; smaller work runs first only if that does "
+        "not delay it",
+    )
+    parser.add_argument(
+        "--schedule-group-members-singly",
+        action="store_true",
+        help="schedule pods of a PodGroup one by one, without their quorum, while the gates for gangs are "
+        "off; without this flag such pods are held",
     )
     add_protection_arguments(parser)
     add_log_arguments(parser)
@@ -55,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--usage-history",
         type=Path,
         metavar="DIR",
-        help="keep account here of who holds which devices, for haru top --since, and serve its metrics",
+        help="directory for the usage history (which work holds which devices) that haru top --since reads; "
+        "also serve its metrics",
     )
 
 
@@ -65,10 +73,13 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "--decision-log",
         type=Path,
         metavar="DIR",
-        help="write every decision with what it was made from here, for haru replay (what is there is replaced)",
+        help="directory for the decision log: every decision with its inputs, for haru replay (replaces what is there)",
     )
     parser.add_argument(
-        "--decision-log-size", type=mebibytes, metavar="MIB", help="at most about so many MiB of it (default 256)"
+        "--decision-log-size",
+        type=mebibytes,
+        metavar="MIB",
+        help="maximum size of the decision log, approximately (default 256)",
     )
 
 
@@ -94,13 +105,18 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minimum-run-time",
         metavar="DURATION",
-        help="evict nothing for others that has run for a shorter time, for example 10m (default 0s)",
+        help="do not preempt work that has run for less than this time, for example 10m (default 0s)",
     )
     parser.add_argument(
         "--preemption-delay",
         metavar="DURATION",
-        help="evict nothing for pods that were created a shorter time ago, for example 30s (default 0s)",
+        help="pods created less than this time ago preempt nothing, for example 30s (default 0s)",
     )
+
+
+def serves(options: argparse.Namespace) -> bool:
+    """Whether it runs until it is stopped."""
+    return True
 
 
 def run(options: argparse.Namespace) -> int:
@@ -114,11 +130,12 @@ def run(options: argparse.Namespace) -> int:
     async def work(client: ApiClient) -> None:
         from haru.client.events import EventRecorder
         from haru.scheduler.config import scheduler_config
-        from haru.scheduler.loop import Scheduler
+        from haru.scheduler.scheduler import Scheduler
 
         for note in configuration.notes:
             _log.info("--config: %s", note)
-        config = scheduler_config(gates, (), configuration=configuration, fairness=fairness)
+        hold = not options.schedule_group_members_singly
+        config = scheduler_config(gates, (), configuration=configuration, fairness=fairness, hold_group_members=hold)
         log = open_log(options.decision_log, options.decision_log_size)
         scheduler = Scheduler(client, config, EventRecorder(client, next(iter(configuration.profiles))), log)
         running[:] = [scheduler]
@@ -135,9 +152,10 @@ def run(options: argparse.Namespace) -> int:
         lease=leader.name,
         work=work,
         metrics=lambda: b"".join([*(one.metrics.text() for one in running), *(one.text() for one in accounts)]),
-        ready=lambda: not running or running[0].ready.is_set(),
+        ready=lambda: bool(running) and running[0].ready.is_set(),
         election=Election(leader.elect, leader.namespace, leader.lease, leader.renew, leader.retry),
         gates=gates,
+        dump=lambda: running[0].dump() if running else None,
     )
     if options.kubeconfig is None and configuration.kubeconfig:
         options.kubeconfig = Path(configuration.kubeconfig).expanduser()
@@ -145,9 +163,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _keeper(directory: Path, client: ApiClient, gates: FeatureGates) -> Keeper:
+    from haru.accounting.collector import Keeper
     from haru.accounting.history import NAME, History, HistoryError
-    from haru.accounting.keeper import Keeper
-    from haru.engine.devices import Features
+    from haru.engine import Features
 
     try:
         return Keeper(client, History(directory / NAME), features=Features.from_gates(gates.all()))
@@ -165,7 +183,7 @@ def _fairness(options: argparse.Namespace) -> Fairness:
 
 
 def _configuration(options: argparse.Namespace) -> Configuration:
-    from haru.engine.profile import PROFILES
+    from haru.engine.framework import PROFILES
     from haru.scheduler.configuration import Configuration, ConfigurationError, load_configuration
 
     if options.config is None:

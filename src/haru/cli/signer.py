@@ -1,11 +1,11 @@
-"""Sign ServiceAccount tokens for an API server, from a process of its own that alone has the keys (KEP-740).
+"""Sign ServiceAccount tokens for an API server in a separate process that holds the keys (KEP-740).
 
-`haru signer serve --socket SOCKET --key-dir DIR` serves `v1.ExternalJWTSigner`; the API server is given the socket as
---service-account-signing-endpoint. `haru signer rotate --key-dir DIR` makes a new key, which is published first, signs
-later, and leaves the old one published until its last token is over; the signer need not be restarted. `haru signer
-keys --key-dir DIR` says what each key does now. `haru signer add-key --key-dir DIR --key-id ID --public-key FILE`
-publishes a key that checks the tokens of others and is hidden from discovery. Keys in a module that speaks PKCS#11: see
---pkcs11-module. Exit status: 0 done, 2 bad usage, or keys or a socket that cannot be used.
+`haru signer serve --socket SOCKET --key-dir DIR` serves `v1.ExternalJWTSigner`; give the socket to the API server as
+--service-account-signing-endpoint. `haru signer rotate --key-dir DIR` creates a new key without a restart: the signer
+publishes it first and signs with it later, and publishes the old key until its last token has expired. `haru signer
+keys --key-dir DIR` lists the keys and their states. `haru signer add-key --key-dir DIR --key-id ID --public-key FILE`
+publishes a key that verifies tokens signed by others and is excluded from discovery. For keys in a PKCS#11 module, see
+--pkcs11-module. Exit status: 0 done, 2 bad usage, or unusable keys or socket.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.account_tokens import seconds
 from haru.cli.main import UsageError
+from haru.cli.token_flags import seconds
 
 if TYPE_CHECKING:
     from haru.signer.run import SignerOptions
@@ -31,37 +31,43 @@ _ALGORITHMS = ("ES256", "ES384", "ES512", "RS256")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `haru signer`."""
-    parser.add_argument("action", choices=("serve", "rotate", "keys", "add-key"), help="what to do")
-    parser.add_argument("--key-dir", type=Path, metavar="DIR", help="where keys are kept, for their owner only")
-    parser.add_argument("--key-id", metavar="ID", help="add-key: the kid of the tokens that the key checks")
-    parser.add_argument("--public-key", type=Path, metavar="FILE", help="add-key: the key, in PEM")
+    parser.add_argument("action", choices=("serve", "rotate", "keys", "add-key"), help="action")
     parser.add_argument(
-        "--algorithm", choices=_ALGORITHMS, default="ES256", help="of keys that are made (default ES256)"
+        "--key-dir", type=Path, metavar="DIR", help="directory with the keys, readable by its owner only"
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="keys: form of the answer")
+    parser.add_argument("--key-id", metavar="ID", help="add-key: kid of the tokens that the key verifies")
+    parser.add_argument("--public-key", type=Path, metavar="FILE", help="add-key: public key, in PEM")
+    parser.add_argument(
+        "--algorithm", choices=_ALGORITHMS, default="ES256", help="algorithm of new keys (default ES256)"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="keys: output format")
     serve = parser.add_argument_group("serve")
-    serve.add_argument("--socket", metavar="SOCKET", help="the path of a Unix socket to serve on, or @NAME")
-    serve.add_argument("--generate", action="store_true", help="make a key if there is none that signs")
+    serve.add_argument("--socket", metavar="SOCKET", help="path of the Unix socket to serve on, or @NAME")
+    serve.add_argument("--generate", action="store_true", help="create a key if no key can sign")
     serve.add_argument(
         "--refresh-hint",
         type=seconds,
         metavar="DURATION",
-        help="how soon API servers fetch keys again (default 1m); a new key signs after twice that",
+        help="interval at which API servers fetch keys (default 1m); a new key signs after twice that time",
     )
     serve.add_argument(
         "--max-token-expiration",
         type=seconds,
         metavar="DURATION",
-        help="how long a token may be good, at least 10m (default 24h); replaced keys are published for as long",
+        help="maximum token lifetime, at least 10m (default 24h); replaced keys stay published for that long",
     )
     serve.add_argument(
-        "--rotate-every", type=seconds, default=0, metavar="DURATION", help="make a new key by itself (default: never)"
+        "--rotate-every",
+        type=seconds,
+        default=0,
+        metavar="DURATION",
+        help="interval of automatic key rotation (default: never)",
     )
     serve.add_argument(
-        "--issuer", action="append", default=[], metavar="URL", help="sign for this issuer only; may be repeated"
+        "--issuer", action="append", default=[], metavar="URL", help="sign only tokens of this issuer; may be repeated"
     )
     serve.add_argument(
-        "--socket-mode", choices=("0600", "0660"), default="0600", help="who may connect to a path (default 0600)"
+        "--socket-mode", choices=("0600", "0660"), default="0600", help="mode of the socket (default 0600)"
     )
     serve.add_argument(
         "--allow-uid",
@@ -69,21 +75,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=[],
         metavar="UID",
-        help="who may connect to @NAME (default: the user of this process alone)",
+        help="user that may connect to @NAME (default: only the user of this process)",
     )
-    hsm = parser.add_argument_group("keys in a module (PKCS#11)")
-    hsm.add_argument("--pkcs11-module", type=Path, metavar="FILE", help="the module's library")
-    hsm.add_argument("--pkcs11-token", metavar="LABEL", help="the token in it")
-    hsm.add_argument("--pkcs11-pin-file", type=Path, metavar="FILE", help="a file with its PIN, for its owner only")
+    hsm = parser.add_argument_group("keys in a PKCS#11 module")
+    hsm.add_argument("--pkcs11-module", type=Path, metavar="FILE", help="library of the module")
+    hsm.add_argument("--pkcs11-token", metavar="LABEL", help="token in the module")
+    hsm.add_argument(
+        "--pkcs11-pin-file", type=Path, metavar="FILE", help="file with the PIN, readable by its owner only"
+    )
     hsm.add_argument(
         "--pkcs11-key",
         action="append",
         default=[],
         metavar="LABEL",
-        help="a pair of keys; the first one named signs",
+        help="label of a key pair; the first one named signs",
     )
-    parser.add_argument("-v", "--verbose", action="count", default=1, help="more messages")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+    parser.add_argument("-v", "--verbose", action="count", default=1, help="more log messages")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
+
+
+def serves(options: argparse.Namespace) -> bool:
+    """Whether it runs until it is stopped."""
+    return bool(options.action == "serve")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -117,8 +130,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _signer_options(flags: argparse.Namespace) -> SignerOptions:
-    from haru.apiserver.token_options import MOST_SECONDS, check_endpoint
-    from haru.external_jwt import LEAST_EXPIRATION_SECONDS
+    from haru.apiserver.auth import MOST_SECONDS, check_endpoint
+    from haru.externaljwt import LEAST_EXPIRATION_SECONDS
     from haru.signer.hsm import Module
     from haru.signer.run import SignerOptions
     from haru.signer.schedule import Pace

@@ -1,4 +1,4 @@
-"""The part of `haru simulate` that replays manifests: by policy and seed, who started when, and how full it got."""
+"""Replay manifests for `haru simulate`: start times and utilization per policy and seed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from haru.answers.deciding import options_of
-from haru.answers.files import what_fails
-from haru.answers.snapshot import DEFAULT_SCHEDULER, Snapshot
+from haru.api.decision_options import options_of
+from haru.api.files import what_fails
+from haru.api.snapshot import DEFAULT_SCHEDULER, Snapshot
 from haru.cli.main import UsageError
 from haru.cli.progress import Progress
-from haru.cli.simulate import chosen, chosen_seeds
-from haru.engine.profile import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE, FitStrategy, Profile
-from haru.whatif.replaying import ArrivalError, Replay, arrival_times, parse_time, replay
+from haru.cli.simulate_options import chosen, chosen_seeds
+from haru.engine import Profile
+from haru.engine.framework import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE, FitStrategy
+from haru.whatif.replay import ArrivalError, Replay, arrival_times, parse_time, replay
 
 PROFILES: Mapping[str, Profile] = {
     "default": DEFAULT_PROFILE,
@@ -140,7 +141,7 @@ def _table(rows: Sequence[ManifestRow]) -> str:
 def _draw(options: argparse.Namespace, rows: Sequence[ManifestRow]) -> None:
     if options.plot is None and options.html is None:
         return
-    from haru.cli.simulate_drawing import draw_png, write_page
+    from haru.cli.simulate_charts import draw_png, write_page
 
     first = rows[0].seed
     curves = {"devices": {row.policy: row.replay.curve(_POINTS) for row in rows if row.seed == first}}

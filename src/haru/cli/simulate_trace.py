@@ -1,4 +1,4 @@
-"""The part of `haru simulate` that reads a trace, runs its policies and seeds, and shows what came of them."""
+"""Replay a trace for `haru simulate`: read it, run its policies and seeds, and show the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TextIO
 
 from haru.cli.main import UsageError
 from haru.cli.progress import Progress
-from haru.cli.simulate import chosen, chosen_seeds
+from haru.cli.simulate_options import chosen, chosen_seeds
 from haru.simulate.openb import NODES, PODS, TABULATED, TraceError, Workload, read_machines, read_pods
 from haru.simulate.policies import POLICIES, make_policy
 from haru.simulate.replay import play
@@ -107,7 +107,7 @@ def _draw(options: argparse.Namespace, rows: list[Row]) -> None:
             of_workload[row.policy] = mean_curve(
                 [other for other in rows if (other.workload, other.policy) == (row.workload, row.policy)]
             )
-    from haru.cli.simulate_drawing import draw_png, write_page
+    from haru.cli.simulate_charts import draw_png, write_page
 
     title = "GPUs allocated (%) over GPUs asked for (%)"
     if options.plot is not None:

@@ -1,8 +1,8 @@
-"""Back up the state of a `haru up`, running or not, and make a data directory of such a backup.
+"""Back up the state of a `haru up`, running or stopped, or restore it into a data directory.
 
-`haru snapshot save FILE` asks the running server for a copy; nothing stops meanwhile. With --data-dir it takes the
-state of that directory, of the server that runs on it if one does. `haru snapshot restore FILE --data-dir DIR` makes
-DIR, which must be empty or absent. The state of `haru apiserver` is in etcd, which has backups of its own.
+`haru snapshot save FILE` copies the state of the running server without an interruption. With --data-dir it copies the
+state of that directory, through the server that runs on it if there is one. `haru snapshot restore FILE --data-dir DIR`
+creates DIR, which must be empty or absent. The state of `haru apiserver` is in etcd, which has its own backups.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from haru.cli.main import UsageError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `haru snapshot`."""
     add_connection_arguments(parser)
-    parser.add_argument("action", choices=("save", "restore"), help="what to do")
-    parser.add_argument("file", type=Path, metavar="FILE", help="the backup, which save makes and restore reads")
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the data directory to save or to make")
+    parser.add_argument("action", choices=("save", "restore"), help="action")
+    parser.add_argument("file", type=Path, metavar="FILE", help="backup file: save writes it, restore reads it")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="data directory to back up, or to create")
     parser.add_argument(
         "--bump-revision",
         type=_count,
         metavar="N",
-        help="restore: begin so many revisions after the backup's, beyond what clients have seen (default 1000000000)",
+        help="restore: increase revisions by this number, beyond any that clients have seen (default 1000000000)",
     )
 
 
@@ -103,7 +103,7 @@ def _copy_idle(directory: Path, to: Path) -> None:
 
 
 async def _fetch(options: argparse.Namespace, to: Path) -> None:
-    from haru.apiserver.snapshots import PATH
+    from haru.apiserver.observability import PATH
 
     async with connect(options, "haru-snapshot") as client:
         with told_as_usage(client), to.open("wb") as file:

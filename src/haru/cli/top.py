@@ -1,10 +1,10 @@
-"""Say who holds which devices, whether they are used, and what stands free while compatible work waits, and why.
+"""Show who holds which devices, their utilization, and the devices that are free while compatible work waits.
 
-Without --since: this moment, of any cluster or of the manifests of -f. With --since: device-hours from the history
-that `haru up` and `haru scheduler --usage-history` keep. A card counts as one device, a partition as its part of it.
-Whether a device is busy is known only where its driver or a node agent says so; elsewhere it is unknown. Pressure on
-memory and I/O is what the kubelets of real nodes tell of the pods: for which share of the last minute some of the work
-stood still, and all of it. To ask them takes the right to get nodes/proxy.
+Without --since, the command shows the current state of any cluster or of the manifests of -f; with --since,
+device-hours from the history that `haru up` and `haru scheduler --usage-history` write. A card counts as one device, a
+partition as its share of a card. Utilization comes from the driver or a node agent; elsewhere it is unknown. Memory
+and I/O pressure come from the kubelets of real nodes: the share of the last minute during which some of the pod's work
+stalled, and all of it. Reading them needs the permission to get nodes/proxy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from haru.cli.main import UsageError
 if TYPE_CHECKING:
     from haru.accounting.pressure import Pressures
     from haru.accounting.report import Filter, Usage
-    from haru.answers.snapshot import Snapshot
+    from haru.api.snapshot import Snapshot
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _AGENT = "haru-top"
@@ -34,16 +34,21 @@ _CLEAR = "\033[H\033[2J"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru top`."""
     add_connection_arguments(parser)
-    parser.add_argument("--since", type=duration, metavar="DURATION", help="over so long a time, for example 24h or 7d")
-    parser.add_argument("--history", type=Path, metavar="PATH", help="the history, or the directory that it is in")
-    parser.add_argument("-n", "--namespace", default="", metavar="PATTERN", help="only owners in these namespaces")
+    parser.add_argument("--since", type=duration, metavar="DURATION", help="period to report, for example 24h or 7d")
+    parser.add_argument("--history", type=Path, metavar="PATH", help="usage history: the file or its directory")
+    parser.add_argument("-n", "--namespace", default="", metavar="PATTERN", help="only owners in namespaces that match")
     parser.add_argument(
-        "--owner", default="", metavar="PATTERN", help="only these owners, for example job/training or 'train*'"
+        "--owner", default="", metavar="PATTERN", help="only owners that match, for example job/training or 'train*'"
     )
-    parser.add_argument("--by", choices=("owner", "namespace"), default="owner", help="a row for each (default owner)")
-    parser.add_argument("-w", "--watch", action="store_true", help="show it again every two seconds")
-    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the answer")
-    add_manifest_argument(parser, "manifests in place of a cluster")
+    parser.add_argument(
+        "--by",
+        choices=("owner", "namespace"),
+        default="owner",
+        help="one row per owner or per namespace (default owner)",
+    )
+    parser.add_argument("-w", "--watch", action="store_true", help="refresh every two seconds")
+    parser.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format")
+    add_manifest_argument(parser, "manifests instead of a cluster")
 
 
 def duration(text: str) -> int:
@@ -58,7 +63,7 @@ def duration(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Prints the table."""
     from haru.accounting.report import Filter
-    from haru.cli.asking import show
+    from haru.cli.sources import show
 
     if options.since is not None and options.filename:
         raise UsageError("--since needs a history, which manifests do not have: leave -f out")
@@ -82,10 +87,10 @@ def run(options: argparse.Namespace) -> int:
 def _asked(options: argparse.Namespace, chosen: Filter) -> tuple[Usage, tuple[str, ...]]:
     if options.since is not None:
         return _over(options, chosen), ()
-    from haru.cli.asking import snapshot_of
-    from haru.engine.inputs import HELD_BACK_BY, KINDS
+    from haru.cli.sources import snapshot_of
+    from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 
-    snapshot = snapshot_of(options, _AGENT, (*KINDS, *HELD_BACK_BY))
+    snapshot = snapshot_of(options, _AGENT, (*WATCHED_KINDS, *HELD_BACK_BY))
     usage = snapshot.usage(owner_namespace=chosen.namespace, owner=chosen.owner)
     if not options.filename:
         usage = _with_pressures(options, usage, snapshot)
@@ -96,7 +101,7 @@ def _with_pressures(options: argparse.Namespace, usage: Usage, snapshot: Snapsho
     """With what the kubelets say of the pods that hold devices; simulated nodes have none, and are not asked."""
     import asyncio
 
-    from haru.answers.pressure import ask, with_kubelets
+    from haru.api.pressure import ask, with_kubelets
 
     real = with_kubelets(snapshot.objects)
     nodes = [node for node in usage.pod_nodes if node in real]
@@ -114,7 +119,7 @@ def _over(options: argparse.Namespace, chosen: Filter) -> Usage:
     from haru.accounting.history import HistoryError, read
     from haru.accounting.ledger import total
     from haru.accounting.report import usage_over
-    from haru.answers.fetching import usage_file
+    from haru.api.cluster_reader import usage_file
 
     path = options.history or usage_file(options.kubeconfig, options.context, "--kubeconfig")
     until = int(time.time() * 1000)

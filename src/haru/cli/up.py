@@ -1,7 +1,7 @@
 """Run a whole cluster in this process: API server, controllers, scheduler and simulated GPU nodes.
 
-When it is ready it prints one line: the time taken, the address and the kubeconfig's path. Ctrl-C or SIGTERM stops it
-cleanly. State is kept in the data directory and found again at the next start, unless it runs with --ephemeral.
+When the cluster is ready, the command prints one line: the time taken, the address and the path of the kubeconfig.
+Ctrl-C or SIGTERM stops it. The data directory keeps the state for the next start, except with --ephemeral.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from haru.cli.account_tokens import add_token_arguments, token_files_of
 from haru.cli.controllers import add_stale_gang_arguments
-from haru.cli.http2 import add_http2_arguments, http2_streams_of
+from haru.cli.http2_flags import add_http2_arguments, http2_streams_of
 from haru.cli.main import UsageError
 from haru.cli.scheduler import add_log_arguments, add_protection_arguments
-from haru.cli.security import add_security_arguments, security_of
+from haru.cli.security_flags import add_security_arguments, security_of
+from haru.cli.token_flags import add_token_arguments, token_files_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,15 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         metavar="NAME:COUNT,…",
-        help=f"simulated nodes: profile names or profile files, each with a count (default {DEFAULT_PROFILES})",
+        help="simulated nodes: profile names or profile files, each with a count; at a restart they replace "
+        "the nodes of the last start (default: those of the last start; at the first start "
+        f"{DEFAULT_PROFILES})",
     )
     parser.add_argument(
         "--no-simulated-nodes",
         action="store_true",
-        help="have no simulated nodes: nodes come from elsewhere, for example from haru node",
+        help="create no simulated nodes: nodes register themselves, for example by haru node",
     )
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="address of the API (default 127.0.0.1:6443; port 0: any)"
+        "--listen", metavar="HOST:PORT", help="address of the API (default 127.0.0.1:6443; port 0: any free port)"
     )
     page = parser.add_mutually_exclusive_group()
     page.add_argument(
@@ -42,48 +44,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="address of the web page, on loopback only (default 127.0.0.1:0: any free port)",
     )
     page.add_argument("--no-dashboard", action="store_true", help="serve no web page")
-    parser.add_argument("--no-usage-history", action="store_true", help="write no history for haru top --since")
+    parser.add_argument("--no-usage-history", action="store_true", help="write no usage history for haru top --since")
     parser.add_argument(
         "--usage-metrics",
         metavar="HOST:PORT",
-        help="serve the metrics of device usage here, on loopback only (default: nowhere)",
+        help="address for the metrics of device usage, on loopback only (default: none)",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--data-dir", type=Path, metavar="DIR", help="where state is kept")
-    where.add_argument("--ephemeral", action="store_true", help="keep nothing: everything is removed at exit")
-    parser.add_argument("--write-kubeconfig", type=Path, metavar="FILE", help="also write the kubeconfig here")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="an UpConfiguration; flags win over it")
-    parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", help="switch gates, as in Kubernetes")
-    parser.add_argument("--runtime-config", metavar="VERSION=BOOL,…", help="switch API versions, as in Kubernetes")
+    where.add_argument("--data-dir", type=Path, metavar="DIR", help="directory for the state")
+    where.add_argument("--ephemeral", action="store_true", help="keep no state: everything is removed at exit")
+    parser.add_argument("--write-kubeconfig", type=Path, metavar="FILE", help="also write the kubeconfig to this file")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="UpConfiguration; flags override it")
+    parser.add_argument("--feature-gates", metavar="NAME=BOOL,…", help="set feature gates, as in Kubernetes")
+    parser.add_argument(
+        "--runtime-config", metavar="VERSION=BOOL,…", help="enable or disable API versions, as in Kubernetes"
+    )
     parser.add_argument(
         "--controllers",
         metavar="LIST",
-        help="which controllers run here: '*' all (the default), 'name' this one, '-name' not this one, '' none",
+        help="controllers to run: '*' all (the default), 'name' this one, '-name' not this one, '' none",
     )
     scheduler = parser.add_mutually_exclusive_group()
     scheduler.add_argument(
         "--scheduler-name",
         action="append",
         metavar="NAME",
-        help="the schedulerName to serve (default default-scheduler); repeat it for several",
+        help="schedulerName to serve (default default-scheduler); may be repeated",
     )
     scheduler.add_argument(
         "--scheduler-config",
         type=Path,
         metavar="FILE",
-        help="a KubeSchedulerConfiguration: profiles by schedulerName, with plugins, weights and arguments",
+        help="KubeSchedulerConfiguration: profiles by schedulerName, with plugins, weights and arguments",
     )
-    scheduler.add_argument("--no-scheduler", action="store_true", help="run no scheduler here: bring your own")
+    scheduler.add_argument("--no-scheduler", action="store_true", help="run no scheduler")
     parser.add_argument(
         "--scheduler-profile",
         choices=("Default", "HaruPacking", "HaruExpected"),
-        help="how the scheduler chooses: as kube-scheduler does (default), filling up nodes and cards first, or by "
-        "what nodes can still take",
+        help="how nodes are chosen: as by kube-scheduler (default), fullest nodes and cards first, or by the "
+        "work that nodes can still take",
     )
     parser.add_argument(
         "--no-backfill",
         action="store_true",
-        help="keep no places for the head of the queue: whatever fits goes first, as in Kubernetes",
+        help="reserve nothing for the head of the queue: whatever fits goes first, as in Kubernetes",
     )
     add_protection_arguments(parser)
     add_log_arguments(parser)
@@ -91,8 +95,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_http2_arguments(parser)
     add_token_arguments(parser)
     add_security_arguments(parser)
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="more messages; twice for more still")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the messages")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="log format")
+
+
+def serves(options: argparse.Namespace) -> bool:
+    """Whether it runs until it is stopped."""
+    return True
 
 
 def run(options: argparse.Namespace) -> int:

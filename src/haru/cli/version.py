@@ -1,18 +1,18 @@
-"""Print the version of Haru and of the Kubernetes API that it speaks."""
+"""Print the version of Haru and of the Kubernetes API that it serves."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from haru import __version__
+from haru.version import __version__
 
 KUBERNETES_VERSION = "v1.36"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `haru version`."""
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the output")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="output format")
 
 
 def run(options: argparse.Namespace) -> int:

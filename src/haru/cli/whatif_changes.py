@@ -1,4 +1,4 @@
-"""The hypothetical changes of a command line, as values, in the order in which they are written."""
+"""Parse the hypothetical changes of a command line as values, in the order of their flags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
-    from haru.answers.changes import AskedChange
+    from haru.api.changes import AskedChange
 
 _FLAGS = {
     "--apply": "Apply",
@@ -39,17 +39,17 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     def flag(name: str, **more: Any) -> None:
         parser.add_argument(name, action=InOrder, dest="changes", default=[], **more)
 
-    flag("--apply", metavar="FILE", help="manifests that are created, or merged into what is there (- is stdin)")
-    flag("--delete", metavar="KIND/NAME", help="an object goes with all that it owns, a podgroup with its pods")
-    flag("--cordon", metavar="NODE", help="the node takes no more pods")
+    flag("--apply", metavar="FILE", help="create these manifests, or merge them into existing objects (- is stdin)")
+    flag("--delete", metavar="KIND/NAME", help="delete an object and all that it owns, a podgroup with its pods")
+    flag("--cordon", metavar="NODE", help="make the node unschedulable")
     flag(
         "--taint",
         nargs=2,
         metavar=("NODE[/DEVICE]", "TAINT"),
-        help="a taint KEY[=VALUE]:EFFECT is put on a node, or on one device by a DeviceTaintRule",
+        help="put the taint KEY[=VALUE]:EFFECT on a node, or on one device by a DeviceTaintRule",
     )
-    flag("--add-nodes", metavar="PROFILE[:N]", help="so many empty nodes of a profile come (N is 1 by default)")
-    flag("--repartition", metavar="NODE=PROFILE", help="the node's cards are cut as the profile has them")
+    flag("--add-nodes", metavar="PROFILE[:N]", help="add N empty nodes of a profile (default 1)")
+    flag("--repartition", metavar="NODE=PROFILE", help="partition the node's cards as in the profile")
 
 
 def asked_changes(options: argparse.Namespace) -> list[AskedChange]:
@@ -62,7 +62,7 @@ def asked_changes(options: argparse.Namespace) -> list[AskedChange]:
 @contextmanager
 def told_by_flag() -> Iterator[None]:
     """What is wrong with a change is told by the name of its flag."""
-    from haru.answers.changes import Apply
+    from haru.api.changes import Apply
     from haru.errors import ChangeInputError
 
     try:
@@ -75,7 +75,7 @@ def told_by_flag() -> Iterator[None]:
 
 
 def _asked(flag: str, values: Sequence[str]) -> Iterator[AskedChange]:
-    from haru.answers import changes
+    from haru.api import changes
 
     if flag == "--add-nodes":
         yield from _add_nodes(values[0])
@@ -86,7 +86,7 @@ def _asked(flag: str, values: Sequence[str]) -> Iterator[AskedChange]:
 
 
 def _add_nodes(text: str) -> Iterator[AskedChange]:
-    from haru.answers.changes import AddNodes
+    from haru.api.changes import AddNodes
     from haru.embedded.options import OptionError, parse_profiles
 
     try:
@@ -98,7 +98,7 @@ def _add_nodes(text: str) -> Iterator[AskedChange]:
 
 
 def _repartition(text: str) -> AskedChange:
-    from haru.answers.changes import Repartition
+    from haru.api.changes import Repartition
 
     node, equals, profile = text.partition("=")
     if not node or not equals or not profile:

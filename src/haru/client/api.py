@@ -71,15 +71,19 @@ class ApiClient:
         timeout: float = _TIMEOUT_SECONDS,
         namespace: str = "default",
         server: str = "",
+        authority: bytes = b"",
         rng: random.Random | None = None,
         sleep: Callable[[float], Any] = asyncio.sleep,
     ) -> None:
         self._transport = transport
         self._token = token
         self._timeout = timeout
+        self._attempts = _ATTEMPTS
         self._rng = rng or random.Random()
         self._sleep = sleep
         self.user_agent = user_agent
+        self.authority = authority
+        """The certificates, as PEM, by which the server is known; empty: by those that the machine trusts."""
         self.namespace = namespace
         self.server = server
         self._shape = ""
@@ -94,6 +98,12 @@ class ApiClient:
         """A view of this client as another user, over the same connections."""
         view = copy.copy(self)
         view._token = token
+        return view
+
+    def hasty(self, timeout: float) -> ApiClient:
+        """A view of this client that waits for an answer for so many seconds and sends no request again."""
+        view = copy.copy(self)
+        view._timeout, view._attempts = timeout, 1
         return view
 
     # -- ways to make one ---------------------------------------------------------------------------------------------
@@ -154,6 +164,7 @@ class ApiClient:
         if token is None and config.program is not None:
             token = ProgramToken(config.program)
         options.setdefault("namespace", config.namespace)
+        options.setdefault("authority", config.ca_pem or b"")
         return cls(transport, token=token, user_agent=user_agent, server=config.server, **options)
 
     async def close(self) -> None:
@@ -286,9 +297,11 @@ class ApiClient:
         field_selector: str = "",
         bookmarks: bool = True,
         timeout_seconds: int = 0,
+        opened: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[tuple[str, Obj], None]:
         """Events `(type, object)` from after `resource_version` until the server ends the watch.
 
+        `opened` is called once the server has begun to answer, which may be long before there is an event.
         An ERROR event is raised as `StatusError` (410: the revision is too old, list again). Close the iterator when
         leaving it early (`contextlib.aclosing`), so that the connection is given back at once.
         """
@@ -311,6 +324,7 @@ class ApiClient:
             if stream.status != 200:
                 self._refused(stream.status)
                 raise failure(Response(stream.status, stream.headers, await stream.read()), request)
+            opened()
             async with aclosing(split_lines(stream.chunks)) as lines:
                 while (line := await next_before(deadline, lines)) is not None:
                     event = orjson.loads(line)
@@ -386,7 +400,7 @@ class ApiClient:
         return decoded
 
     async def _send(self, request: Request, timeout: float) -> Response:
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, self._attempts + 1):
             try:
                 response = await self._transport.send(await self._authorized(request), timeout)
             except TimeoutError:
@@ -394,14 +408,14 @@ class ApiClient:
             except CredentialError:
                 raise
             except OSError:
-                if request.method != "GET" or attempt >= 3:
+                if request.method != "GET" or attempt >= min(3, self._attempts):
                     raise
                 delay = 0.1 * 2**attempt
             else:
-                if attempt == 1 and self._refused(response.status):
+                if attempt == 1 and self._refused(response.status) and attempt < self._attempts:
                     continue
                 pause = retry_after(request, response)
-                if pause is None or attempt == _ATTEMPTS:
+                if pause is None or attempt == self._attempts:
                     return response
                 delay = min(pause, _MAX_RETRY_AFTER_SECONDS)
             await self._sleep(delay * (1 + 0.2 * self._rng.random()))

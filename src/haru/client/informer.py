@@ -22,6 +22,7 @@ from typing import Any
 
 from haru.client.api import ApiClient, Obj
 from haru.client.backoff import Backoff
+from haru.event_loop import TimeSlice
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 
@@ -84,6 +85,7 @@ class Informer:
         transform: Callable[[Obj], Obj] = strip_managed_fields,
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        longest_pause: float = 30.0,
     ) -> None:
         self.kind = kind
         self._client = client
@@ -92,7 +94,7 @@ class Informer:
         self._field_selector = field_selector
         self._transform = transform
         self._sleep = sleep
-        self._backoff = Backoff(rng=rng or random.Random())
+        self._backoff = Backoff(cap=longest_pause, rng=rng or random.Random())
         self._store: dict[str, Obj] = {}
         self._indexers: dict[str, Callable[[Obj], Iterable[str]]] = {}
         self._indexes: dict[str, dict[str, dict[str, None]]] = {}
@@ -102,6 +104,8 @@ class Informer:
         self._seen = 0
         self._waiting: list[asyncio.Future[None]] = []
         self.resource_version = ""
+        self.interrupted = False
+        """There is neither a list nor a watch since the last one failed: what is known may be old."""
         self.store: Mapping[str, Obj] = MappingProxyType(self._store)
 
     # -- what is known ------------------------------------------------------------------------------------------------
@@ -152,6 +156,12 @@ class Informer:
             for obj in list(self._store.values()):
                 self._call(on_add, obj)
 
+    async def fetch(self, name: str, namespace: str = "") -> Obj:
+        """The object as the server has it now; it is known here, too, when this returns. 404 is a StatusError."""
+        obj = await self._client.get(self.kind, name, namespace)
+        self.observe(obj)
+        return obj
+
     # -- own writes ---------------------------------------------------------------------------------------------------
 
     def observe(self, obj: Obj) -> None:
@@ -184,6 +194,7 @@ class Informer:
                     await self._list()
                 await self._watch()
             except StatusError as error:
+                self.interrupted = True
                 if error.code == 410:
                     _log.info("%s: revision %s is gone, listing again", self.kind.plural, self.resource_version)
                     self.resource_version = ""
@@ -195,6 +206,7 @@ class Informer:
                 await self._sleep(self._backoff.next())
             except (OSError, ValueError, KeyError, TypeError) as error:  # the last three: an answer that makes no sense
                 _log.warning("%s: %s: %s", self.kind.plural, type(error).__name__, error)
+                self.interrupted = True
                 await self._sleep(self._backoff.next())
 
     async def _list(self) -> None:
@@ -205,15 +217,20 @@ class Informer:
         # A server restored from a backup counts again from an earlier revision: then nothing known is newer.
         restored = horizon < self._seen
         fresh: set[str] = set()
+        piece = TimeSlice()
         for item in listed["items"]:
             obj = self._named(item)
             fresh.add(object_key(obj))
             self._apply(obj, force=restored)
+            if not restored:
+                # Own writes may come in between: they are newer than the list. After a restore nobody could tell.
+                await piece.shared()
         for key, known in list(self._store.items()):
             # Something newer than the list is an own write that the list could not hold yet.
             if key not in fresh and (restored or _revision(known) <= horizon):
                 self._remove(key, known)
         self.resource_version = revision
+        self.interrupted = False
         self._seen = horizon
         self._synced.set()
         self._tell_waiting()
@@ -226,7 +243,12 @@ class Informer:
 
     async def _watch(self) -> None:
         events = self._client.watch(
-            self.kind, self._namespace, self.resource_version, self._label_selector, self._field_selector
+            self.kind,
+            self._namespace,
+            self.resource_version,
+            self._label_selector,
+            self._field_selector,
+            opened=self._resume,
         )
         loop = asyncio.get_running_loop()
         began, heard = loop.time(), False
@@ -239,6 +261,9 @@ class Informer:
         # A server that ends every watch at once must not be asked in a tight loop.
         if not heard and loop.time() - began < _SHORT_WATCH_SECONDS:
             await self._sleep(self._backoff.next())
+
+    def _resume(self) -> None:
+        self.interrupted = False
 
     def _hear(self, type_: str, obj: Obj) -> None:
         revision = obj["metadata"].get("resourceVersion")

@@ -3,6 +3,7 @@
 The holder renews its Lease; a candidate that has seen no renewal for a whole lease duration *by its own clock* takes it
 over. Every write carries the revision that was read, so of two writers one loses. The holder that could not renew
 within the deadline stops working before anybody else may begin. A holder that ends gives the Lease up.
+Who works while the Lease is held, and what becomes of that at its loss: `haru.client.leading`.
 Source: client-go `tools/leaderelection` (15 s lease, 10 s renew deadline, 2 s retry).
 """
 
@@ -14,9 +15,8 @@ import copy
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
 
 from haru.client.api import ApiClient, Obj
 from haru.clock import utc_now
@@ -58,6 +58,7 @@ class LeaderElector:
         self._rng = rng or random.Random()
         self._observed: Obj | None = None
         self._observed_at = 0.0
+        self._renewed_at = 0.0
 
     @property
     def leader(self) -> str:
@@ -68,50 +69,48 @@ class LeaderElector:
         """We held the Lease when it was last read, and our last renewal still counts."""
         return self.leader == self.identity and self._monotonic() - self._observed_at < self._lease_seconds
 
-    async def run(
-        self, on_started: Callable[[], Coroutine[Any, Any, None]], on_lost: Callable[[], None] | None = None
-    ) -> None:
-        """Wait for leadership, then run `on_started()` until it ends or leadership is lost (then it is cancelled).
+    @property
+    def lease_path(self) -> str:
+        """The Lease's namespace and name."""
+        return f"{self._namespace}/{self._name}"
 
-        Returns when `on_started` returned or leadership was lost; after a loss `on_lost()` is called last.
-        """
+    @property
+    def renew_deadline(self) -> float:
+        """For how many seconds renewals may fail."""
+        return self._renew_deadline
+
+    def seconds_left(self) -> float:
+        """For how long nobody else can have taken the Lease, counted from before it was last renewed."""
+        return self._renewed_at + self._lease_seconds - self._monotonic()
+
+    async def acquire(self) -> None:
+        """Wait for leadership."""
         while not await self._try():
             await self._sleep(self._retry_period * (1 + _JITTER * self._rng.random()))
-        _log.info("%s/%s: %s became the leader", self._namespace, self._name, self.identity)
-        work = asyncio.create_task(on_started(), name=f"leader {self._name}")
-        renewing = asyncio.create_task(self._renew(), name=f"renew {self._name}")
-        lost = False
-        try:
-            await asyncio.wait([work, renewing], return_when=asyncio.FIRST_COMPLETED)
-            lost = not work.done()
-        finally:
-            for task in (work, renewing):
-                task.cancel()
-            await asyncio.gather(work, renewing, return_exceptions=True)
-            if not lost:
-                await asyncio.shield(self._release())
-        if lost:
-            _log.error("%s/%s: %s lost the lease", self._namespace, self._name, self.identity)
-            if on_lost is not None:
-                on_lost()
-        elif not work.cancelled():
-            work.result()
+        _log.info("%s: %s became the leader", self.lease_path, self.identity)
 
-    async def _renew(self) -> None:
-        """Renew until it has failed for the whole deadline."""
-        last = self._monotonic()
+    async def renew(self, may: Callable[[], bool] = lambda: True) -> str:
+        """Renew until that has failed for the whole deadline, or another one has the Lease; why it is lost.
+
+        While `may()` is false the Lease is not renewed, which is a failure like any other.
+        """
+        last, why = self._monotonic(), ""
         while self._monotonic() - last < self._renew_deadline:
             await self._sleep(self._retry_period)
+            if not may():
+                why = "whoever works under it hangs"
+                continue
             remaining = self._renew_deadline - (self._monotonic() - last)
             try:
                 async with asyncio.timeout(max(0.01, remaining)):
                     renewed = await self._try()
             except TimeoutError:
-                return
+                break
             if renewed:
-                last = self._monotonic()
+                last, why = self._monotonic(), ""
             elif self.leader not in ("", self.identity):
-                return
+                return f"{self.leader} has it"
+        return f"not renewed for {self._renew_deadline:g} s" + (f": {why}" if why else "")
 
     async def _try(self) -> bool:
         """Take or renew the Lease once."""
@@ -120,17 +119,16 @@ class LeaderElector:
         except StatusError as error:
             _log.log(
                 logging.DEBUG if error.code == 409 else logging.WARNING,
-                "%s/%s: cannot take the lease: %s",
-                self._namespace,
-                self._name,
+                "%s: cannot take the lease: %s",
+                self.lease_path,
                 error,
             )
-        except OSError as error:
-            _log.warning("%s/%s: cannot take the lease: %s", self._namespace, self._name, error)
+        except (OSError, ValueError, KeyError, TypeError) as error:  # the last three: an answer that makes no sense
+            _log.warning("%s: cannot take the lease: %s: %s", self.lease_path, type(error).__name__, error)
         return False
 
     async def _take(self) -> bool:
-        now = format_micro_time(self._now())
+        now, began = format_micro_time(self._now()), self._monotonic()
         mine: Obj = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": int(self._lease_seconds),
@@ -146,6 +144,7 @@ class LeaderElector:
             metadata = {"name": self._name, "namespace": self._namespace}
             created = {"apiVersion": self._kind.api_version, "kind": "Lease", "metadata": metadata, "spec": mine}
             self._observe(await self._client.create(self._kind, created))
+            self._renewed_at = began
             return True
         self._observe(lease)
         spec = lease.get("spec") or {}
@@ -159,6 +158,7 @@ class LeaderElector:
         else:
             mine["leaseTransitions"] = transitions + 1
         self._observe(await self._client.update(self._kind, {**copy.deepcopy(lease), "spec": {**spec, **mine}}))
+        self._renewed_at = began
         return True
 
     def _expired(self, spec: Obj) -> bool:
@@ -171,11 +171,11 @@ class LeaderElector:
             self._observed_at = self._monotonic()
         self._observed = lease
 
-    async def _release(self) -> None:
-        """Let the next candidate begin at once."""
+    async def release(self) -> None:
+        """Let the next candidate begin at once, if the Lease is ours."""
         if self.leader != self.identity:
             return
-        with contextlib.suppress(StatusError, OSError, asyncio.CancelledError):
+        with contextlib.suppress(StatusError, OSError):
             # Read again: a renewal that was cancelled under way may have been written.
             lease = await self._client.get(self._kind, self._name, self._namespace)
             if lease["spec"].get("holderIdentity") != self.identity:

@@ -26,6 +26,7 @@ _OLDER: Mapping[str, str] = {
     "garbage-collector-controller": "generic-garbage-collector",
     "node-lifecycle-controller": "node-controller",
     "pod-garbage-collector-controller": "pod-garbage-collector",
+    "replicationcontroller-controller": "replication-controller",
     "resourceclaim-controller": "resource-claim-controller",
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
     "serviceaccount-controller": "service-account-controller",

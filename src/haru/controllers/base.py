@@ -54,6 +54,8 @@ class Controller:
     """One control loop."""
 
     name: ClassVar[str]
+    component: ClassVar[str] = ""
+    """Who its events say that they come from, where that is not its name."""
     needs: ClassVar[tuple[Kind, ...]] = ()
     workers: ClassVar[int] = 5
 
@@ -63,7 +65,9 @@ class Controller:
         self.gates = context.gates
         self.now = context.now
         self.queue: WorkQueue[str] = WorkQueue(self.name)
-        self.events = EventRecorder(context.client, self.name, now=context.now, monotonic=context.monotonic)
+        self.events = EventRecorder(
+            context.client, self.component or self.name, now=context.now, monotonic=context.monotonic
+        )
         self._used: list[Informer] = []
 
     @classmethod

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from haru.controllers.objects import DAEMON_SETS, Obj
-from haru.controllers.replica_set import pod_from_template
-from haru.controllers.revisions import HASH_LABEL
+from haru.controllers.revisions import POD_LABEL
 from haru.kube.meta import labels_of, name_of, tolerates
+from haru.kube.pod_templates import pod_from_template
 from haru.kube.selectors import node_selector_matches
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -61,7 +61,7 @@ def may_stay(daemon_set: Obj, node: Obj) -> bool:
 def daemon_pod(daemon_set: Obj, node: str, digest: str) -> Obj:
     """The pod for a node: the scheduler binds it there and nowhere else."""
     pod = pod_from_template(daemon_set, DAEMON_SETS, daemon_set["spec"]["template"])
-    pod["metadata"].setdefault("labels", {})[HASH_LABEL] = digest
+    pod["metadata"].setdefault("labels", {})[POD_LABEL] = digest
     spec = pod["spec"]
     spec["tolerations"] = _tolerations(spec)
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, bounded, slow_start
+from haru.controllers.controller_refs import add_ownership_indexes, claim
 from haru.controllers.daemon_nodes import daemon_pod, may_stay, node_of_daemon, should_run
 from haru.controllers.objects import DAEMON_SETS, NODES, Obj, available_in, is_active, is_ready, is_terminal
-from haru.controllers.ownership import add_ownership_indexes, claim
 from haru.controllers.pod_owner import PodOwnerController
-from haru.controllers.revisions import REVISIONS, forget_old, hash_of, present_revision, revision_of
+from haru.controllers.revisions import REVISIONS, forget_old, hash_of, owned_revisions, present_revision, revision_of
 from haru.controllers.rollout import scaled
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -38,6 +38,7 @@ class DaemonSetController(PodOwnerController):
         self.nodes = self.informer(NODES)
         self.revisions = self.informer(REVISIONS)
         add_ownership_indexes(self.revisions)
+        self.follow(self.revisions)
         self.nodes.add_handler(self._all, self._node_updated, self._all)
 
     def _all(self, _: Obj) -> None:
@@ -59,6 +60,7 @@ class DaemonSetController(PodOwnerController):
         selector = label_selector_from(daemon_set["spec"].get("selector"))
         if selector.empty:
             return None
+        await claim(self, self.sets, daemon_set, self.revisions, selector)
         pods = await claim(self, self.sets, daemon_set, self.pods, selector)
         revision = await present_revision(self, self.revisions, daemon_set, DAEMON_SETS)
         failure: Exception | None = None
@@ -68,7 +70,9 @@ class DaemonSetController(PodOwnerController):
             failure = error
         pods = self.pods.by_index("controller", daemon_set["metadata"]["uid"])
         again = await self._write_status(self.sets.get(name, namespace) or daemon_set, pods, hash_of(revision))
-        await forget_old(self, self.revisions, daemon_set, {hash_of(revision), *map(revision_of, pods)})
+        present = {hash_of(revision), *map(revision_of, pods)}
+        used = [name_of(old) for old in owned_revisions(self.revisions, daemon_set) if hash_of(old) in present]
+        await forget_old(self, self.revisions, daemon_set, used)
         if failure is not None:
             raise failure
         return again

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 from haru.client.informer import object_key
 from haru.controllers import deployment_status, rollout
 from haru.controllers.base import Context, Controller
+from haru.controllers.controller_refs import add_ownership_indexes, claim
 from haru.controllers.objects import DEPLOYMENTS, PODS, REPLICA_SETS, Obj, by_controller, is_terminal
-from haru.controllers.ownership import add_ownership_indexes, claim
 from haru.controllers.rollout import Limits, replicas_of, status_of
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind

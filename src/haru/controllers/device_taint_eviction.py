@@ -19,14 +19,7 @@ from haru.controllers import claim_names
 from haru.controllers.base import Context, Controller
 from haru.controllers.objects import CLAIMS, PODS, SLICES, TAINT_RULES, Obj, is_terminal, node_of
 from haru.controllers.pod_disruption import mark_disrupted
-from haru.engine.devices.eviction import (
-    NO_EXECUTE,
-    Eviction,
-    claim_eviction,
-    combine,
-    newest_slices,
-    rule_selects,
-)
+from haru.engine.dra import NO_EXECUTE, Eviction, claim_eviction, combine, newest_slices, rule_selects
 from haru.kube.kinds import Kind
 from haru.kube.meta import controller_of, get_condition, is_being_deleted, name_of, namespace_of, uid_of
 

@@ -18,6 +18,7 @@ from haru.controllers.objects import (
     DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     Obj,
     is_active,
@@ -48,9 +49,8 @@ class DisruptionController(Controller):
         super().__init__(context)
         self.budgets = self.informer(DISRUPTION_BUDGETS)
         self.pods = self.informer(PODS)
-        self.scalable = {
-            k.kind: self.informer(k) for k in (REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS) if context.serves(k)
-        }
+        scalable = (REPLICA_SETS, REPLICATION_CONTROLLERS, DEPLOYMENTS, STATEFUL_SETS)
+        self.scalable = {k.kind: self.informer(k) for k in scalable if context.serves(k)}
         self.pods.add_index("namespace", lambda pod: [namespace_of(pod)])
         self.budgets.add_index("namespace", lambda budget: [namespace_of(budget)])
         self.budgets.add_handler(self._changed, lambda _, new: self._changed(new))

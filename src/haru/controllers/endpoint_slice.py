@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from haru.controllers.base import Context
 from haru.controllers.objects import ENDPOINT_SLICES, NODES, PODS, SERVICES, Obj, by_node, node_of
-from haru.controllers.service_following import ServiceFollower
 from haru.controllers.service_pods import (
     HEADLESS,
     MANAGED_BY,
@@ -20,6 +19,7 @@ from haru.controllers.service_pods import (
     last_change,
     selector_of,
 )
+from haru.controllers.service_triggers import ServiceFollower
 from haru.controllers.slice_plan import Group, plan, wanted_of
 from haru.kube.kinds import Kind
 from haru.kube.meta import annotations_of, is_being_deleted, labels_of, name_of, namespace_of, owner_reference

@@ -13,7 +13,6 @@ from typing import ClassVar
 from haru.client.informer import object_key
 from haru.controllers.base import Context
 from haru.controllers.objects import ENDPOINTS, PODS, SERVICES, Obj, is_ready, node_of
-from haru.controllers.service_following import ServiceFollower
 from haru.controllers.service_pods import (
     HEADLESS,
     TRIGGER,
@@ -29,6 +28,7 @@ from haru.controllers.service_pods import (
     reference_to,
     selector_of,
 )
+from haru.controllers.service_triggers import ServiceFollower
 from haru.kube.kinds import Kind
 from haru.kube.meta import annotations_of, is_being_deleted, labels_of, name_of, namespace_of
 

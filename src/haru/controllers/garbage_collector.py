@@ -4,7 +4,7 @@ All kinds that can be listed are watched, metadata only; dependents are found th
 the same name with another uid is not the owner. An owner that was never seen is asked for live before anything is
 deleted in its name. Deletion is in the background, in the foreground (the owner stays, with the finalizer
 `foregroundDeletion`, until the dependents that block it are gone) or orphans (finalizer `orphan`: dependents lose the
-reference and stay).
+reference and stay). Objects that wait for each other in a circle would wait for ever: one of them stops to block.
 Source: Kubernetes garbage collection.
 """
 
@@ -41,8 +41,24 @@ def _owner_uids(obj: Mapping[str, Any]) -> Iterable[str]:
     return [reference["uid"] for reference in owners_of(obj)]
 
 
+def _blocked_by(obj: Mapping[str, Any]) -> set[str]:
+    """The uids of the owners whose deletion waits for this object."""
+    return {reference["uid"] for reference in owners_of(obj) if reference.get("blockOwnerDeletion")}
+
+
 def _waits_for_dependents(obj: Mapping[str, Any]) -> bool:
     return is_being_deleted(obj) and has_finalizer(obj, FOREGROUND)
+
+
+def _reached(start: str, neighbours: Callable[[str], Iterable[str]]) -> set[str]:
+    """All that can be reached from somewhere; the start itself only by a way that leads back to it."""
+    found: set[str] = set()
+    ahead = [start]
+    while ahead:
+        fresh = set(neighbours(ahead.pop())) - found
+        found |= fresh
+        ahead += fresh
+    return found
 
 
 class _Owners(NamedTuple):
@@ -114,6 +130,8 @@ class GarbageCollectorController(Controller):
         if _waits_for_dependents(new) and not _waits_for_dependents(old):
             for dependent in self._dependents(uid_of(new)):  # an owner that waits is a reason to go
                 self.queue.add(uid_of(dependent))
+        for owner in _blocked_by(old) - _blocked_by(new):
+            self.queue.add(owner)
         if owners_of(old) != owners_of(new) or is_being_deleted(new):
             self.queue.add(uid_of(new))
 
@@ -134,15 +152,20 @@ class GarbageCollectorController(Controller):
     def _dependents(self, uid: str) -> list[Obj]:
         return [obj for informer in self._informers.values() for obj in informer.by_index("owner", uid)]
 
+    def _cached(self, uid: str) -> tuple[Informer, Obj] | None:
+        """An object as it was last heard of, and where."""
+        known = self._known.get(uid)
+        obj = known[0].store.get(known[1]) if known is not None else None
+        return (known[0], obj) if known is not None and obj is not None else None
+
     # -- one object ---------------------------------------------------------------------------------------------------
 
     async def sync(self, key: str) -> float | None:
         """Decide about one object."""
-        known = self._known.get(key)
-        obj = known[0].store.get(known[1]) if known is not None else None
-        if known is None or obj is None:
+        known = self._cached(key)
+        if known is None:
             return None
-        informer = known[0]
+        informer, obj = known
         if is_being_deleted(obj):
             if has_finalizer(obj, ORPHAN):
                 await self._orphan_dependents(informer, obj)
@@ -187,14 +210,9 @@ class GarbageCollectorController(Controller):
         return owners
 
     async def _state_of(self, kind: Kind, obj: Obj, reference: Obj) -> str:
-        known = self._known.get(reference["uid"])
-        if known is not None:
-            informer, key = known
-            owner = informer.store.get(key)
-            namespace = namespace_of(owner) if owner is not None else ""
-            if owner is not None and namespace in ("", namespace_of(obj)):
-                waits = _waits_for_dependents(owner) and reference.get("blockOwnerDeletion")
-                return "waiting" if waits else "solid"
+        known = self._cached(reference["uid"])
+        if known is not None and namespace_of(known[1]) in ("", namespace_of(obj)):
+            return "waiting" if _waits_for_dependents(known[1]) else "solid"
         if reference["uid"] in self._absent:
             return "gone"
         owner_kind = self._kind_of(reference)
@@ -223,17 +241,39 @@ class GarbageCollectorController(Controller):
     async def _delete_dependents(self, informer: Informer, owner: Obj) -> None:
         uid = uid_of(owner)
         dependents = self._dependents(uid)
-        blocking = [
-            dependent
-            for dependent in dependents
-            if any(r["uid"] == uid and r.get("blockOwnerDeletion") for r in owners_of(dependent))
-        ]
-        if not blocking:
+        if not any(uid in _blocked_by(dependent) for dependent in dependents):
             await self.remove_finalizer(informer, owner, FOREGROUND)
             return
         for dependent in dependents:
             if not is_being_deleted(dependent):
                 self.queue.add(uid_of(dependent))
+        if circle := self._circle(uid):
+            await self._break(informer, owner, circle)
+
+    def _circle(self, uid: str) -> set[str]:
+        """The objects that wait for this one, directly or not, and that it waits for, too; with itself, if any."""
+
+        def waiting_dependents(of: str) -> Iterable[str]:
+            return (uid_of(d) for d in self._dependents(of) if _waits_for_dependents(d) and of in _blocked_by(d))
+
+        def waiting_owners(of: str) -> Iterable[str]:
+            found = self._cached(of)
+            owners = [self._cached(owner) for owner in _blocked_by(found[1])] if found is not None else []
+            return (uid_of(owner[1]) for owner in owners if owner is not None and _waits_for_dependents(owner[1]))
+
+        above = _reached(uid, waiting_owners)  # few, as a rule: who has none is on no circle
+        return above & _reached(uid, waiting_dependents) if above else above
+
+    async def _break(self, informer: Informer, obj: Obj, circle: set[str]) -> None:
+        """One member stops to block its owners in the circle, always the same one; the others look what is left."""
+        first = min(circle)
+        if uid_of(obj) != first:
+            self.queue.add(first)
+            return
+        references = [{**r, "blockOwnerDeletion": False} if r["uid"] in circle else r for r in owners_of(obj)]
+        await self._write_references(informer, obj, references)
+        for member in circle - {first}:
+            self.queue.add(member)
 
     async def _orphan_dependents(self, informer: Informer, owner: Obj) -> None:
         uid = uid_of(owner)
@@ -248,7 +288,10 @@ class GarbageCollectorController(Controller):
 
     async def _drop_references(self, informer: Informer, obj: Obj, uids: set[str]) -> None:
         kept = [reference for reference in owners_of(obj) if reference["uid"] not in uids]
-        metadata = {"ownerReferences": kept or None, "resourceVersion": obj["metadata"].get("resourceVersion")}
+        await self._write_references(informer, obj, kept)
+
+    async def _write_references(self, informer: Informer, obj: Obj, references: Sequence[Obj]) -> None:
+        metadata = {"ownerReferences": references or None, "resourceVersion": obj["metadata"].get("resourceVersion")}
         try:
             await self.patch(informer, obj, {"metadata": metadata})
         except StatusError as error:

@@ -8,20 +8,22 @@ KEP-4368 (managedBy).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from haru.client.informer import object_key
-from haru.controllers.base import Context, Controller, bounded, slow_start
-from haru.controllers.job_pods import change_of, job_pod, left_behind
+from haru.client.workqueue import WorkQueue
+from haru.controllers.base import Context, bounded, slow_start
+from haru.controllers.controller_refs import claim
+from haru.controllers.job_groups import GroupPending, JobGroups
+from haru.controllers.job_pods import change_of, job_pod
 from haru.controllers.job_retries import restart_delay
 from haru.controllers.job_status import announcements, status_of
 from haru.controllers.job_tracking import TRACKING, Tally, fails_by_index, tally
 from haru.controllers.job_verdict import Verdict, is_finished, true_condition, until_deadline, verdict_of
-from haru.controllers.job_workload import GroupPending, JobGroups
-from haru.controllers.objects import JOBS, POD_GROUPS, PODS, WORKLOADS, Obj, by_controller, is_terminal
+from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, Obj, is_terminal
+from haru.controllers.pod_owner import PodOwnerController
 from haru.kube.errors import StatusError
-from haru.kube.jobs import has_own_group, is_gang_job
 from haru.kube.kinds import Kind
 from haru.kube.meta import controller_of, has_finalizer, is_being_deleted, name_of, namespace_of, uid_of
 
@@ -30,35 +32,44 @@ _BURST = 500
 
 
 def _by_job(pod: Mapping[str, Any]) -> Iterable[str]:
-    owner = controller_of(pod)
-    return [f"{namespace_of(pod)}/{owner['name']}"] if owner and owner.get("kind") == JOBS.kind else []
+    owner = controller_of(pod) or {}
+    if (owner.get("apiVersion"), owner.get("kind")) != (JOBS.api_version, JOBS.kind):
+        return []
+    return [f"{namespace_of(pod)}/{owner['name']}"]
 
 
-class JobController(Controller):
+class JobController(PodOwnerController):
     """Runs Jobs."""
 
     name: ClassVar[str] = "job-controller"
     needs: ClassVar[tuple[Kind, ...]] = (JOBS,)
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.jobs = self.informer(JOBS)
-        self.pods = self.informer(PODS)
-        self.pods.add_index("controller", by_controller)
+        self.orphans: WorkQueue[str] = WorkQueue("job_orphan_pod")
+        """Pods that wait to be counted by a Job and have none."""
+        super().__init__(context, JOBS)
+        self.jobs = self.sets
         self.pods.add_index("job", _by_job)
-        self.jobs.add_handler(self._changed, lambda _, new: self._changed(new), self._changed)
-        self.pods.add_handler(self._pod_changed, lambda _, new: self._pod_changed(new), self._pod_changed)
+        self.jobs.add_handler(on_delete=self._changed)
         self.groups: JobGroups | None = None
         grouped = context.gates.enabled("WorkloadWithJob")
         if grouped and context.serves(WORKLOADS) and context.serves(POD_GROUPS):
             self.groups = JobGroups(self, self.queue.add)
 
-    def _changed(self, job: Obj) -> None:
-        self.queue.add(object_key(job))
+    def _dependent_changed(self, obj: Obj) -> None:
+        super()._dependent_changed(obj)
+        if controller_of(obj) is None and has_finalizer(obj, TRACKING):
+            self.orphans.add(object_key(obj))
 
-    def _pod_changed(self, pod: Obj) -> None:
-        for key in _by_job(pod):
-            self.queue.add(key)
+    def background(self) -> Iterable[Callable[[], Any]]:
+        """Pods whose reference to a Job was taken away."""
+        return (lambda: self.orphans.run(self._sync_orphan),)
+
+    async def _sync_orphan(self, key: str) -> None:
+        namespace, _, name = key.partition("/")
+        pod = self.pods.get(name, namespace)
+        if pod is not None and controller_of(pod) is None:  # else it was adopted meanwhile
+            await self._release(pod)
 
     async def sync(self, key: str) -> float | None:
         """Bring one Job into line."""
@@ -94,7 +105,8 @@ class JobController(Controller):
     # -- one pass -----------------------------------------------------------------------------------------------------
 
     async def _sync(self, job: Obj) -> float | None:
-        pods = self.pods.by_index("controller", uid_of(job))
+        selector = self.selector_of(job)
+        pods = await claim(self, self.jobs, job, self.pods, selector, finalizers=(TRACKING,))
         counted = tally(job, pods, everything_failed=true_condition(job, "FailureTarget") is not None)
         verdict = verdict_of(job, counted, pods, self.now())
         if verdict is not None or is_being_deleted(job):
@@ -130,14 +142,16 @@ class JobController(Controller):
         if verdict is not None or job["spec"].get("suspend"):
             await self._drop(job, counted, counted.active)
             return None
-        small = self.groups is not None and not is_gang_job(job["spec"]) and not has_own_group(job["spec"])
-        change = change_of(job, counted, self.now(), left_behind(counted) if small else ())
+        waiting = self.groups.left_behind(job, counted.active) if self.groups is not None else ()
+        change = change_of(job, counted, self.now(), waiting)
         await self._drop(job, counted, change.surplus)
         if not change.missing:
             return change.again
         if not fails_by_index(job) and (delay := restart_delay(pods, self.now())) > 0:
             return delay
-        group = await self.groups.group_for(job, pods) if self.groups is not None else None
+        group: str | None = None
+        if self.groups is not None:
+            group = await self.groups.group_for(job, pods, counted.active, counted.left)
 
         async def create(number: int) -> None:
             index = change.missing[number]

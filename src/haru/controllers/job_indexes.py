@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-INDEX = "batch.kubernetes.io/job-completion-index"
+from haru.kube.pod_templates import JOB_INDEX
+
+INDEX = JOB_INDEX
 
 
 def parse_indexes(text: str | None, below: int) -> set[int]:

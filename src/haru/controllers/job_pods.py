@@ -9,42 +9,20 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from haru.controllers.job_indexes import INDEX, index_of
+from haru.controllers.job_indexes import index_of
 from haru.controllers.job_retries import counts_after, index_delay
-from haru.controllers.job_tracking import TRACKING, Tally, fails_by_index, is_indexed, replaces_only_failed
-from haru.controllers.objects import JOBS, Obj, node_of
-from haru.controllers.replica_set import deletion_order, pod_from_template
-from haru.kube.meta import name_of, uid_of
-
-_MAX_HOSTNAME = 63
-_SUFFIX = 5
+from haru.controllers.job_tracking import Tally, fails_by_index, is_indexed, replaces_only_failed
+from haru.controllers.objects import Obj
+from haru.controllers.replica_set import deletion_order
+from haru.kube.meta import uid_of
+from haru.kube.pod_templates import pod_for_job
 
 
 def job_pod(job: Obj, index: int | None, group: str | None, replaced: Mapping[str, Any] | None = None) -> Obj:
     """A pod to create for a Job, for one completion index if it is Indexed, after one that failed there."""
-    pod = pod_from_template(job, JOBS, job["spec"]["template"])
-    metadata, spec = pod["metadata"], pod["spec"]
-    labels = metadata.setdefault("labels", {})
-    for prefix in ("", "batch.kubernetes.io/"):
-        labels.setdefault(f"{prefix}job-name", name_of(job))
-        labels.setdefault(f"{prefix}controller-uid", uid_of(job))
-    metadata["finalizers"] = [*metadata.get("finalizers", ()), TRACKING]
-    if group is not None:
-        spec["schedulingGroup"] = {"podGroupName": group}
-    if index is None:
-        return pod
-    metadata.setdefault("annotations", {})[INDEX] = labels[INDEX] = str(index)
-    if fails_by_index(job):
-        metadata["annotations"].update(counts_after(job, replaced))
-    room = _MAX_HOSTNAME - _SUFFIX - len(f"-{index}-")
-    metadata["generateName"] = f"{name_of(job)[:room].rstrip('-.')}-{index}-"
-    if not spec.get("hostname"):
-        spec["hostname"] = f"{name_of(job)}-{index}"
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
-    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        env = container.setdefault("env", [])
-        if not any(variable["name"] == "JOB_COMPLETION_INDEX" for variable in env):
-            env.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
+    pod = pod_for_job(job, index, group)
+    if index is not None and fails_by_index(job):
+        pod["metadata"]["annotations"].update(counts_after(job, replaced))
     return pod
 
 
@@ -100,8 +78,3 @@ def _one_per_index(active: list[Obj], completions: int, counted: Tally) -> tuple
         else:
             keep[index] = pod
     return list(keep.values()), others
-
-
-def left_behind(counted: Tally) -> list[str]:
-    """The uids of pods that wait in a group which they no longer fill: the Job has become smaller than its gang."""
-    return [uid_of(pod) for pod in counted.active if not node_of(pod) and pod["spec"].get("schedulingGroup")]

@@ -20,8 +20,9 @@ from haru.controllers.job_policies import judge
 from haru.controllers.job_retries import failure_counts, finished_at, is_last_failure
 from haru.controllers.objects import Obj, is_active, is_terminal, phase_of
 from haru.kube.meta import has_finalizer, is_being_deleted, uid_of
+from haru.kube.pod_templates import JOB_TRACKING
 
-TRACKING = "batch.kubernetes.io/job-tracking"
+TRACKING = JOB_TRACKING
 _MAX_UNCOUNTED = 500
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -77,6 +78,11 @@ class Tally:
         if is_indexed(self.job):
             return len(self.completed)
         return self.settled_succeeded + len(self.uncounted_succeeded)
+
+    @property
+    def left(self) -> int:
+        """How many indexes of an Indexed Job are still to be done."""
+        return int(self.job["spec"].get("completions") or 0) - len(self.completed | self.failed_indexes)
 
     @property
     def failed(self) -> int:

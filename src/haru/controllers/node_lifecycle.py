@@ -4,7 +4,9 @@ A kubelet renews a Lease and its status. A node heard from neither for the grace
 Unknown. Conditions become taints: not-ready and unreachable also as NoExecute, from which the taint-eviction controller
 acts. While *all* nodes are silent the fault is more likely here: then nothing is driven away. A node of which nothing
 has been heard yet is not judged before its time to start is over: it keeps the taint that it was created with.
-Silence is measured by this process's clock from when it last saw a change, never from timestamps of others.
+Silence is measured by this process's clock from when it last saw a change, never from timestamps of others. Time in
+which this process was blocked or cut off from the API server is nobody's silence, and before a node is given up its
+Lease is read from the server: the watch may lag.
 Source: Kubernetes `node-lifecycle-controller`.
 """
 
@@ -16,6 +18,7 @@ from typing import Any, ClassVar
 
 from haru.controllers.base import Context, Controller, bounded
 from haru.controllers.objects import LEASES, NODES, PODS, Obj, by_node, is_ready, is_terminal
+from haru.controllers.observed_time import ObservedTime
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import get_condition, name_of
@@ -99,23 +102,24 @@ class NodeLifecycleController(Controller):
         self.grace = float(context.options.get("node-monitor-grace-period", _GRACE_SECONDS))
         self.startup_grace = float(context.options.get("node-startup-grace-period", _STARTUP_GRACE_SECONDS))
         self.period = float(context.options.get("node-monitor-period", _PERIOD_SECONDS))
-        self._clock = context.monotonic
+        longest = max(2 * self.period, self.grace / 5)
+        self.observed = ObservedTime(context.monotonic, longest, self._can_see)
         self._heard: dict[str, float] = {}
         self._not_ready: set[str] = set()
         self.nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
-        self.leases.add_handler(self._lease_changed, lambda _, new: self._lease_changed(new))
+        self.leases.add_handler(self._lease_renewed, self._lease_changed)
 
     def background(self) -> Iterable[Callable[[], Any]]:
         """Silence is no event: somebody has to look."""
         return (self._monitor,)
 
     def _node_added(self, node: Obj) -> None:
-        self._heard.setdefault(name_of(node), self._clock())
+        self._heard.setdefault(name_of(node), self.observed())
         self._node_changed(node)
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
         if _spoke(old, new):
-            self._heard[name_of(new)] = self._clock()
+            self._heard[name_of(new)] = self.observed()
         self._node_changed(new)
 
     def _node_changed(self, node: Obj) -> None:
@@ -127,12 +131,20 @@ class NodeLifecycleController(Controller):
         self._heard.pop(name_of(node), None)
         self._not_ready.discard(name_of(node))
 
-    def _lease_changed(self, lease: Obj) -> None:
+    def _lease_changed(self, old: Obj, new: Obj) -> None:
+        if _renewed_at(old) != _renewed_at(new):
+            self._lease_renewed(new)
+
+    def _lease_renewed(self, lease: Obj) -> None:
         if lease["metadata"].get("namespace") == LEASE_NAMESPACE:
-            self._heard[name_of(lease)] = self._clock()
+            self._heard[name_of(lease)] = self.observed()
+
+    def _can_see(self) -> bool:
+        return not (self.nodes.interrupted or self.leases.interrupted)
 
     async def _monitor(self) -> None:
         while True:
+            self.observed.look()
             for name in list(self.nodes.store):
                 if self._is_silent(name):
                     self.queue.add(name)
@@ -141,13 +153,16 @@ class NodeLifecycleController(Controller):
     def _is_silent(self, name: str) -> bool:
         node = self.nodes.get(name)
         grace = self.grace if node is None or has_spoken(node) else self.startup_grace
-        return self._clock() - self._heard.setdefault(name, self._clock()) > grace
+        now = self.observed()
+        return now - self._heard.setdefault(name, now) > grace
 
     async def sync(self, key: str) -> float | None:
         """Bring one node's conditions, taints and pods into line."""
         node = self.nodes.get(key)
         if node is None:
             return None
+        if self._is_silent(key) and ready_status(node) != "Unknown":
+            await self._read_lease(key)
         if self._is_silent(key):
             node = await self._silence(node)
         ready = ready_status(node)
@@ -168,6 +183,13 @@ class NodeLifecycleController(Controller):
 
     def _speaks(self, name: str) -> bool:
         return ready_status(self.nodes.store[name]) == "True" and not self._is_silent(name)
+
+    async def _read_lease(self, name: str) -> None:
+        try:
+            await self.leases.fetch(name, LEASE_NAMESPACE)
+        except StatusError as error:
+            if error.code != 404:
+                raise
 
     async def _silence(self, node: Obj) -> Obj:
         """Say on the node's behalf that nothing is known of it any more."""
@@ -203,6 +225,10 @@ class NodeLifecycleController(Controller):
             if error.code != 404:
                 raise
         self.events.event(pod, "Warning", "NodeNotReady", "Node is not ready")
+
+
+def _renewed_at(lease: Mapping[str, Any]) -> Any:
+    return (lease.get("spec") or {}).get("renewTime")
 
 
 def _spoke(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from haru.client.informer import Informer, object_key
 from haru.controllers.base import Context, Controller
+from haru.controllers.controller_refs import add_ownership_indexes
 from haru.controllers.objects import PODS, Obj, available_in
-from haru.controllers.ownership import add_ownership_indexes
 from haru.kube.kinds import Kind
 from haru.kube.meta import controller_of, labels_of, namespace_of
-from haru.kube.selectors import label_selector_from
+from haru.kube.selectors import LabelSelector, label_selector_from
 
 
 class PodOwnerController(Controller):
@@ -24,26 +24,34 @@ class PodOwnerController(Controller):
         add_ownership_indexes(self.pods)
         self.sets.add_index("namespace", lambda obj: [namespace_of(obj)])
         self.sets.add_handler(self._changed, lambda _, new: self._changed(new))
-        self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
+        self.follow(self.pods)
+
+    def follow(self, informer: Informer) -> None:
+        """Let changes of what these objects own wake them."""
+        informer.add_handler(self._dependent_changed, self._dependent_updated, self._dependent_changed)
+
+    def selector_of(self, owner: Obj) -> LabelSelector:
+        """Which pods an object looks after."""
+        return label_selector_from(owner["spec"].get("selector"))
 
     def _changed(self, owner: Obj) -> None:
         self.queue.add(object_key(owner))
 
-    def _pod_changed(self, pod: Obj) -> None:
-        owner = controller_of(pod)
+    def _dependent_changed(self, obj: Obj) -> None:
+        owner = controller_of(obj)
         if owner is not None:
             if owner.get("kind") == self.sets.kind.kind:
-                self.queue.add(f"{namespace_of(pod)}/{owner['name']}")
+                self.queue.add(f"{namespace_of(obj)}/{owner['name']}")
             return
-        for candidate in self.sets.by_index("namespace", namespace_of(pod)):
-            selector = label_selector_from(candidate["spec"].get("selector"))
-            if not selector.empty and selector.matches(labels_of(pod)):
+        for candidate in self.sets.by_index("namespace", namespace_of(obj)):
+            selector = self.selector_of(candidate)
+            if not selector.empty and selector.matches(labels_of(obj)):
                 self._changed(candidate)
 
-    def _pod_updated(self, old: Obj, new: Obj) -> None:
+    def _dependent_updated(self, old: Obj, new: Obj) -> None:
         if controller_of(old) != controller_of(new):
-            self._pod_changed(old)
-        self._pod_changed(new)
+            self._dependent_changed(old)
+        self._dependent_changed(new)
 
     def _is_available(self, owner: Obj, pod: Obj) -> bool:
         """Whether a pod has been ready for as long as its owner wants."""

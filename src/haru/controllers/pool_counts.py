@@ -13,10 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from haru.controllers.objects import Obj
-from haru.engine.devices.inventory import DeviceSnapshot
-from haru.engine.devices.model import PoolKey, Slice
-from haru.engine.devices.pools import PoolView
-from haru.engine.devices.state import AllocatedState, PoolUse
+from haru.engine.dra import AllocatedState, DeviceSnapshot, PoolKey, PoolUse, PoolView, Slice
 from haru.kube.validation.classes import MAX_POOL_ERROR_BYTES
 
 DEFAULT_LIMIT = 100

@@ -7,12 +7,12 @@ Source: apps/v1 ReplicaSet; the order of deletion follows its documentation (and
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from haru.controllers.base import Context, bounded, slow_start
+from haru.controllers.controller_refs import claim
 from haru.controllers.objects import (
     REPLICA_SETS,
     Obj,
@@ -23,7 +23,6 @@ from haru.controllers.objects import (
     node_of,
     phase_of,
 )
-from haru.controllers.ownership import claim
 from haru.controllers.pod_owner import PodOwnerController
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -32,28 +31,12 @@ from haru.kube.meta import (
     is_being_deleted,
     labels_of,
     name_of,
-    namespace_of,
-    owner_reference,
     set_condition,
 )
-from haru.kube.selectors import label_selector_from
+from haru.kube.pod_templates import pod_from_template
 
 BURST = 500
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-
-
-def pod_from_template(owner: Obj, kind: Kind, template: Mapping[str, Any]) -> Obj:
-    """A pod to create for a workload object, named after it."""
-    given = template.get("metadata") or {}
-    metadata: Obj = {
-        "generateName": f"{name_of(owner)}-",
-        "namespace": namespace_of(owner),
-        "ownerReferences": [owner_reference(owner, kind)],
-    }
-    for part in ("labels", "annotations", "finalizers"):
-        if given.get(part):
-            metadata[part] = copy.deepcopy(given[part])
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy.deepcopy(template.get("spec") or {})}
 
 
 def _deletion_cost(pod: Mapping[str, Any]) -> int:
@@ -89,28 +72,29 @@ def deletion_order(pods: Sequence[Obj]) -> list[Obj]:
 
 
 class ReplicaSetController(PodOwnerController):
-    """Keeps the number of pods of each ReplicaSet."""
+    """Keeps the number of pods of each ReplicaSet, or of each object of another `kind` that is made alike."""
 
     name: ClassVar[str] = "replicaset-controller"
     needs: ClassVar[tuple[Kind, ...]] = (REPLICA_SETS,)
+    kind: ClassVar[Kind] = REPLICA_SETS
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context, REPLICA_SETS)
+        super().__init__(context, self.kind)
 
     async def sync(self, key: str) -> float | None:
-        """Bring one ReplicaSet into line."""
+        """Bring one object into line."""
         namespace, _, name = key.partition("/")
         replica_set = self.sets.get(name, namespace)
         if replica_set is None:
             return None
-        selector = label_selector_from(replica_set["spec"].get("selector"))
+        selector = self.selector_of(replica_set)
         if selector.empty:
             return None
-        pods = await claim(self, self.sets, replica_set, self.pods, selector)
+        pods = await claim(self, self.sets, replica_set, self.pods, selector, among=is_active)
         failure: Exception | None = None
         if not is_being_deleted(replica_set):
             try:
-                await self._manage(replica_set, [pod for pod in pods if is_active(pod)])
+                await self._manage(replica_set, pods)
             except (StatusError, OSError) as error:
                 failure = error
         pods = self.pods.by_index("controller", replica_set["metadata"]["uid"])
@@ -123,7 +107,7 @@ class ReplicaSetController(PodOwnerController):
     async def _manage(self, replica_set: Obj, active: Sequence[Obj]) -> None:
         wanted = replica_set["spec"].get("replicas", 1)
         if len(active) < wanted:
-            body = pod_from_template(replica_set, REPLICA_SETS, replica_set["spec"]["template"])
+            body = pod_from_template(replica_set, self.kind, replica_set["spec"]["template"])
 
             async def create(_: int) -> None:
                 await self._create(replica_set, body)

@@ -1,7 +1,7 @@
 """Histories of pod templates: one ControllerRevision for each template that a workload object has had.
 
-The newest revision is the present template's; going back to an earlier template renumbers its revision. Pods carry the
-name of theirs in the label `controller-revision-hash`.
+The newest revision is the present template's; going back to an earlier template renumbers its revision. Pods say in the
+label `controller-revision-hash` which revision they are of: a StatefulSet's by its name, a DaemonSet's by its hash.
 Source: Kubernetes controller history, as behaviour.
 """
 
@@ -17,11 +17,13 @@ from haru.controllers.base import Controller
 from haru.controllers.objects import Obj
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
-from haru.kube.meta import labels_of, name_of, namespace_of, owner_reference, uid_of
+from haru.kube.meta import annotations_of, labels_of, name_of, namespace_of, owner_reference, uid_of
 from haru.kube.names import short_hash
 
 REVISIONS = known_kind("apps/v1", "ControllerRevision")
-HASH_LABEL = "controller-revision-hash"
+POD_LABEL = "controller-revision-hash"
+_HASH_LABELS = {"StatefulSet": "controller.kubernetes.io/hash"}
+"""The label of a revision that has its hash, where that is not `controller-revision-hash`."""
 _KEPT = 10
 _ATTEMPTS = 5
 
@@ -32,13 +34,13 @@ def template_data(owner: Obj) -> Obj:
 
 
 def revision_of(pod: Obj) -> str:
-    """The hash of the revision that a pod was made from."""
-    return labels_of(pod).get(HASH_LABEL, "")
+    """What a pod says of the revision that it was made from: its name or its hash."""
+    return labels_of(pod).get(POD_LABEL, "")
 
 
 def hash_of(revision: Obj) -> str:
-    """The hash that pods of a revision carry."""
-    return labels_of(revision).get(HASH_LABEL, "")
+    """The hash that pods of a DaemonSet's revision carry."""
+    return labels_of(revision).get(POD_LABEL, "")
 
 
 def owned_revisions(informer: Informer, owner: Obj) -> list[Obj]:
@@ -64,13 +66,16 @@ async def _make(controller: Controller, informer: Informer, owner: Obj, kind: Ki
     collisions = int((owner.get("status") or {}).get("collisionCount") or 0)
     for attempt in range(_ATTEMPTS):
         digest = short_hash(json.dumps([data, collisions + attempt], sort_keys=True))
-        labels = {**(owner["spec"]["selector"].get("matchLabels") or {}), HASH_LABEL: digest}
+        given = labels_of(owner["spec"]["template"])
+        labels = {**given, _HASH_LABELS.get(kind.kind, POD_LABEL): digest}
         metadata: Obj = {
             "name": f"{name_of(owner)}-{digest}",
             "namespace": namespace_of(owner),
             "labels": labels,
             "ownerReferences": [owner_reference(owner, kind)],
         }
+        if annotations_of(owner):
+            metadata["annotations"] = dict(annotations_of(owner))
         body: Obj = {"apiVersion": REVISIONS.api_version, "kind": REVISIONS.kind, "metadata": metadata}
         try:
             return await controller.create(informer, {**body, "data": data, "revision": number})
@@ -84,8 +89,8 @@ async def _make(controller: Controller, informer: Informer, owner: Obj, kind: Ki
 
 
 async def forget_old(controller: Controller, informer: Informer, owner: Obj, used: Collection[str]) -> None:
-    """Delete the oldest revisions that no pod uses, beyond the owner's limit."""
+    """Delete the oldest revisions beyond the owner's limit, but for those whose names are `used`."""
     limit: Any = owner["spec"].get("revisionHistoryLimit")
-    spare = [revision for revision in owned_revisions(informer, owner) if hash_of(revision) not in used]
+    spare = [revision for revision in owned_revisions(informer, owner) if name_of(revision) not in used]
     for revision in spare[: max(0, len(spare) - (_KEPT if limit is None else int(limit)))]:
         await controller.delete(informer, revision)

@@ -13,16 +13,15 @@ from haru.controllers.base import Context, Controller
 from haru.controllers.objects import NAMESPACES, Obj
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
-from haru.kube.meta import is_being_deleted, name_of, namespace_of
+from haru.kube.meta import annotations_of, is_being_deleted, name_of, namespace_of
 
 OPTION = "root-ca"
 """The context's option with the authority, as PEM."""
 CONFIG_MAPS = known_kind("v1", "ConfigMap")
 _NAME = "kube-root-ca.crt"
 _KEY = "ca.crt"
-_WARNING = {
-    "kubernetes.io/description": "The certificates by which pods know the API server; put back whenever it is changed."
-}
+_DESCRIPTION = "kubernetes.io/description"
+_WARNING = "The certificates by which pods know the API server; put back whenever it is changed."
 
 
 class RootCaController(Controller):
@@ -59,17 +58,21 @@ class RootCaController(Controller):
         if namespace is None or is_being_deleted(namespace):
             return None
         found = self.maps.get(_NAME, key)
-        if found is not None and found.get("data") == self._data:
+        if found is None:
+            await self._make(key)
             return None
-        try:
-            if found is None:
-                metadata = {"name": _NAME, "namespace": key, "annotations": _WARNING}
-                kind = {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind}
-                await self.create(self.maps, {**kind, "metadata": metadata, "data": self._data})
-            else:
-                await self.update(self.maps, {**found, "data": self._data})
-        except StatusError as error:
-            # The namespace began to go, or somebody else wrote: their write comes back here.
-            if error.code not in (403, 404) and error.reason != "AlreadyExists":
-                raise
+        annotations = annotations_of(found)
+        if found.get("data") != self._data or not annotations.get(_DESCRIPTION):
+            metadata = {**found["metadata"], "annotations": {**annotations, _DESCRIPTION: _WARNING}}
+            await self.update(self.maps, {**found, "metadata": metadata, "data": self._data})
         return None
+
+    async def _make(self, namespace: str) -> None:
+        metadata = {"name": _NAME, "namespace": namespace, "annotations": {_DESCRIPTION: _WARNING}}
+        kind = {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind}
+        try:
+            await self.create(self.maps, {**kind, "metadata": metadata, "data": self._data})
+        except StatusError as error:
+            # One that another made first is looked at again; a namespace that goes needs none.
+            if error.code != 404 and not error.has_cause("NamespaceTerminating"):
+                raise

@@ -10,9 +10,9 @@ import copy
 from collections.abc import Iterator
 
 from haru.controllers.objects import STATEFUL_SETS, Obj
-from haru.controllers.replica_set import pod_from_template
-from haru.controllers.revisions import HASH_LABEL, hash_of
+from haru.controllers.revisions import POD_LABEL
 from haru.kube.meta import name_of, namespace_of
+from haru.kube.pod_templates import pod_from_template
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 POD_INDEX = "apps.kubernetes.io/pod-index"
@@ -21,9 +21,13 @@ POD_INDEX = "apps.kubernetes.io/pod-index"
 def replica_names(stateful_set: Obj) -> list[str]:
     """The names of the pods that there should be, in order."""
     spec = stateful_set["spec"]
-    start = (spec.get("ordinals") or {}).get("start") or 0
-    count = spec.get("replicas", 1)
+    start, count = first_ordinal(stateful_set), spec.get("replicas", 1)
     return [f"{name_of(stateful_set)}-{start + number}" for number in range(count)]
+
+
+def first_ordinal(stateful_set: Obj) -> int:
+    """The number of the first pod."""
+    return int((stateful_set["spec"].get("ordinals") or {}).get("start") or 0)
 
 
 def ordinal_of(stateful_set: Obj, pod: Obj) -> int:
@@ -59,7 +63,7 @@ def stateful_pod(stateful_set: Obj, ordinal: int, revision: Obj) -> Obj:
     metadata = pod["metadata"]
     del metadata["generateName"]
     metadata["name"] = name
-    own = {POD_NAME: name, POD_INDEX: str(ordinal), HASH_LABEL: hash_of(revision)}
+    own = {POD_NAME: name, POD_INDEX: str(ordinal), POD_LABEL: name_of(revision)}
     metadata["labels"] = {**(metadata.get("labels") or {}), **own}
     spec = pod["spec"]
     spec["hostname"] = name

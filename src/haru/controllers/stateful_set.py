@@ -12,18 +12,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from haru.controllers.base import Context
+from haru.controllers.controller_refs import add_ownership_indexes, claim
 from haru.controllers.objects import PODS, STATEFUL_SETS, VOLUME_CLAIMS, Obj, available_in, is_ready, is_terminal
-from haru.controllers.ownership import add_ownership_indexes, claim
 from haru.controllers.pod_owner import PodOwnerController
 from haru.controllers.revisions import (
     REVISIONS,
     forget_old,
-    hash_of,
     owned_revisions,
     present_revision,
     revision_of,
 )
-from haru.controllers.stateful_pods import claims_of, ordinal_of, replica_names, retained, stateful_pod
+from haru.controllers.stateful_pods import claims_of, first_ordinal, ordinal_of, replica_names, retained, stateful_pod
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import is_being_deleted, name_of, namespace_of, owner_reference
@@ -31,7 +30,7 @@ from haru.kube.selectors import label_selector_from
 
 
 def _update_strategy(stateful_set: Obj) -> tuple[str, int]:
-    """The type of the strategy, and the number below which pods keep their template."""
+    """The type of the strategy, and how many pods, the first ones, keep their template."""
     strategy = stateful_set["spec"].get("updateStrategy") or {}
     partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
     return strategy.get("type") or "RollingUpdate", int(partition)
@@ -48,6 +47,7 @@ class StatefulSetController(PodOwnerController):
         self.claims = self.informer(VOLUME_CLAIMS)
         self.revisions = self.informer(REVISIONS)
         add_ownership_indexes(self.revisions)
+        self.follow(self.revisions)
 
     async def sync(self, key: str) -> float | None:
         """Bring one StatefulSet a step further."""
@@ -58,7 +58,15 @@ class StatefulSetController(PodOwnerController):
         selector = label_selector_from(stateful_set["spec"].get("selector"))
         if selector.empty:
             return None
-        await claim(self, self.sets, stateful_set, self.pods, selector)
+        await claim(self, self.sets, stateful_set, self.revisions, selector)
+        await claim(
+            self,
+            self.sets,
+            stateful_set,
+            self.pods,
+            selector,
+            fits=lambda pod: ordinal_of(stateful_set, pod) >= 0,
+        )
         update = await present_revision(self, self.revisions, stateful_set, STATEFUL_SETS)
         current = self._current_revision(stateful_set, update)
         failure: Exception | None = None
@@ -67,7 +75,7 @@ class StatefulSetController(PodOwnerController):
         except (StatusError, OSError) as error:
             failure = error
         again = await self._write_status(self.sets.get(name, namespace) or stateful_set, current, update)
-        used = {hash_of(current), hash_of(update), *map(revision_of, self._own(stateful_set))}
+        used = {name_of(current), name_of(update), *map(revision_of, self._own(stateful_set))}
         await forget_old(self, self.revisions, stateful_set, used)
         if failure is not None:
             raise failure
@@ -152,14 +160,11 @@ class StatefulSetController(PodOwnerController):
         strategy, partition = _update_strategy(stateful_set)
         if strategy != "RollingUpdate":
             return
-        start = (stateful_set["spec"].get("ordinals") or {}).get("start") or 0
-        for index in range(len(wanted) - 1, -1, -1):
-            if start + index < partition:
-                return
+        for index in range(len(wanted) - 1, partition - 1, -1):
             pod = by_name.get(wanted[index])
             if pod is None or is_being_deleted(pod):
                 return
-            if revision_of(pod) != hash_of(update):
+            if revision_of(pod) != name_of(update):
                 await self._delete(stateful_set, pod)
                 return
             if not self._is_available(stateful_set, pod):
@@ -168,7 +173,8 @@ class StatefulSetController(PodOwnerController):
     async def _create(self, stateful_set: Obj, name: str, current: Obj, update: Obj) -> Obj:
         ordinal = int(name.rpartition("-")[2])
         strategy, partition = _update_strategy(stateful_set)
-        revision = update if ordinal >= partition and strategy != "OnDelete" else current
+        keeps = strategy == "RollingUpdate" and ordinal - first_ordinal(stateful_set) < partition
+        revision = current if keeps else update
         try:
             for body in claims_of(stateful_set, ordinal):
                 if self.claims.get(name_of(body), namespace_of(body)) is None:
@@ -215,13 +221,13 @@ class StatefulSetController(PodOwnerController):
         min_ready = stateful_set["spec"].get("minReadySeconds") or 0
         times = [available_in(pod, min_ready, self.now()) for pod in own]
         standing = [pod for pod in own if not is_being_deleted(pod)]
-        updated = sum(revision_of(pod) == hash_of(update) for pod in standing)
+        updated = sum(revision_of(pod) == name_of(update) for pod in standing)
         wanted = len(replica_names(stateful_set))
         done = updated == len(standing) == wanted and all(map(is_ready, standing))
-        shown = update if done else current
+        shown = update if done and _update_strategy(stateful_set)[0] == "RollingUpdate" else current
         optional = {
             "readyReplicas": sum(map(is_ready, own)),
-            "currentReplicas": sum(revision_of(pod) == hash_of(shown) for pod in standing),
+            "currentReplicas": sum(revision_of(pod) == name_of(shown) for pod in standing),
             "updatedReplicas": updated,
             "observedGeneration": stateful_set["metadata"].get("generation", 0),
             "collisionCount": (stateful_set.get("status") or {}).get("collisionCount", 0),

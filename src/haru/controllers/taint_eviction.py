@@ -11,7 +11,7 @@ from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.objects import NODES, PODS, Obj, by_node, is_terminal, node_of
 from haru.controllers.pod_disruption import mark_disrupted
-from haru.engine.nodes.eviction import eviction_time, no_execute_taints
+from haru.engine.plugins import eviction_time, no_execute_taints
 from haru.kube.kinds import Kind
 from haru.kube.meta import is_being_deleted, name_of
 from haru.kube.names import format_time

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
+from haru.cluster_view import ClusterView, Watching
 from haru.dashboard.access import Access
-from haru.dashboard.explaining import Explaining, now_text
+from haru.dashboard.explanations import Explaining, now_text
 from haru.dashboard.pages.frame import message_page, page
 from haru.dashboard.pages.map_page import map_content
 from haru.dashboard.pages.queue_page import queue_content
@@ -28,7 +29,6 @@ from haru.dashboard.views.story import story
 from haru.dashboard.views.usage import PERIODS, USUAL, Measured, allocation
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.markup import Child, Html, joined
-from haru.sight import Sight, Watching
 
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]
@@ -111,7 +111,7 @@ class Dashboard:
 
     async def _page(self, path: str, query: Mapping[str, str], reply: _Reply) -> None:
         chosen = Filter.of(query)
-        made: Callable[[Sight], Awaitable[Child]]
+        made: Callable[[ClusterView], Awaitable[Child]]
         if path == "/":
             title, made = "Map", lambda sight: self._map(sight, chosen)
         elif path == "/queue":
@@ -138,15 +138,15 @@ class Dashboard:
         notes = [f"Not allowed to read {', '.join(sight.refused)}: the page is without them."] if sight.refused else []
         await reply.html(status, page(title, path, chosen, content, version=sight.version, notes=notes))
 
-    async def _map(self, sight: Sight, chosen: Filter) -> Child:
+    async def _map(self, sight: ClusterView, chosen: Filter) -> Child:
         return await self._drawn(lambda: joined(map_content(device_map(sight.snapshot, sight.layouts, chosen), chosen)))
 
-    async def _queue(self, sight: Sight, chosen: Filter) -> Child:
+    async def _queue(self, sight: ClusterView, chosen: Filter) -> Child:
         found = await self._drawn(lambda: waiting_work(sight.snapshot, chosen))
         told = await self._explaining.of(sight.snapshot, found)
         return await self._drawn(lambda: joined(queue_content(found, told, chosen)))
 
-    async def _workload(self, sight: Sight, work: Workload) -> Child:
+    async def _workload(self, sight: ClusterView, work: Workload) -> Child:
         found = await self._explaining.run(lambda: story(sight.snapshot, work, sight.events, now_text()))
         return workload_content(found) if found is not None else None
 

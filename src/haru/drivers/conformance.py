@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from haru.drivers.cdi.edits import CdiError, split_id
-from haru.drivers.cdi.reading import CdiFiles
-from haru.drivers.played_kubelet import REQUEST, NotApplicable, PlayedKubelet, Subject, Wrong, taken
+from haru.drivers.cdi.reader import CdiFiles
+from haru.drivers.kubelet_fake import REQUEST, NotApplicable, PlayedKubelet, Subject, Wrong, taken
 from haru.drivers.protocol import PLUGIN_TYPE, V1, V1BETA1, Claim, Device
 from haru.kube.kinds import known_kind
 from haru.protobuf import WireError

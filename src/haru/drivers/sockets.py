@@ -73,6 +73,17 @@ async def serve(path: Path, services: Mapping[str, Mapping[str, Any]], mode: int
 
     _make_place(path)
     server = grpc.aio.server()
+    try:
+        await _start(server, path, services, mode)
+    except BaseException:
+        await server.stop(None)  # one that is only dropped is loud when the process ends
+        raise
+    return server
+
+
+async def _start(server: grpc.aio.Server, path: Path, services: Mapping[str, Mapping[str, Any]], mode: int) -> None:
+    import grpc
+
     for name, methods in services.items():
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, dict(methods)),))
     before = os.umask(0o777 & ~mode)
@@ -83,7 +94,6 @@ async def serve(path: Path, services: Mapping[str, Mapping[str, Any]], mode: int
     finally:
         os.umask(before)
     await server.start()
-    return server
 
 
 def remove(path: Path) -> None:

@@ -1,16 +1,17 @@
-"""What an API server is told of ServiceAccount tokens, out of flags and files; for `haru up` and `haru apiserver`."""
+"""Read the ServiceAccount token options of `haru up` and `haru apiserver` from flags and files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from haru.apiserver.token_options import DEFAULT_ISSUER, TokenOptions
+from haru.apiserver.auth import DEFAULT_ISSUER, TokenOptions
+from haru.embedded.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
 class AccountTokenFiles:
-    """As `TokenOptions`, but keys are files still."""
+    """Hold the options of ServiceAccount tokens; unlike `TokenOptions`, keys are paths of files."""
 
     endpoint: str = ""
     signing_key: Path | None = None
@@ -23,12 +24,11 @@ class AccountTokenFiles:
     lookup: bool = True
 
     def read(self, own_key: bytes = b"") -> tuple[bytes, TokenOptions]:
-        """The key that signs (empty where a signer outside does), and the rest. Raises OptionError.
+        """Return the signing key (empty with an external signer) and the other options. Raises OptionError.
 
-        `own_key` signs where the flags name no other one.
+        `own_key` signs if the flags name no other key.
         """
-        from haru.apiserver.tokens.keys import KeyFileError, load_signing_key, load_verification_keys
-        from haru.embedded.options import OptionError
+        from haru.apiserver.auth import KeyFileError, load_signing_key, load_verification_keys
 
         signing = own_key if not self.endpoint else b""
         if self.signing_key is not None:
@@ -51,8 +51,6 @@ class AccountTokenFiles:
 
 
 def _read(path: Path, flag: str) -> bytes:
-    from haru.embedded.options import OptionError
-
     try:
         return path.read_bytes()
     except OSError as error:

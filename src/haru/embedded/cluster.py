@@ -6,39 +6,45 @@ import asyncio
 import logging
 import os
 import secrets
+import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from haru.accounting.serving import AccountingServer
-from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.certificates import kubeconfig
-from haru.apiserver.kubelets import KubeletOptions
-from haru.apiserver.peers.options import FrontProxyOptions
-from haru.apiserver.server import ApiServer, ServerConfig, UserInfo
+from haru.accounting.server import AccountingServer
+from haru.apiserver.aggregation import AggregationOptions
+from haru.apiserver.auth import kubeconfig
+from haru.apiserver.config import ServerConfig, UserInfo
+from haru.apiserver.encoding import damage_of
+from haru.apiserver.peers import FrontProxyOptions
+from haru.apiserver.proxy import KubeletOptions
+from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.clock import SYSTEM, Clock
 from haru.controllers.manager import CONTROLLERS, ControllerManager, select_controllers
 from haru.controllers.stale_gang_rules import StalePolicy, default_policy
-from haru.dashboard.serving import DashboardServer
+from haru.dashboard.server import DashboardServer
 from haru.drivers.simulated.driver import SimulatedDriver, install_device_classes
-from haru.drivers.simulated.profiles import Profile, ProfileError, load_profile
+from haru.drivers.simulated.profiles import Profile
+from haru.embedded.audit import audit_options
+from haru.embedded.errors import OptionError
 from haru.embedded.identity import ADMIN, FRONT_PROXY, USERS, Identity, controller_user, ensure_identity, node_user
-from haru.embedded.options import DEFAULT_PROFILES, OptionError, UpOptions, check_versions, parse_profiles
+from haru.embedded.options import UpOptions, check_versions
+from haru.embedded.simulated_nodes import requested_nodes, settle_nodes
 from haru.embedded.usage import measured_by
-from haru.engine.devices import Features
-from haru.engine.profile import PROFILES
+from haru.engine import Features
+from haru.engine.framework import PROFILES
 from haru.files import write_whole
 from haru.kube.gates import FeatureGates, parse_overrides
 from haru.scheduler.config import parse_fairness, scheduler_config
 from haru.scheduler.configuration import Configuration, ConfigurationError, load_configuration
 from haru.scheduler.decision_log import DecisionLog
-from haru.scheduler.loop import Scheduler
+from haru.scheduler.scheduler import Scheduler
 from haru.scheduler.settings import Fairness
+from haru.simulated_nodes.fleet import Fleet
 from haru.storage import SqliteStore
-from haru.virtual.fleet import Fleet
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +68,9 @@ class EmbeddedCluster:
         self._clock = clock
         self._directory = directory
         self.gates = _gates(options.feature_gates)
-        self.nodes = _nodes(options)
+        self._requested_nodes = requested_nodes(options)
+        self.nodes: list[tuple[Profile, str]] = []
+        self.scheduler: Scheduler | None = None
         self._controllers = _controllers(options)
         self._configuration = _scheduling(options)
         self._stale_gang = _stale_gang(options)
@@ -72,11 +80,11 @@ class EmbeddedCluster:
         self.address = ""
         self.notes: list[str] = []
         self.server: ApiServer | None = None
-        self._audit = options.security.audit()
+        self._audit = audit_options(options.security)
         self._admission = options.security.admission()
         options.account_tokens.read()  # what is wrong with it is told before anything is begun
         self._sealing = options.security.sealing()
-        self.store = SqliteStore(directory / "state.db", clock=clock.monotonic, sealing=self._sealing)
+        self.store = SqliteStore(directory / "state.db", clock=clock.monotonic, sealing=self._sealing, check=damage_of)
         self._identity: Identity | None = None
         self._minted: dict[str, ApiClient] = {}
         self.listener: HttpServer | None = None
@@ -119,6 +127,7 @@ class EmbeddedCluster:
             )
         )
         await self.server.start()
+        await self._settle_nodes()
         self.listener = HttpServer(
             self.server,
             self._options.host,
@@ -130,6 +139,8 @@ class EmbeddedCluster:
         )
         try:
             await self.listener.start()
+        except ssl.SSLError as error:
+            raise OptionError(f"what is in {self._directory / 'pki'} can not be served with: {error}") from error
         except OSError as error:
             where = f"{self._options.host}:{self._options.port}"
             remedy = "take another address, or port 0 for any that is free"
@@ -193,14 +204,17 @@ class EmbeddedCluster:
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
+    async def _settle_nodes(self) -> None:
+        where = "--profile" if self._options.simulated_nodes else "--no-simulated-nodes"
+        self.nodes, note = await settle_nodes(self.client(ADMIN), self._requested_nodes, where)
+        if note:
+            self.notes.append(note)
+
     async def _start_components(self) -> None:
         waits: list[Callable[[], Coroutine[Any, Any, Any]]] = []
-        scheduler: Scheduler | None = None
         if self._controllers:
-            settings: dict[str, Any] = {"stale-gang": self._stale_gang}
-            if not self._options.simulated_nodes and self._identity is not None:
-                # Real pods read it beside their tokens; simulated ones read nothing.
-                settings["root-ca"] = self._identity.ca_pem.decode()
+            assert self._identity is not None
+            settings = {"stale-gang": self._stale_gang, "root-ca": self._identity.ca_pem.decode()}
             manager = ControllerManager(
                 self.client("controllers"),
                 self.gates,
@@ -223,14 +237,14 @@ class EmbeddedCluster:
                 clock=self._clock.now,
                 monotonic=self._clock.monotonic,
             )
-            scheduler = Scheduler(self.client("scheduler"), config, recorder, self._decision_log())
-            self._run("scheduler", scheduler.run())
-            waits.append(scheduler.ready.wait)
+            self.scheduler = Scheduler(self.client("scheduler"), config, recorder, self._decision_log())
+            self._run("scheduler", self.scheduler.run())
+            waits.append(self.scheduler.ready.wait)
         fleet = Fleet(self.client("fleet"), self.nodes, self._clock, clients=self.node_client)
         driver = SimulatedDriver(self.client("driver"), self.nodes, clock=self._clock)
         self._run("fleet", fleet.run())
         self._run("driver", driver.run())
-        waits.append(lambda: _all_in(fleet, driver, scheduler))
+        waits.append(lambda: _all_in(fleet, driver, self.scheduler))
         ready: asyncio.Future[Any] = asyncio.gather(*(wait() for wait in waits))
         ending: asyncio.Future[Any] = asyncio.ensure_future(self.failed())
         try:
@@ -350,18 +364,3 @@ def _scheduling(options: UpOptions) -> Configuration:
         return load_configuration(options.scheduler_config)
     except ConfigurationError as error:
         raise OptionError(f"--scheduler-config: {error}") from error
-
-
-def _nodes(options: UpOptions) -> list[tuple[Profile, str]]:
-    nodes: list[tuple[Profile, str]] = []
-    if not options.simulated_nodes:
-        if options.profiles:
-            raise OptionError("--no-simulated-nodes: Forbidden with --profile, which names simulated nodes")
-        return nodes
-    for entry in options.profiles or parse_profiles(DEFAULT_PROFILES):
-        try:
-            profile = load_profile(entry.profile)
-        except ProfileError as error:
-            raise OptionError(f"--profile: {error}") from error
-        nodes += [(profile, f"{profile.name}-{number}") for number in range(entry.count)]
-    return nodes

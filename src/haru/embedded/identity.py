@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
-from haru.apiserver.bootstrap_roles import KUBELET_CLIENT
-from haru.apiserver.certificates import Pair, client_pair, new_authority, new_key, server_pair
+from haru.apiserver.auth import (
+    Pair,
+    PemError,
+    client_pair,
+    is_issued_by,
+    new_authority,
+    new_key,
+    read_key,
+    read_pair,
+    server_pair,
+)
+from haru.apiserver.bootstrap import KUBELET_CLIENT
 from haru.controllers.accounts import NAMESPACE, user_of
+from haru.embedded.errors import OptionError
 from haru.files import write_whole
 
+T = TypeVar("T")
 ADMIN = "admin"
 FRONT_PROXY = "front-proxy-client"
 """Whom the API server is to extension API servers."""
@@ -60,15 +73,13 @@ class Identity:
 
 
 def ensure_identity(directory: Path, host: str) -> Identity:
-    """The identity kept in `directory`; what is missing is made, and the server certificate is made to name `host`."""
+    """The identity kept in `directory`; what is missing is made, and the server certificate is made to name `host`.
+
+    Raises `OptionError` for a file that is damaged: whether what depends on it may go is not ours to say.
+    """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority = _authority(directory)
-    cert, key, hosts = directory / "server.crt", directory / "server.key", directory / "server.hosts"
-    if not (cert.exists() and key.exists() and hosts.exists() and host in hosts.read_text().split()):
-        pair = server_pair(authority, (host,), datetime.now(UTC))
-        write_whole(key, pair.key)
-        write_whole(cert, pair.certificate)
-        write_whole(hosts, host)
+    cert, key = _server_files(directory, authority, host)
     signing = directory / "service-account.key"
     if not signing.exists():
         write_whole(signing, new_key())
@@ -82,12 +93,36 @@ def ensure_identity(directory: Path, host: str) -> Identity:
         ca_file,
         cert,
         key,
-        signing.read_bytes(),
+        _usable(lambda: read_key(signing), (signing,), "tokens of ServiceAccounts that were signed with it end"),
         tokens,
         kubelet_client,
         front_proxy.certificate,
         front_proxy_client,
     )
+
+
+def _usable(read: Callable[[], T], files: Sequence[Path], loss: str) -> T:
+    """What is read; `loss` says what else it costs to have `files` made anew."""
+    try:
+        return read()
+    except PemError as error:
+        listed = " and ".join(map(str, files))
+        fix = f"restore it from a backup, or remove {listed} to have new ones made ({loss})"
+        raise OptionError(f"{error}; {fix}") from None
+
+
+def _server_files(directory: Path, authority: Pair, host: str) -> tuple[Path, Path]:
+    cert, key, hosts = directory / "server.crt", directory / "server.key", directory / "server.hosts"
+    if cert.exists() and key.exists() and hosts.exists():
+        pair = _usable(lambda: read_pair(cert, key), (cert, key), "nothing else is lost")
+        named = hosts.read_text(errors="replace").split()
+        if host in named and is_issued_by(pair.certificate, authority.certificate):
+            return cert, key
+    pair = server_pair(authority, (host,), datetime.now(UTC))
+    write_whole(key, pair.key)
+    write_whole(cert, pair.certificate)
+    write_whole(hosts, host)
+    return cert, key
 
 
 def _authority(directory: Path, name: str = "ca") -> Pair:
@@ -96,13 +131,24 @@ def _authority(directory: Path, name: str = "ca") -> Pair:
         pair = new_authority(datetime.now(UTC), "haru" if name == "ca" else name)
         write_whole(key, pair.key)
         write_whole(certificate, pair.certificate)
-    return Pair(certificate.read_bytes(), key.read_bytes())
+    loss = "copies of the kubeconfig and certificates that it signed end" if name == "ca" else "nothing else is lost"
+    return _usable(lambda: read_pair(certificate, key), (certificate, key), loss)
 
 
 def _tokens(path: Path) -> dict[str, str]:
-    known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    known = _usable(lambda: _read_tokens(path), (path,), "copies of the kubeconfig end") if path.exists() else {}
     missing = [name for name in USERS if name not in known]
     if missing:
         known |= {name: secrets.token_urlsafe(32) for name in missing}
         write_whole(path, json.dumps(known, indent=1))
+    return known
+
+
+def _read_tokens(path: Path) -> dict[str, str]:
+    try:
+        known = json.loads(path.read_bytes())
+    except ValueError:
+        known = None
+    if not isinstance(known, dict) or not all(isinstance(token, str) and token for token in known.values()):
+        raise PemError(path, "holds no tokens as JSON")
     return known

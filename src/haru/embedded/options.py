@@ -15,17 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from haru.embedded.account_tokens import AccountTokenFiles
+from haru.embedded.errors import OptionError as OptionError
 from haru.embedded.security import SecurityOptions
-from haru.engine.profile import PROFILES
+from haru.engine.framework import PROFILES
 from haru.http2 import MAX_STREAMS
 
 DEFAULT_PROFILES = "dgx-h100:2,dgx-a100-80gb-mig:1,cpu:1"
 CONFIG_API_VERSION = "haru.dev/v1alpha1"
 CONFIG_KIND = "UpConfiguration"
-
-
-class OptionError(ValueError):
-    """A flag or a field of the configuration file is not usable; the text says which and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import gc
 import os
 import signal
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.certificates import new_authority, server_pair
+from haru.apiserver.aggregation import AggregationOptions
+from haru.apiserver.auth import PemError, new_authority, read_certificates, read_pair, server_pair
 from haru.apiserver.config import ServerConfig, UserInfo
-from haru.apiserver.kubelets import KubeletOptions
+from haru.apiserver.encoding import damage_of
+from haru.apiserver.proxy import KubeletOptions
 from haru.apiserver.server import ApiServer
 from haru.apiserver.serving import HttpServer
 from haru.embedded.account_tokens import AccountTokenFiles
-from haru.embedded.options import OptionError, check_versions
-from haru.embedded.peering import PeerFiles
+from haru.embedded.audit import audit_options
+from haru.embedded.errors import OptionError
+from haru.embedded.options import check_versions
+from haru.embedded.peers import PeerFiles
 from haru.embedded.process import first, loop_factory, seconds_since_start
 from haru.embedded.security import SecurityOptions
 from haru.files import write_whole
+from haru.garbage import postpone_collection, resume_collection
 from haru.http2 import MAX_STREAMS
 from haru.kube.gates import FeatureGates
 from haru.storage.etcd import EtcdStore, read_credentials
@@ -70,7 +74,7 @@ class ReplicaOptions:
 
 def run_replica(options: ReplicaOptions) -> int:
     """Serves until SIGINT or SIGTERM; returns the exit status. Raises OptionError, StoreError."""
-    gc.disable()  # what a start allocates lives until the end
+    postpone_collection()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_run(options))
 
@@ -83,9 +87,7 @@ async def _run(options: ReplicaOptions) -> int:
     try:
         if not await first(replica.start(), stop):
             return 0
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
-        gc.enable()
+        resume_collection()
         print(f"haru apiserver is ready after {seconds_since_start():.1f} s at {replica.url}", flush=True)
         await stop.wait()
         return 0
@@ -108,9 +110,10 @@ class Replica:
             credentials=read_credentials(options.etcd_ca, options.etcd_cert, options.etcd_key),
             compaction_seconds=options.compaction_interval,
             sealing=sealing,
+            check=damage_of,
         )
         signing_key, account_tokens = options.account_tokens.read()
-        client_ca = _read(options.client_ca, "--client-ca-file") if options.client_ca else None
+        client_ca = _authorities(options.client_ca, "--client-ca-file") if options.client_ca else None
         peers, front_proxy = options.peers.peers(options.gates), options.peers.front_proxy(client_ca, options.gates)
         self._server = ApiServer(
             ServerConfig(
@@ -125,7 +128,7 @@ class Replica:
                 max_writes_in_flight=options.max_writes,
                 sealing=sealing,
                 encryption_file=options.security.encryption_file,
-                audit=options.security.audit(),
+                audit=audit_options(options.security),
                 admission=options.security.admission(),
                 account_tokens=account_tokens,
                 peers=peers,
@@ -153,6 +156,9 @@ class Replica:
         )
         try:
             await self._listener.start()
+        except ssl.SSLError as error:
+            self._listener = None
+            raise OptionError(f"the certificates and keys can not be served with: {error}") from error
         except OSError as error:
             self._listener = None
             where = f"{options.host}:{options.port}"
@@ -178,6 +184,13 @@ def _read(path: Path, flag: str) -> bytes:
         raise OptionError(f"{flag}: {path}: {error.strerror}") from None
 
 
+def _authorities(path: Path, flag: str) -> bytes:
+    try:
+        return read_certificates(path)
+    except PemError as error:
+        raise OptionError(f"{flag}: {error}") from None
+
+
 def tokens_of(path: Path | None) -> dict[str, UserInfo]:
     """The users of a file with lines `token,user,uid,"group1,group2"`, as kube-apiserver reads it."""
     if path is None:
@@ -199,8 +212,7 @@ def _serving_files(options: ReplicaOptions) -> tuple[Path, Path]:
     if (options.tls_cert is None) != (options.tls_key is None):
         raise OptionError("--tls-cert-file and --tls-private-key-file belong together: give both or none")
     if options.tls_cert is not None and options.tls_key is not None:
-        _read(options.tls_cert, "--tls-cert-file")
-        _read(options.tls_key, "--tls-private-key-file")
+        _check_pair(options.tls_cert, options.tls_key, "--tls-cert-file", "--tls-private-key-file")
         return options.tls_cert, options.tls_key
     directory = options.cert_dir
     authority, cert, key = (directory / name for name in ("ca.crt", "apiserver.crt", "apiserver.key"))
@@ -215,4 +227,13 @@ def _serving_files(options: ReplicaOptions) -> tuple[Path, Path]:
             write_whole(authority, made.certificate)
         except OSError as error:
             raise OptionError(f"--cert-dir: {directory}: {error.strerror}; name one that can be written") from None
+    _check_pair(cert, key, "--cert-dir", "--cert-dir")
     return cert, key
+
+
+def _check_pair(cert: Path, key: Path, cert_flag: str, key_flag: str) -> None:
+    try:
+        read_pair(cert, key)
+    except PemError as error:
+        remedy = "" if cert_flag != key_flag else "; remove both, and they are made anew"
+        raise OptionError(f"{key_flag if error.file == key else cert_flag}: {error}{remedy}") from None

@@ -8,7 +8,6 @@ other way round. If a part fails the whole process stops and says why: a cluster
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import shutil
 import signal
@@ -17,9 +16,12 @@ import tempfile
 from pathlib import Path
 
 from haru.embedded.cluster import EmbeddedCluster
+from haru.embedded.errors import OptionError
 from haru.embedded.lock import DirectoryLock
-from haru.embedded.options import OptionError, UpOptions, default_data_dir
+from haru.embedded.options import UpOptions, default_data_dir
 from haru.embedded.process import first, loop_factory, seconds_since_start
+from haru.garbage import postpone_collection, resume_collection
+from haru.scheduler.debugger import dump_on_signal
 
 _log = logging.getLogger(__name__)
 
@@ -27,17 +29,9 @@ _log = logging.getLogger(__name__)
 def run_cluster(options: UpOptions) -> int:
     """Runs the cluster until SIGINT or SIGTERM; returns the exit status."""
     # What a start allocates lives until the end: looking for garbage in it again and again only costs time.
-    gc.disable()
-    directory = _data_directory(options)
-    lock = DirectoryLock(directory)
-    try:
-        _hold(lock, directory)
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_run(options, directory, lock))
-    finally:
-        lock.release()
-        if options.ephemeral:
-            shutil.rmtree(directory, ignore_errors=True)
+    postpone_collection()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_run(options))
 
 
 def _data_directory(options: UpOptions) -> Path:
@@ -62,19 +56,31 @@ def _not_writable(directory: Path, error: OSError) -> OptionError:
     return OptionError(f"--data-dir: {directory}: {error.strerror}; name a directory that can be written")
 
 
-async def _run(options: UpOptions, directory: Path, lock: DirectoryLock) -> int:
+async def _run(options: UpOptions) -> int:
+    # Signals first: whatever is made from here on is also put away.
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    directory = _data_directory(options)
+    lock = DirectoryLock(directory)
+    try:
+        _hold(lock, directory)
+        return await _serve(options, directory, lock, stop)
+    finally:
+        lock.release()
+        if options.ephemeral:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _serve(options: UpOptions, directory: Path, lock: DirectoryLock, stop: asyncio.Event) -> int:
     cluster = EmbeddedCluster(options, directory)
+    dump_on_signal(lambda: cluster.scheduler.dump() if cluster.scheduler is not None else None)
     try:
         # A signal during the start ends it too.
         if not await first(cluster.start(), stop):
             return 0
         lock.describe(kubeconfig=str(cluster.kubeconfig), address=cluster.address)
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
-        gc.enable()
+        resume_collection()
         seconds = seconds_since_start()
         where = options.write_kubeconfig or cluster.kubeconfig
         print(f"haru is ready after {seconds:.1f} s at {cluster.address}, kubeconfig {where}", flush=True)

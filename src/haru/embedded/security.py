@@ -1,4 +1,4 @@
-"""What an API server is told about its security, the same for `haru up` and `haru apiserver`."""
+"""Hold the security options of `haru up` and `haru apiserver`: encryption at rest, audit, admission."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.apiserver.audit_options import Delivery
+from haru.embedded.errors import OptionError
 
 if TYPE_CHECKING:
     from haru.apiserver.admission_options import AdmissionOptions
-    from haru.apiserver.audit import AuditOptions
     from haru.storage import Sealing
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityOptions:
-    """The files that the flags name; sizes in MB, ages in days, 0 for no bound."""
+    """Hold the files that the flags name; sizes in MB, ages in days, 0 for no limit."""
 
     encryption_config: Path | None = None
     encryption_reload: bool = False
-    """Take the configuration over whenever it changes."""
+    """Reload the configuration whenever its file changes."""
     audit_policy: Path | None = None
     audit_log: str | None = None
     """A path, or `-` for the standard output."""
@@ -34,8 +34,7 @@ class SecurityOptions:
     admission_config: Path | None = None
 
     def sealing(self) -> Sealing | None:
-        """What is encrypted at rest; None: nothing. Raises OptionError."""
-        from haru.embedded.options import OptionError
+        """Load the encryption at rest; None: nothing is encrypted. Raises OptionError."""
 
         if self.encryption_config is None:
             if self.encryption_reload:
@@ -51,13 +50,12 @@ class SecurityOptions:
 
     @property
     def encryption_file(self) -> Path | None:
-        """The configuration that is followed; None: it is read once."""
+        """Return the encryption configuration to reload on changes; None: the server reads it once."""
         return self.encryption_config if self.encryption_reload else None
 
     def admission(self) -> AdmissionOptions:
-        """What admission plugins are told. Raises OptionError."""
+        """Load the configuration of admission plugins. Raises OptionError."""
         from haru.apiserver.admission_options import AdmissionConfigError, AdmissionOptions, load_admission
-        from haru.embedded.options import OptionError
 
         if self.admission_config is None:
             return AdmissionOptions()
@@ -65,11 +63,3 @@ class SecurityOptions:
             return load_admission(self.admission_config)
         except AdmissionConfigError as error:
             raise OptionError(str(error)) from None
-
-    def audit(self) -> AuditOptions | None:
-        """What is told to the audit log and the webhook; None: nothing. Raises OptionError."""
-        if self.audit_policy is None and self.audit_log is None and self.audit_webhook is None:
-            return None
-        from haru.embedded.auditing import audit_options
-
-        return audit_options(self)

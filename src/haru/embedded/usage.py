@@ -24,7 +24,7 @@ def measured_by(path: Path) -> Measured:
 
 
 def _span(interval: Interval) -> Span:
-    from haru.accounting.standing import HELD, WHOLE
+    from haru.accounting.device_states import HELD, WHOLE
     from haru.dashboard.views.usage import Span, Use
     from haru.dashboard.views.workloads import Workload
 

@@ -1,24 +1,5 @@
 """From a snapshot to an answer: does it run, why not, and what would help; every remedy confirmed by re-solving."""
 
-from haru.explain.device_story import explain_device
-from haru.explain.explanation import Explanation, Funnel, NodeGroup, Remedy, Verdict
-from haru.explain.node_story import explain_node
-from haru.explain.output import to_json
-from haru.explain.stories import DeviceStory, NodeStory
-from haru.explain.subject import explain
-from haru.explain.text import to_text
+import lazy_loader
 
-__all__ = [
-    "DeviceStory",
-    "Explanation",
-    "Funnel",
-    "NodeGroup",
-    "NodeStory",
-    "Remedy",
-    "Verdict",
-    "explain",
-    "explain_device",
-    "explain_node",
-    "to_json",
-    "to_text",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from haru.engine.devices.model import Device, Slice
-from haru.engine.devices.pools import Pool
-from haru.engine.devices.state import PoolUse
+from haru.engine.dra import Device, Pool, PoolUse, Slice
 
 _PRODUCT_NAMES = ("productName", "product", "model")
 _PARENT = "parentUUID"
@@ -140,6 +138,14 @@ def share_of_card(layout: Layout, device: Device) -> float:
         return 1.0
     amount = _amount(device, layout.totals)
     return round(amount if layout.totals else amount / sum(_amount(d, layout.totals) for d in layout.devices), 3)
+
+
+def is_part(pool: Pool, device: Device) -> bool:
+    """Whether a device of a pool is a part of its card."""
+    if device.shape.attribute(f"{device.shape.driver}/{_PARENT}") is not None:
+        return True
+    own = (card for card in layout_of(pool).cards if any(other is device for other in card.devices))
+    return any(share_of_card(card, device) < 1 for card in own)
 
 
 def something_fits(layout: Layout, use: PoolUse) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from haru.engine.decision import Obj
+from haru.engine.state import Obj
 
 
 def _target(api_version: str, kind: str, name: str, namespace: str) -> Obj:

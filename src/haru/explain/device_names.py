@@ -10,10 +10,17 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from haru.engine.devices.errors import AllocationError
-from haru.engine.devices.inventory import DeviceSnapshot
-from haru.engine.devices.model import Device, DeviceId, NodeView, Obj, Placement, Slice
-from haru.engine.devices.placement import matches_node
+from haru.engine.dra import (
+    AllocationError,
+    Device,
+    DeviceId,
+    DeviceSnapshot,
+    NodeView,
+    Obj,
+    Placement,
+    Slice,
+    matches_node,
+)
 from haru.explain.changes import listed
 from haru.kube.meta import labels_of, name_of
 

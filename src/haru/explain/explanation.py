@@ -10,10 +10,11 @@ NeverFits   what exists cannot serve it, even if nothing else ran and nothing we
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from haru.engine.decision import Obj, Reason
+from haru.engine import Reason
+from haru.engine.state import Obj
 
 Verdict = Literal["Runs", "Starting", "FitsLater", "FitsIf", "NeverFits"]
 
@@ -168,6 +169,10 @@ class Remedy:
     costs: str = ""
     command: str = ""
 
+    def not_enough(self, yet: str) -> Remedy:
+        """The same where it helps only once something else is so."""
+        return replace(self, confirmed=False, costs=f"{self.costs}; and only once {yet}".removeprefix("; "))
+
 
 @dataclass(frozen=True, slots=True)
 class HeldDevice:
@@ -204,7 +209,7 @@ class Later:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ExplanationData:
     """Why an object is as it is, and what would help. `age_seconds` is how long it has waited, if that was asked.
 
     `unread` are the kinds that may not be read: the answer is without them. `scores` are the best of the `scored` nodes
@@ -229,19 +234,3 @@ class Explanation:
     unread: tuple[str, ...] = ()
     scores: tuple[NodeScore, ...] = ()
     scored: int = 0
-
-    def as_dict(self) -> Obj:
-        """The Explanation object of haru.dev/v1alpha1, as `haru explain -o json` prints it."""
-        from haru.explain.output import to_json
-
-        return to_json(self)
-
-    def __str__(self) -> str:
-        from haru.explain.text import to_text
-
-        return to_text(self).rstrip()
-
-    def _repr_html_(self) -> str:
-        from haru.explain.html import to_html
-
-        return to_html(self)

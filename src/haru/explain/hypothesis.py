@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from haru.engine.cluster import Snapshot
-from haru.engine.consumers import consumer_key, freed
-from haru.engine.decision import Decision, GroupKey, Obj
-from haru.engine.devices import AllocatedState, DeviceSnapshot, PoolKey
-from haru.engine.devices.model import Device, Placement, Slice, Taint
-from haru.engine.devices.pools import Pool
-from haru.engine.groupstate import GroupState
-from haru.engine.nodeinfo import NodeInfo, NodeSpec
-from haru.engine.ownership import is_user
-from haru.engine.persistent import Patched
-from haru.engine.pods import PodInfo
+from haru.engine import Decision, Snapshot
+from haru.engine.dra import AllocatedState, Device, DeviceSnapshot, Placement, Pool, PoolKey, Slice, Taint
+from haru.engine.state import (
+    GroupKey,
+    NodeInfo,
+    NodeSpec,
+    Obj,
+    Patched,
+    PodGroupState,
+    PodInfo,
+    consumer_key,
+    freed,
+    is_user,
+)
 
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
 
@@ -27,7 +30,7 @@ def without_pods(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
     """As if pods were gone, and the claims that nobody else uses were free again."""
     gone = {path: snapshot.pods[path] for path in paths if path in snapshot.pods}
     nodes: dict[str, NodeInfo | None] = {}
-    groups: dict[str, GroupState | None] = {}
+    groups: dict[str, PodGroupState | None] = {}
     for path, pod in gone.items():
         info = nodes.get(pod.node) or snapshot.nodes.get(pod.node)
         if info is not None and path in info.pods:
@@ -141,7 +144,7 @@ def repels(taint: Obj) -> bool:
 def with_pods(snapshot: Snapshot, pods: Iterable[PodInfo]) -> Snapshot:
     """As if these pending pods existed (or were different)."""
     changed = {pod.key.path: pod for pod in pods}
-    groups: dict[str, GroupState | None] = {}
+    groups: dict[str, PodGroupState | None] = {}
     for path, pod in changed.items():
         if pod.group is not None and path not in snapshot.pods:
             state = groups.get(pod.group.path) or snapshot.group_state(pod.group)
@@ -153,7 +156,7 @@ def with_places(snapshot: Snapshot, decision: Decision) -> Snapshot:
     """As if a decision had been carried out: its pods on their nodes, with their devices."""
     nodes: dict[str, NodeInfo | None] = {}
     pods: dict[str, PodInfo | None] = {}
-    groups: dict[str, GroupState | None] = {}
+    groups: dict[str, PodGroupState | None] = {}
     claims: dict[str, Obj | None] = {}
     allocated = snapshot.allocated
     for member in decision.placed:
@@ -190,6 +193,14 @@ def with_claims(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapshot:
 def with_pod_group(snapshot: Snapshot, path: str, group: Obj) -> Snapshot:
     """As if a PodGroup existed (or were different)."""
     return replace(snapshot, pod_groups=Patched(snapshot.pod_groups, {path: group}))
+
+
+def with_events(snapshot: Snapshot, events: Iterable[Obj]) -> Snapshot:
+    """With these events beside those that are there."""
+    more = {f"{event['metadata'].get('namespace') or 'default'}/{event['metadata']['name']}": event for event in events}
+    if not more:
+        return snapshot
+    return replace(snapshot, others={**snapshot.others, "Event": {**snapshot.objects("Event"), **more}})
 
 
 def without_device_taints(snapshot: Snapshot, drop: Callable[[PoolKey, Device, Taint], bool]) -> Snapshot:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from haru.engine.devices.eviction import NO_EXECUTE, published_taints, rule_selects, taint_time, tolerates
-from haru.engine.devices.model import DeviceId, Obj, Taint
+from haru.engine.dra import NO_EXECUTE, DeviceId, Obj, Taint, published_taints, rule_selects, taint_time, tolerates
 from haru.explain.device_names import published_devices
 from haru.kube.meta import is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from haru.kube.names import is_label_value, is_qualified_name, short_hash

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from haru.http2 import frames
 from haru.http2.frames import Code, ConnectionFault
-
-if TYPE_CHECKING:
-    from haru.http2.stream import Stream
 
 UNREAD_BYTES = 1024 * 1024
 """So much may lie here unread before a client that asks for replies is cut off."""
@@ -17,6 +14,16 @@ TABLE_OF_NOTHING = b"\x20"
 """In a head: nothing is kept in the table from here on."""
 FLUSH_BYTES = 64 * 1024
 """Less is gathered until the loop comes round: one record of TLS for what many streams say at once."""
+
+
+class SendingStream(Protocol):
+    """A stream as far as its frames are concerned: its number, and its window, in bytes."""
+
+    number: int
+    window: int
+
+    def wake_writer(self) -> None:
+        """Go on with the answer: there may be room for it."""
 
 
 class Sending:
@@ -27,7 +34,7 @@ class Sending:
         self._transport: Any = None
         self.paused = False
         """Whether the client has yet to read what the socket was given."""
-        self.blocked: dict[Stream, None] = {}
+        self.blocked: dict[SendingStream, None] = {}
         """Streams that wait for room."""
         self.window = frames.WINDOW
         """How much may be sent on all streams."""
@@ -49,7 +56,7 @@ class Sending:
         """The client has a wish for the size of the table of fields; it waits to be told that it is kept to."""
         self._first = TABLE_OF_NOTHING
 
-    def send_head(self, stream: Stream, block: bytes, *, ends: bool) -> None:
+    def send_head(self, stream: SendingStream, block: bytes, *, ends: bool) -> None:
         """The head of an answer."""
         if self._first:
             block, self._first = self._first + block, b""
@@ -64,7 +71,7 @@ class Sending:
             is_last = frames.END_HEADERS if part is parts[-1] else 0
             self.write(frames.frame(frames.CONTINUATION, is_last, stream.number, part))
 
-    def send_data(self, stream: Stream, data: bytes | memoryview, *, ends: bool) -> None:
+    def send_data(self, stream: SendingStream, data: bytes | memoryview, *, ends: bool) -> None:
         """A part of a body, for which there is room in both windows."""
         size, limit = len(data), self.frame_bytes
         self.window -= size

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from haru.http2.frames import Code, StreamFault
 from haru.http2.heads import Head, answer_block
+from haru.http2.sending import Sending
 from haru.serving import ABORT, ANSWER, WRITE_BODY
-
-if TYPE_CHECKING:
-    from haru.http2.connection import Connection
 
 _LOG = logging.getLogger("haru.http2")
 
@@ -23,6 +21,36 @@ BATCH_BYTES = 256 * 1024
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 Message = dict[str, Any]
+
+
+class StreamConnection(Protocol):
+    """The connection of a stream, as far as the stream needs it."""
+
+    out: Sending
+    stream_room: int
+    """How many bytes a stream may send before they are read."""
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """Of every answer."""
+
+    def consumed(self, size: int) -> None:
+        """Count bytes that are not kept any more."""
+
+    def open_window(self, number: int, size: int) -> None:
+        """Let the client send as many more bytes on a stream."""
+
+    def reset(self, stream: Stream, code: Code) -> None:
+        """End a stream because of what happened here."""
+
+    def answered(self, stream: Stream) -> None:
+        """Note that all of an answer was sent."""
+
+    def finished(self, stream: Stream) -> None:
+        """Note that the application has ended with a stream."""
+
+    def abort(self) -> None:
+        """Cut the connection."""
 
 
 class Stream:
@@ -48,7 +76,7 @@ class Stream:
         "window",
     )
 
-    def __init__(self, connection: Connection, number: int, head: Head, window: int, *, ended: bool) -> None:
+    def __init__(self, connection: StreamConnection, number: int, head: Head, window: int, *, ended: bool) -> None:
         self.number = number
         self.scope = head.scope()
         self.window = window

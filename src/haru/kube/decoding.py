@@ -79,13 +79,37 @@ def unknown_field_hints(obj: Any, kind: Kind) -> list[str]:
     return hints
 
 
+_CLOSE = 0.7
+_PARTS = re.compile("[./]")
+_WORDS = re.compile("[0-9]+|[^0-9._/-]+")
+
+
 def suggest(name: str, candidates: Iterable[str]) -> str:
     """The candidate that `name` was probably meant to be, or an empty string."""
     folded: dict[str, str] = {}
     for candidate in candidates:
         folded.setdefault(candidate.lower(), candidate)
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=_CLOSE)
     return folded[close[0]] if close else ""
+
+
+def suggest_name(name: str, candidates: Iterable[str]) -> str:
+    """The same for names that people give: of several parts each has to be close, and a number is none mistyped.
+
+    So gpu.amd.com does not mean gpu.nvidia.com, nor node-9 or zone-b node-1 or zone-a.
+    """
+    return suggest(name, [each for each in candidates if _is_near(name.lower(), each.lower())])
+
+
+def _is_near(name: str, other: str) -> bool:
+    parts, others = _PARTS.split(name), _PARTS.split(other)
+    pairs = zip(parts, others, strict=True) if len(parts) == len(others) else ()
+    if any(a != b and difflib.SequenceMatcher(None, a, b).ratio() < _CLOSE for a, b in pairs):
+        return False
+    words, others = _WORDS.findall(name), _WORDS.findall(other)
+    differing = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
+    counts = all(len(word) == 1 or word.isdigit() for pair in differing for word in pair)
+    return len(words) != len(others) or not differing or not counts
 
 
 def _decode(obj: Any, kind: Kind) -> tuple[Obj, list[_Unknown]]:

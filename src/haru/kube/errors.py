@@ -149,6 +149,10 @@ class StatusError(Exception):
         status["code"] = self.code
         return status
 
+    def has_cause(self, reason: str) -> bool:
+        """Whether one of the details' causes has this reason."""
+        return any(cause.get("reason") == reason for cause in self.details.get("causes") or ())
+
     @classmethod
     def from_status(cls, status: dict[str, Any]) -> StatusError:
         """The error that a server's Status object stands for."""
@@ -233,8 +237,9 @@ def too_large_error(message: str) -> StatusError:
 
 
 def too_many_requests_error(message: str, retry_after_seconds: int = 1) -> StatusError:
-    """429: the caller should come back later."""
-    return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after_seconds})
+    """429: the caller should come back later; after 0 seconds: nobody knows when."""
+    details = {"retryAfterSeconds": retry_after_seconds} if retry_after_seconds else {}
+    return StatusError(429, "TooManyRequests", message, details)
 
 
 def unauthorized_error() -> StatusError:

@@ -8,15 +8,46 @@ Source: discovery of Kubernetes 1.36.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from haru.kube.custom.types import CustomType
+from haru.kube.custom.structural import Structural
+from haru.kube.errors import FieldError
+from haru.kube.printing.base import Printer
+from haru.kube.schema import MessageType
+
+Obj = dict[str, Any]
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """The verbs of a resource that can do everything."""
+
+
+class CustomType(Protocol):
+    """What one version of a CustomResourceDefinition says, as its kind carries it (`haru.kube.custom.types`)."""
+
+    raw: Obj
+    schema: Structural
+    has_status: bool
+    scale: Obj | None
+    selectable: Mapping[str, str]
+    warning: str
+    terminating: bool
+    message: MessageType
+    rules: Any
+    converter: Any
+    reader: Any
+    printer: Printer
+
+    def decode(self, obj: Any, kind: Kind) -> tuple[Obj, list[str]]:
+        """Drop what the schema does not know, and name each of that."""
+
+    def default(self, obj: Obj) -> Obj:
+        """Fill in the defaults of the schema."""
+
+    def judge(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+        """Find what the schema refuses."""
 
 
 @dataclass(frozen=True, slots=True)

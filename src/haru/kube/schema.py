@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import unquote
-
-from haru.kube.kinds import Kind
 
 Container = Literal["one", "list", "map"]
 
@@ -112,7 +110,15 @@ def message_type(name: str) -> MessageType:
     return found
 
 
-def type_of(kind: Kind) -> MessageType:
+class NamesType(Protocol):
+    """What says of which message its objects are, as every `haru.kube.kinds.Kind` does."""
+
+    @property
+    def type_name(self) -> str:
+        """`io.k8s.api.apps.v1.Deployment`."""
+
+
+def type_of(kind: NamesType) -> MessageType:
     """The message that objects of this kind are."""
     return message_type(kind.type_name)
 

@@ -88,12 +88,22 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
         prepared["status"] = new["status"]
     if (kind.group, kind.kind) == (_RESOURCE, "ResourceClaim"):
         prepared = _without_deallocated(prepared, old)
+    if (kind.group, kind.kind) == ("", "Pod"):
+        prepared = _with_kept_pod_status(prepared, old)
     return drop_disabled_fields(prepared, old, kind, gates)
 
 
 def has_first_status(kind: Kind) -> bool:
     """Whether an object has a status, if only an empty one, before any controller has written it."""
     return kind.custom is None and (kind.group, kind.kind) != (_RESOURCE, "ResourcePoolStatusRequest")
+
+
+def allows_unconditional_update(kind: Kind) -> bool:
+    """Whether an object of the kind may be replaced by who does not say which version of it is meant.
+
+    Of two who believe that they lead, or that they spend the last of a budget, one has to learn that it does not.
+    """
+    return kind.custom is None and (kind.group, kind.kind) not in _CONDITIONAL
 
 
 def has_generation(kind: Kind) -> bool:
@@ -129,6 +139,29 @@ _FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     },
     ("storage.k8s.io", "VolumeAttachment"): {"attached": False},
 }
+_CONDITIONAL = frozenset(
+    {
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io", "APIService"),
+        ("certificates.k8s.io", "ClusterTrustBundle"),
+        ("certificates.k8s.io", "PodCertificateRequest"),
+        ("coordination.k8s.io", "Lease"),
+        ("coordination.k8s.io", "LeaseCandidate"),
+        ("node.k8s.io", "RuntimeClass"),
+        ("policy", "PodDisruptionBudget"),
+        (_RESOURCE, "ResourcePoolStatusRequest"),
+        ("storage.k8s.io", "CSIDriver"),
+        ("storage.k8s.io", "CSINode"),
+        ("storage.k8s.io", "CSIStorageCapacity"),
+        ("storage.k8s.io", "VolumeAttachment"),
+    }
+)
 _GENERATION = frozenset(
     {
         ("", "Pod"),
@@ -187,6 +220,28 @@ def _first_pod_status(spec: Obj, now: str) -> Obj:
             }
         ]
     return status
+
+
+def _with_kept_pod_status(new: Obj, old: Obj) -> Obj:
+    """A status write that leaves out the QoS class, or of what generation it speaks, does not take them away."""
+    status, before = dict(new.get("status") or {}), old.get("status") or {}
+    for name in ("qosClass", "observedGeneration"):
+        if not status.get(name) and before.get(name):
+            status[name] = before[name]
+    known: dict[Any, list[Any]] = {}
+    for condition in before.get("conditions") or ():
+        known.setdefault(condition.get("type"), []).append(condition.get("observedGeneration"))
+    conditions = status.get("conditions") or ()
+    # A type may occur more than once: the first one of now follows the first one of before.
+    kept = [known[c.get("type")].pop(0) if known.get(c.get("type")) else None for c in conditions]
+    if any(kept):
+        status["conditions"] = [
+            {**condition, "observedGeneration": generation}
+            if generation and not condition.get("observedGeneration")
+            else condition
+            for condition, generation in zip(conditions, kept, strict=True)
+        ]
+    return {**new, "status": status}
 
 
 def qos_class(spec: Obj) -> str:
@@ -318,4 +373,4 @@ def _allocated_devices(claim: Obj) -> set[Hashable]:
 
 
 def _device_id(device: Obj) -> Hashable:
-    return device.get("driver"), device.get("pool"), device.get("device")
+    return device.get("driver"), device.get("pool"), device.get("device"), device.get("shareID") or ""

@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from haru.cel import ast
-from haru.cel.device import CompileError, environment
+from haru.cel.device import environment
+from haru.cel.errors import CompileError
 from haru.cel.program import parse_and_check
 
 Table = Literal["attributes", "capacity"]

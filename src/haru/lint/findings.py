@@ -130,7 +130,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportData:
     """All that was found, in the order of the files; `unchecked` names objects of kinds that are not Kubernetes'."""
 
     findings: tuple[Finding, ...]
@@ -142,19 +142,3 @@ class Report:
     def errors(self) -> int:
         """How many findings are errors."""
         return sum(finding.severity == "error" for finding in self.findings)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The LintReport object of haru.dev/v1alpha1, as `haru lint -o json` prints it."""
-        from haru.lint.output import to_json
-
-        return to_json(self)
-
-    def __str__(self) -> str:
-        from haru.lint.output import to_text
-
-        return to_text(self)
-
-    def _repr_html_(self) -> str:
-        from haru.lint.html import to_html
-
-        return to_html(self)

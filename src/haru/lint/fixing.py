@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from haru.lint import documents
 from haru.lint.editing import EditError, apply_edit
-from haru.lint.findings import Finding, Report
+from haru.lint.findings import Finding
 from haru.lint.paths import Keys
+from haru.lint.report import Report
 from haru.lint.run import lint_texts
 
 MAX_CHAIN = 40

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from haru.kube.decoding import suggest
+from haru.kube.jobs import gang_refusal, has_gang_shape
 from haru.lint.findings import Draft, Edit, Insert, Replace
 from haru.lint.world import SCHEDULING, Item, World, pod_spec
 
@@ -144,9 +145,9 @@ def _job(item: Item, grouped: bool, devices: bool) -> Iterator[Draft]:
     spec = item.obj.get("spec") or {}
     parallelism, completions = spec.get("parallelism"), spec.get("completions")
     indexed = spec.get("completionMode") == "Indexed"
-    if grouped or parallelism is None or parallelism < 2:
+    if grouped or parallelism is None or parallelism < 2 or gang_refusal(item.obj):
         return
-    if indexed and completions == parallelism:
+    if has_gang_shape(spec):
         yield from _gang_job(item, spec)
         return
     written = item.raw.get("spec") or {}

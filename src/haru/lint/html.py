@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from haru.lint.findings import Finding, Report
+from haru.lint.findings import Finding, ReportData
 from haru.lint.output import summary
 from haru.markup import Child, Html, section, table, tag
 
 
-def to_html(report: Report) -> Html:
+def to_html(report: ReportData) -> Html:
     """A region with a table of the findings and notices."""
     columns = ("where", "severity", "what is wrong", "what to write instead")
     return section(

@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from haru.lint.findings import Finding, Report
+from haru.lint.findings import Finding, ReportData
 
 _INDENT = "    "
 
 
-def to_json(report: Report, fixed: Sequence[Any] = ()) -> dict[str, Any]:
+def to_json(report: ReportData, fixed: Sequence[Any] = ()) -> dict[str, Any]:
     """`findings` are faults, `notices` are worth knowing; `fixed` is what `--fix` changed."""
     counts = {"objects": report.objects, "errors": report.errors, "warnings": len(report.findings) - report.errors}
     found: dict[str, Any] = {
@@ -28,7 +28,7 @@ def to_json(report: Report, fixed: Sequence[Any] = ()) -> dict[str, Any]:
     return found
 
 
-def to_text(report: Report) -> str:
+def to_text(report: ReportData) -> str:
     """One paragraph a finding, then a line that counts."""
     parts = [_paragraph(finding) for finding in (*report.findings, *report.notices)]
     parts += [f"{name}: not a kind of Kubernetes, so not checked" for name in report.unchecked]
@@ -49,7 +49,7 @@ def _paragraph(finding: Finding) -> str:
     return "\n".join(lines)
 
 
-def summary(report: Report) -> str:
+def summary(report: ReportData) -> str:
     """The counts, in one line."""
     warnings = len(report.findings) - report.errors
     fixable = sum(finding.fixable for finding in (*report.findings, *report.notices))

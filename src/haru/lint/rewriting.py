@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from haru.cel.device import CompileError, compile_device_selector
+from haru.cel.device import compile_device_selector
+from haru.cel.errors import CompileError
 from haru.kube.quantity import parse_quantity
 from haru.lint.published import DRIVERS, MEMORY_WORDS, NVIDIA, STANDARD, STANDARD_DOMAIN, plain
 

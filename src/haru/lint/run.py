@@ -11,11 +11,12 @@ from haru.lint.claims import check_claim
 from haru.lint.classes import check_class
 from haru.lint.devices import check_slice, check_taint_rule
 from haru.lint.documents import Document
-from haru.lint.findings import STAGES, Draft, Finding, Place, Report
+from haru.lint.findings import STAGES, Draft, Finding, Place
 from haru.lint.gangs import check_group, check_members
 from haru.lint.inventory import Inventory
 from haru.lint.paths import Keys
 from haru.lint.pods import check_group_claims, check_pod
+from haru.lint.report import Report
 from haru.lint.shape import check_schema, find_kind
 from haru.lint.validity import check_validity, prepare
 from haru.lint.world import RESOURCE, SCHEDULING, Item, World

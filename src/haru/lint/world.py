@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from haru.kube.decoding import suggest
+from haru.kube.decoding import suggest_name
 from haru.kube.kinds import Kind
 from haru.lint.documents import Document
 from haru.lint.paths import Keys
@@ -98,7 +98,7 @@ class World:
 
     def close_class(self, name: str) -> str:
         """The known class that a name was probably meant to be."""
-        return suggest(name, [*self.names("DeviceClass", ""), *CLASSES])
+        return suggest_name(name, [*self.names("DeviceClass", ""), *CLASSES])
 
 
 def claim_spec(item: Item) -> tuple[str, Obj] | None:

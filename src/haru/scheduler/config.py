@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from haru.clock import utc_now
-from haru.engine.devices import Features
-from haru.engine.groups import Options
-from haru.engine.profile import DEFAULT_PROFILE, Profile
-from haru.engine.run_times import parse_limit
+from haru.engine import Features, Options, Profile
+from haru.engine.framework import DEFAULT_PROFILE
+from haru.engine.state import parse_limit
 from haru.kube.gates import FeatureGates
-from haru.scheduler.configuration import Configuration
+from haru.scheduler.configuration.file import Configuration
 from haru.scheduler.settings import COMPATIBLE, Fairness, SchedulerConfig
 
 
@@ -25,12 +24,14 @@ def scheduler_config(
     configuration: Configuration | None = None,
     seed: int = 0,
     fairness: Fairness = COMPATIBLE,
+    hold_group_members: bool = False,
     clock: Callable[[], datetime] = utc_now,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> SchedulerConfig:
     """A scheduler for these names, all under one profile; or for the profiles of a configuration file.
 
     The n-th decision breaks ties with `seed` + n. `fairness` is what 1.36 has not: nothing of it unless asked for.
+    `hold_group_members`: pods that name a PodGroup wait while a gate of gangs is off.
     """
     given = configuration or Configuration(dict.fromkeys(scheduler_names, profile))
     features = Features.from_gates(gates.all())
@@ -69,6 +70,7 @@ def scheduler_config(
         initial_backoff=given.initial_backoff,
         max_backoff=given.max_backoff,
         backfill=fairness.backfill,
+        hold_group_members=hold_group_members,
         pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
         spreads_by_force=any(
             constraint["whenUnsatisfiable"] == "DoNotSchedule"

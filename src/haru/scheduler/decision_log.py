@@ -17,11 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from haru.engine.cluster import object_path
-from haru.engine.decision import Decision
-from haru.engine.groups import Options
-from haru.engine.journal import RecordedCluster, decided_entry
-from haru.engine.journal.values import plain
+from haru.engine import Decision, Options
+from haru.engine.journal import RecordedCluster, decided_entry, plain
+from haru.engine.state import object_path
 
 Obj = dict[str, Any]
 DEFAULT_MEBIBYTES = 256

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from haru.engine.groups import Options
-from haru.scheduler.queue import INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
+from haru.engine import Options
+from haru.scheduler.queue.scheduling_queue import INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
 
 
 class OptionsOf(Protocol):
@@ -42,7 +42,8 @@ class SchedulerConfig:
 
     `options` makes the engine's options for the n-th decision, under the profile of a schedulerName.
     `spreads_by_force`: some profile gives hard spread constraints to pods that have none. `backfill`: places are kept
-    for the head of the queue, and others go first only where that does not delay it.
+    for the head of the queue, and others go first only where that does not delay it. `hold_group_members`: pods
+    that name a PodGroup wait while a gate of gangs is off.
     """
 
     scheduler_names: frozenset[str]
@@ -59,3 +60,11 @@ class SchedulerConfig:
     spreads_by_force: bool = False
     pop_from_backoff: bool = True
     backfill: bool = False
+    hold_group_members: bool = False
+
+    @property
+    def gate_off(self) -> str:
+        """The gate without which gangs are none, if it is off."""
+        if not self.groups:
+            return "GenericWorkload"
+        return "" if self.gang_scheduling else "GangScheduling"

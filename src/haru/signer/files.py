@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from haru.errors import InputError
-from haru.external_jwt import ALGORITHMS, Key
+from haru.externaljwt import ALGORITHMS, Key
 from haru.files import write_whole
 from haru.jose import JoseError, algorithm_of, encode, sign
 from haru.signer.schedule import Pace, Record, published, signing, with_new

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from haru.external_jwt import Key
+from haru.externaljwt import Key
 from haru.jose import JoseError, algorithm_of, encode
 from haru.signer.files import KeyStoreError
 

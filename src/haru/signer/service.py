@@ -1,6 +1,6 @@
 """The three calls of `v1.ExternalJWTSigner`, over whatever holds the keys.
 
-Source: KEP-740. Bytes in and out: `haru.external_jwt` reads and writes the messages, no generated code is needed.
+Source: KEP-740. Bytes in and out: `haru.externaljwt` reads and writes the messages, no generated code is needed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from haru import external_jwt as messages
+from haru import externaljwt as messages
 from haru.errors import InputError
 from haru.protobuf import WireError
 from haru.signer.claims import RefusedClaims, check_claims

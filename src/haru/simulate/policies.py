@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from haru.engine.potential import Ask, Potential, Tuning
+from haru.engine.packing_value import ExpectedRequest, PackingValue, Tuning
 from haru.simulate.baselines import BestFit, FirstFit, FragmentationGradient, MostAllocated
 from haru.simulate.packing import CARD, Machine, Node, Policy, Shape, after
 
@@ -34,16 +34,16 @@ def make_policy(name: str, demand: Mapping[Shape, int], machines: Sequence[Machi
 
 
 class HaruPacking:
-    """The node and card whose worth falls least (`haru.engine.potential`); exact, ties by the order of the nodes."""
+    """The node and card whose packing value falls least (`haru.engine.packing_value`); ties by order of nodes."""
 
     def __init__(self, demand: Mapping[Shape, int], machines: Sequence[Machine], tuning: Tuning | None = None) -> None:
-        asks: Counter[Ask] = Counter()
+        asks: Counter[ExpectedRequest] = Counter()
         for shape, count in demand.items():
-            asks[Ask(shape.cpu, shape.cards, shape.part, shape.models)] += count
+            asks[ExpectedRequest(shape.cpu, shape.cards, shape.part, shape.models)] += count
         supply: Counter[str] = Counter()
         for machine in machines:
             supply[machine.model] += machine.cards
-        self._potential = Potential(asks, supply, tuning)
+        self._potential = PackingValue(asks, supply, tuning)
         self._taken: dict[tuple[tuple[int, ...], int, int], tuple[tuple[int, ...], float]] = {}
 
     def start(self, nodes: Sequence[Node]) -> None:

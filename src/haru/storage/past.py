@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
+from haru.storage.damage import Check, damage_in, damage_in_row, no_check
 from haru.storage.interface import Event, Record
 
 KEPT = 5_000
@@ -50,29 +51,48 @@ def append(connection: sqlite3.Connection, events: Sequence[Event], is_left_out:
 
 
 def recall(
-    connection: sqlite3.Connection, revision: int, newest: Callable[[str], Record | None], is_left_out: IsLeftOut
-) -> tuple[int, Sequence[Event]]:
-    """The revision from which on all changes are known, and those changes, oldest first.
+    connection: sqlite3.Connection,
+    revision: int,
+    newest: Callable[[str], Record | None],
+    is_left_out: IsLeftOut,
+    check: Check = no_check,
+) -> tuple[int, Sequence[Event], str]:
+    """The revision from which on all changes are known, those changes, oldest first, and why there are no older ones.
 
-    `revision` is that of the state, of which `newest` gives the records. What is left out by now is removed.
+    `revision` is that of the state, of which `newest` gives the records. What is left out by now is removed. A damaged
+    row ends what is known: the past is a convenience, the state is whole without it.
     """
     left_out, found = [], []
     later: dict[str, Record | None] = {}
-    since = revision
+    since, problem = revision, ""
     for number, key, gone, old, packed, value in connection.execute(
         "SELECT revision, key, gone, old, packed, value FROM past ORDER BY revision DESC"
     ):
+        before, damage = _before(key, old, packed, value, check)
+        if damage:
+            problem = f"the change of {key} at revision {number} in the table past is damaged: {damage}"
+            break
         since = number - 1
         if is_left_out(key):
             left_out.append((number,))
             continue
-        before = None if old is None else Record(key, value, old, packed=bool(packed))
         after = None if gone else later.get(key) or newest(key)
         found.append(Event(key, number, before, after))
         later[key] = before
     if left_out:
         connection.executemany("DELETE FROM past WHERE revision = ?", left_out)
-    return since, found[::-1]
+    return since, found[::-1], problem
+
+
+def _before(key: object, old: object, packed: object, value: object, check: Check) -> tuple[Record | None, str]:
+    """What a change replaced, and what is wrong with its row."""
+    if old is None:
+        return None, "" if isinstance(key, str) else "its key is no text"
+    damage = damage_in_row(key, old, packed, value)
+    if damage or not (isinstance(key, str) and isinstance(old, int) and isinstance(value, bytes)):
+        return None, damage
+    record = Record(key, value, old, packed=bool(packed))
+    return record, damage_in(record, check)
 
 
 def leave_out(connection: sqlite3.Connection, is_left_out: IsLeftOut) -> None:

@@ -13,22 +13,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from haru.storage import past
 from haru.storage.ciphers import SealError
+from haru.storage.damage import Check, damage_in, damage_in_row, damaged_row, no_check
 from haru.storage.history import Bucket, bucket_of
 from haru.storage.interface import Delete, Event, Put, Record, StoreError
 from haru.storage.memory import MemoryStore
 from haru.storage.sealing import KEYS_SECONDS, Sealing, no_sealing
 from haru.storage.snapshots import complete, new_private_file
-from haru.storage.sqlite_file import COPY_SUFFIX, open_database, remove_copy, remove_left_copies
+from haru.storage.sqlite_file import COPY_SUFFIX, open_database, read_number, remove_copy, remove_left_copies
 from haru.storage.sqlite_writer import Batch, Copy, Purge, Superseded, Writer, path_of
 
+_LOG = logging.getLogger("haru.storage")
 TURNS_AT_MOST = 8
 """Turns of the loop that a change waits for others at most, as long as each brings more; a lone one waits for one."""
 
@@ -37,10 +41,16 @@ class SqliteStore(MemoryStore):
     """A store in one SQLite file, or in memory only for the path `:memory:` (of which nothing is at rest)."""
 
     def __init__(
-        self, path: str | Path, *, clock: Callable[[], float] = time.monotonic, sealing: Sealing | None = None
+        self,
+        path: str | Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sealing: Sealing | None = None,
+        check: Check = no_check,
     ) -> None:
         super().__init__(clock=clock)
         self._path = str(path)
+        self._check = check
         self._sealing = sealing or no_sealing()
         self._wipes = sealing is not None
         self._writer: Writer | None = None
@@ -94,23 +104,35 @@ class SqliteStore(MemoryStore):
         self._sealing.changed = self._make_stale
         await self._sealing.start()
         if self._sealing.outside:
-            rows = connection.execute("SELECT key, value FROM objects")
+            rows = connection.execute("SELECT key, value FROM objects WHERE typeof(value) = 'blob'")
             await self._sealing.prepare(((bucket_of(key), value) for key, value in rows), KEYS_SECONDS)
 
     def _load(self, connection: sqlite3.Connection) -> None:
         rows = connection.execute("SELECT key, revision, packed, value FROM objects ORDER BY key")
+        with contextlib.closing(rows):  # what is half read would hold the file
+            self._take_in(rows)
+        revision = read_number(connection, self._path, "revision")
+        self._revision = self._assigned = self._loaded = max(1, revision)
+        self._recall(connection)
+
+    def _take_in(self, rows: Iterable[tuple[Any, Any, Any, Any]]) -> None:
+        """Make the state of the rows, which come in the order of their keys. Raises `StoreError` for a damaged one."""
         is_plain, resource, bucket = self._sealing.is_plain, "", None
         for key, revision, packed, data in rows:
+            problem = damage_in_row(key, revision, packed, data)
+            if problem:
+                raise damaged_row(self._path, key, problem)
             if bucket is None or bucket_of(key) != resource:
                 resource = bucket_of(key)
                 bucket = self._bucket(resource)
             stale = False
             if not is_plain(data):
                 data, stale = self._sealing.open(resource, path_of(key), data)
-            bucket.append(Record(key, data, revision, packed=bool(packed), stale=stale))
-        (revision,) = connection.execute("SELECT value FROM meta WHERE name = 'revision'").fetchone()
-        self._revision = self._assigned = self._loaded = max(1, revision)
-        self._recall(connection)
+            record = Record(key, data, revision, packed=bool(packed), stale=stale)
+            problem = damage_in(record, self._check)
+            if problem:
+                raise damaged_row(self._path, key, problem)
+            bucket.append(record)
 
     def _recall(self, connection: sqlite3.Connection) -> None:
         """The changes of before, so that whoever followed them goes on."""
@@ -118,7 +140,11 @@ class SqliteStore(MemoryStore):
         def newest(key: str) -> Record | None:
             return self._bucket(bucket_of(key)).records.get(key)
 
-        self._compacted, events = past.recall(connection, self._loaded, newest, self._leaves_no_past)
+        self._compacted, events, problem = past.recall(
+            connection, self._loaded, newest, self._leaves_no_past, self._check
+        )
+        if problem:
+            _LOG.warning("store %s: %s; watches from before it begin anew", self._path, problem)
         for name, bucket in self._buckets.items():
             bucket.compacted = self._loaded if self._sealing.ciphers(name) else self._compacted
         now = self._clock()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from haru.storage import past
+from haru.storage.damage import damaged_head
 from haru.storage.interface import StoreError
 
 SCHEMA = 2
@@ -64,7 +65,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         return
     if "meta" not in tables:
         raise StoreError(f"store {path} is a database of something else; name another file")
-    (found,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+    found = read_number(connection, path, "schema")
     if found > SCHEMA:
         raise StoreError(
             f"store {path} has schema {found}, this version of haru knows schemas up to {SCHEMA}: "
@@ -77,6 +78,14 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
             MIGRATIONS[number](connection)
         connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (SCHEMA,))
         connection.execute("COMMIT")
+
+
+def read_number(connection: sqlite3.Connection, path: str, name: str) -> int:
+    """A number of the table meta; raises `StoreError` where there is none."""
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    if row is None or not isinstance(row[0], int):
+        raise damaged_head(path, name)
+    return row[0]
 
 
 def remove_left_copies(path: str) -> None:

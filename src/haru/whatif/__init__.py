@@ -16,7 +16,8 @@ from haru.whatif.changes import (
     TaintNode,
     apply_change,
 )
-from haru.whatif.comparison import Comparison, Displacement, Gang, Start, Wait, try_out
+from haru.whatif.comparison import Comparison, try_out
+from haru.whatif.comparison_data import Displacement, Gang, Start, Wait
 from haru.whatif.objects import Objects
 from haru.whatif.output import to_json
 from haru.whatif.text import to_text

@@ -14,9 +14,8 @@ from datetime import datetime
 from haru.drivers.simulated.objects import PROFILE_LABEL, device_classes, node_object, profile_label
 from haru.drivers.simulated.profiles import PLUGIN_RESOURCE, Profile
 from haru.drivers.simulated.slices import resource_slices
-from haru.engine.cluster import object_path
-from haru.engine.decision import Obj
-from haru.engine.devices.model import DeviceId, Taint
+from haru.engine.dra import DeviceId, Taint
+from haru.engine.state import Obj, object_path
 from haru.explain.changes import listed
 from haru.explain.hypothesis import CORDON_TAINT, is_cordoned
 from haru.explain.tainting import rule_manifest

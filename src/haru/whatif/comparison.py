@@ -8,109 +8,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
-from haru.engine.cluster import Snapshot
-from haru.engine.decision import GroupKey, Obj, Reason, ReasonType
-from haru.engine.groups import Options
-from haru.engine.groups.quorum import min_count
-from haru.engine.ownership import workload_of
-from haru.engine.pods import PodInfo
+from haru.engine import Options, Reason, Snapshot
+from haru.engine.podgroup import min_count
+from haru.engine.state import GroupKey, Obj, PodInfo, ReasonType, workload_of
 from haru.kube.meta import controller_of
 from haru.whatif.changes import Apply, Change, apply_change, describe
+from haru.whatif.comparison_data import ComparisonData, Displacement, Gang, Outcome, Start, Wait
 from haru.whatif.course import Displaced, End, run_course
-from haru.whatif.departures import Cause
+from haru.whatif.html import to_html
 from haru.whatif.objects import Objects
+from haru.whatif.output import to_json
+from haru.whatif.text import to_text
 from haru.whatif.usage import Amount, usage_of
 
-Outcome = Literal["Restarts", "Waits", "Lost", "GoesWithNode", "Deleted"]
-
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """A pod that gets a place because of the changes, and the devices it gets, as `POOL/DEVICE`."""
-
-    path: str
-    workload: str
-    node: str
-    devices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Displacement:
-    """A running pod that loses its place: where, why, after how many seconds, and what becomes of it.
-
-    `Restarts`: made again, it has a place on `new_node`. `Waits`: made again, it has none, for `reasons`. `Lost`:
-    nobody makes it again. `GoesWithNode`: it was there for its node only. `Deleted`: the changes delete it.
-    """
-
-    path: str
-    workload: str
-    node: str
-    cause: Cause
-    outcome: Outcome
-    after_seconds: int = 0
-    new_node: str = ""
-    reasons: tuple[Reason, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A pod that waits because of the changes: it would have started without them (or `new`: came with them)."""
-
-    path: str
-    workload: str
-    new: bool
-    reasons: tuple[Reason, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Gang:
-    """A gang that had as many members placed as it needs, and has fewer now."""
-
-    path: str
-    placed: int
-    min_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What changes come to. `usage` has the amounts without the changes and with them.
-
-    `anyway` counts what happens without the changes too; `still_waiting` the pods that wait in either case.
-    """
-
-    changes: tuple[str, ...]
-    starts: tuple[Start, ...]
-    displaced: tuple[Displacement, ...]
-    waits: tuple[Wait, ...]
-    gangs: tuple[Gang, ...]
-    usage: Mapping[str, tuple[Amount, Amount]]
-    still_waiting: int
-    anyway: tuple[int, int]
-    """Pods that start, and pods that are displaced, with and without the changes."""
-    errors: tuple[str, ...] = ()
-    settled: bool = True
-
-    @property
-    def harmless(self) -> bool:
-        """Whether everybody who had a place, or came with the changes, has one in the end."""
-        return not self.waits and not any(d.outcome in ("Waits", "Lost") for d in self.displaced)
+class Comparison(ComparisonData):
+    """What changes come to; `ComparisonData` explains the fields."""
 
     def as_dict(self) -> Obj:
         """The WhatIf object of haru.dev/v1alpha1, as `haru whatif -o json` prints it."""
-        from haru.whatif.output import to_json
-
         return to_json(self)
 
     def __str__(self) -> str:
-        from haru.whatif.text import to_text
-
         return to_text(self)
 
     def _repr_html_(self) -> str:
-        from haru.whatif.html import to_html
-
         return to_html(self)
 
 

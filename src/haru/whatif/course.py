@@ -11,14 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from haru.engine.cluster import Cluster, Snapshot
-from haru.engine.consumers import consumer_key, freed
-from haru.engine.decision import Eviction, Obj
-from haru.engine.groups import Options
-from haru.engine.groups.finished import count_succeeded
-from haru.engine.ownership import workload_of
-from haru.engine.pods import PodInfo
-from haru.engine.round import RoundResult, Waiting, run_round
+from haru.engine import Options, RoundResult, SchedulerCache, Snapshot, run_round
+from haru.engine.podgroup import count_succeeded
+from haru.engine.scheduling_round import Waiting
+from haru.engine.state import Eviction, Obj, PodInfo, consumer_key, freed, workload_of
 from haru.kube.meta import controller_of
 from haru.kube.names import format_time
 from haru.whatif.departures import Cause, Departure, Ground, departures
@@ -70,7 +66,7 @@ class Course:
         self._scheduler_name = scheduler_name
         self._began = self._now = now
         self._ground = Ground.of(objects, original)
-        self._cluster = Cluster.of(objects)
+        self._cluster = SchedulerCache.of(objects)
         count_succeeded(self._cluster)
         self._end = End(self._cluster.snapshot())
         self._gone: set[tuple[str, str, str]] = set()

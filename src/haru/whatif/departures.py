@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from haru.engine.cluster import Snapshot
-from haru.engine.consumers import consumer_key
-from haru.engine.decision import Obj
-from haru.engine.devices.eviction import claim_eviction, newest_slices
-from haru.engine.devices.model import DeviceId
-from haru.engine.nodes.eviction import eviction_time, no_execute_taints
-from haru.engine.pods import PodInfo
+from haru.engine import Snapshot
+from haru.engine.dra import DeviceId, claim_eviction, newest_slices
+from haru.engine.plugins import eviction_time, no_execute_taints
+from haru.engine.state import Obj, PodInfo, consumer_key
 from haru.explain.changes import listed
 from haru.whatif.objects import Objects
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from haru.engine.decision import Reason
+from haru.engine import Reason
 from haru.markup import Child, Html, section, table, tag
-from haru.whatif.comparison import Comparison, Displacement, Wait
+from haru.whatif.comparison_data import ComparisonData, Displacement, Wait
 from haru.whatif.text import amount_text, to_text, verdict_text
 
 
-def to_html(comparison: Comparison) -> Html:
+def to_html(comparison: ComparisonData) -> Html:
     """A region with tables; the whole text stands at its end, folded."""
     starts = ((s.path, s.workload, s.node, ", ".join(s.devices)) for s in comparison.starts)
     gangs = ((gang.path, str(gang.placed), str(gang.min_count)) for gang in comparison.gangs)

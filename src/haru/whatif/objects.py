@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from haru.engine.cluster import object_path
-from haru.engine.decision import Obj
+from haru.engine.state import Obj, object_path
 from haru.kube.meta import controller_of, uid_of
 
 Key = tuple[str, str]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from haru.engine.decision import Obj
-from haru.whatif.comparison import Comparison, Displacement, Wait
+from haru.engine.state import Obj
+from haru.whatif.comparison_data import ComparisonData, Displacement, Wait
 from haru.whatif.usage import Amount
 
 
-def to_json(comparison: Comparison) -> Obj:
+def to_json(comparison: ComparisonData) -> Obj:
     """The WhatIf object of haru.dev/v1alpha1."""
     starts, displaced = comparison.anyway
     return {
@@ -30,7 +30,7 @@ def to_json(comparison: Comparison) -> Obj:
     }
 
 
-def _usage(comparison: Comparison) -> Obj:
+def _usage(comparison: ComparisonData) -> Obj:
     told: Obj = {"devices": {}}
     for name, (before, after) in comparison.usage.items():
         amounts = {"before": _amount(name, before), "after": _amount(name, after)}

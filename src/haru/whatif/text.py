@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from haru.engine.decision import Reason
+from haru.engine import Reason
 from haru.explain.changes import listed
-from haru.explain.wording import counted
-from haru.whatif.comparison import Comparison, Displacement, Start, Wait
+from haru.explain.render import counted
+from haru.whatif.comparison_data import ComparisonData, Displacement, Start, Wait
 from haru.whatif.usage import Amount
 
 K = TypeVar("K")
@@ -20,7 +20,7 @@ _GIB = 2**30
 _MOST = 3
 
 
-def to_text(comparison: Comparison) -> str:
+def to_text(comparison: ComparisonData) -> str:
     """The answer of `haru whatif`."""
     lines = [*_entries("change", comparison.changes), *_entries("so", [verdict_text(comparison)])]
     lines += _entries("starts", _starts(comparison.starts))
@@ -38,7 +38,7 @@ def _entries(title: str, texts: Iterable[str]) -> list[str]:
     return [f"{title if number == 0 else '':<{_WIDTH}}{line}" for number, line in enumerate(lines)]
 
 
-def verdict_text(comparison: Comparison) -> str:
+def verdict_text(comparison: ComparisonData) -> str:
     """What the changes come to, in one line."""
     outcomes = Counter(entry.outcome for entry in comparison.displaced)
     parts = []
@@ -138,7 +138,7 @@ def _on(places: Counter[str]) -> str:
     return listed([f"{number} on {node}" if number > 1 else f"on {node}" for node, number in sorted(places.items())])
 
 
-def _usage(comparison: Comparison) -> Iterator[str]:
+def _usage(comparison: ComparisonData) -> Iterator[str]:
     for name, (before, after) in comparison.usage.items():
         yield f"{name}: {amount_text(name, before)} → {amount_text(name, after)}"
 
@@ -150,7 +150,7 @@ def amount_text(name: str, amount: Amount) -> str:
     return f"{amount.used / scale:.4g} of {amount.total / scale:.6g}{unit} ({amount.share:.0%})"
 
 
-def _besides(comparison: Comparison) -> Iterator[str]:
+def _besides(comparison: ComparisonData) -> Iterator[str]:
     starts, displaced = comparison.anyway
     if starts:
         yield f"{counted(starts, 'pod')} {_verb(starts, 'start')} with or without the change"

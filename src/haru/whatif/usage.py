@@ -1,15 +1,14 @@
 """How full a cluster is: devices by driver, cpu and memory, as sums over the nodes that exist.
 
-What a unit is, and how much of it is in use, `haru.engine.devices.units` says. The sums are Haru's.
+What a unit is, and how much of it is in use, `haru.engine.dra.utilization` says. The sums are Haru's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haru.engine.cluster import Snapshot
-from haru.engine.devices.model import Slice
-from haru.engine.devices.units import units_in_use, whole_view
+from haru.engine import Snapshot
+from haru.engine.dra import Slice, units_in_use, whole_view
 
 
 @dataclass(frozen=True, slots=True)

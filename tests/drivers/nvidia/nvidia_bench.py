@@ -9,9 +9,9 @@ from typing import Any
 
 from haru.drivers.library import Allocated, ClaimError, ClaimToPrepare
 from haru.drivers.nvidia.host import Host
-from haru.drivers.nvidia.played import PlayedNvml, recording_of
 from haru.drivers.nvidia.process import NvidiaOptions
 from haru.drivers.nvidia.recording import Recording
+from haru.drivers.nvidia.simulated_nvml import PlayedNvml, recording_of
 from haru.drivers.simulated.profiles import load_profile
 
 Obj = dict[str, Any]

@@ -16,8 +16,8 @@ from nvidia_bench import played
 from haru.drivers.nvidia import binding
 from haru.drivers.nvidia.binding import NvmlMissing, PyNvml
 from haru.drivers.nvidia.nvml import Event, Instance, NvmlError, Readings
-from haru.drivers.nvidia.played import PlayedNvml
 from haru.drivers.nvidia.recording import record
+from haru.drivers.nvidia.simulated_nvml import PlayedNvml
 
 _CARD, _PARTITION, _INSTANCE = 0x1000, 0x200000, 0x300000
 

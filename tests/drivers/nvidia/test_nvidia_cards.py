@@ -10,8 +10,8 @@ from nvidia_bench import NODE, played, recorded
 from haru.drivers.library.pools import Publisher, slices_of
 from haru.drivers.nvidia.cards import take_inventory, version
 from haru.drivers.nvidia.nvml import CardFacts, SystemFacts
-from haru.drivers.nvidia.played import PlayedNvml, recording_of
 from haru.drivers.nvidia.recording import RecordedCard, Recording
+from haru.drivers.nvidia.simulated_nvml import PlayedNvml, recording_of
 from haru.drivers.simulated.plugin import pool_of
 from haru.drivers.simulated.profiles import load_profile, profile_names
 

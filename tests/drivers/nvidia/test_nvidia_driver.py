@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "node"))
-
 from dra_bench import CLAIMS, NODE, SLICES, Bench, bench, eventually, pod, result
 from nvidia_bench import GROUP, VERSION, Written, machine, options, played
 
-from haru.drivers.cdi.reading import CdiFiles
+from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.conformance import Conformance, Subject
 from haru.drivers.nvidia.nvml import Event, Readings
-from haru.drivers.nvidia.played import PlayedNvml
 from haru.drivers.nvidia.process import serve
+from haru.drivers.nvidia.simulated_nvml import PlayedNvml
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.kube.meta import uid_of

@@ -9,7 +9,7 @@ from nvidia_bench import NODE, played
 
 from haru.drivers.library import Health
 from haru.drivers.nvidia.cards import take_inventory
-from haru.drivers.nvidia.monitoring import HARMLESS, Condition
+from haru.drivers.nvidia.health import HARMLESS, Condition
 from haru.drivers.nvidia.nvml import Event, Readings
 
 

@@ -25,9 +25,9 @@ from haru.drivers.checkpoint import Checkpoint, CheckpointError
 from haru.drivers.library import ClaimError, DeviceError, Entry
 from haru.drivers.nvidia.nvml import Event, Instance, NvmlError
 from haru.drivers.nvidia.partitions import Partitions
-from haru.drivers.nvidia.played import PlayedNvml
 from haru.drivers.nvidia.plugin import NvidiaCards
 from haru.drivers.nvidia.process import assemble
+from haru.drivers.nvidia.simulated_nvml import PlayedNvml
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from nvidia_bench import NODE, recorded
 
 from haru.cli.main import main
 from haru.drivers.nvidia.cards import take_inventory
-from haru.drivers.nvidia.played import PlayedNvml
 from haru.drivers.nvidia.recording import RecordingError, dump, load, record
+from haru.drivers.nvidia.simulated_nvml import PlayedNvml
 
 FILE = Path(__file__).parents[2] / "data" / "nvml" / "two-h100-of-the-player.json"
 """Made by the player of the profile dgx-h100, not by a card: its first member says so."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from haru.engine.devices import (
+from haru.engine.dra import (
     AllocatedState,
     Allocation,
     AllocationError,

@@ -9,12 +9,13 @@ from device_objects import DRIVER, Obj, device, slice_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.cel.device import DeviceView, EvaluationError, compile_device_selector
-from haru.engine.devices import DeviceSnapshot, NodeView
-from haru.engine.devices.decode import decode_slice
-from haru.engine.devices.interning import Interner
-from haru.engine.devices.model import Device, Slice
-from haru.engine.devices.selection import Selection, SelectionError, forget
+from haru.cel.device import DeviceView, compile_device_selector
+from haru.cel.errors import EvaluationError
+from haru.engine.dra import DeviceSnapshot, NodeView
+from haru.engine.dra.model.decode import decode_slice
+from haru.engine.dra.model.interning import Interner
+from haru.engine.dra.model.model import Device, Slice
+from haru.engine.dra.selectors.compiled_selectors import Selection, SelectionError, forget
 
 A = f"device.attributes['{DRIVER}']"
 EXPRESSIONS = (

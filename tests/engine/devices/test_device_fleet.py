@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from device_objects import SHARE_ID, claim, class_, device, exact, first_of, request, slice_
 
-from haru.engine.devices import (
+from haru.engine.dra import (
     Allocated,
     AllocatedState,
     AllocationError,
     DeviceId,
     Features,
-    Fleet,
     Inventory,
     NodeView,
-    Question,
     allocate,
 )
+from haru.engine.equivalence.claim_query import ClaimQuery
+from haru.engine.equivalence.node_class_index import NodeClassIndex
 
 Obj = dict[str, Any]
 
@@ -43,8 +43,8 @@ def alone(inventory: Inventory, state: AllocatedState, node: NodeView, claims: l
     return answer.results if isinstance(answer, Allocated) else answer.reasons
 
 
-def together(fleet: Fleet, number: int, claims: list[Obj]) -> object:
-    answer = Question(fleet, claims, Features()).results(fleet, number, lambda: SHARE_ID)
+def together(fleet: NodeClassIndex, number: int, claims: list[Obj]) -> object:
+    answer = ClaimQuery(fleet, claims, Features()).results(fleet, number, lambda: SHARE_ID)
     if isinstance(answer, tuple):
         return answer
     return str(answer) if isinstance(answer, AllocationError) else getattr(answer, "reasons", answer)
@@ -91,10 +91,10 @@ def wide_slices(rng: random.Random) -> list[Obj]:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_fleet_answers_as_each_node_alone(seed: int, looking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """`looking`: nodes that only look alike to the claims share answers as well. Some fleets always start anew."""
-    monkeypatch.setattr("haru.engine.devices.question._FEW_PEERS", 0 if looking else 10**6)
-    monkeypatch.setattr("haru.engine.devices.question._USES", 10**6)
+    monkeypatch.setattr("haru.engine.equivalence.claim_query._FEW_PEERS", 0 if looking else 10**6)
+    monkeypatch.setattr("haru.engine.equivalence.claim_query._USES", 10**6)
     if seed % 3 == 0:
-        monkeypatch.setattr("haru.engine.devices.fleet._SPARE", -(10**6))
+        monkeypatch.setattr("haru.engine.equivalence.node_class_index._SPARE", -(10**6))
     rng = random.Random(seed)
     inventory, state = Inventory(), AllocatedState()
     inventory.upsert_class(class_())
@@ -111,8 +111,8 @@ def test_a_fleet_answers_as_each_node_alone(seed: int, looking: bool, monkeypatc
         publish(node.name, node_slices(rng, node.name))
     if seed % 2:
         publish("", wide_slices(rng))
-    fleet = Fleet(inventory.snapshot(), state, NODES)
-    questions = [Question(fleet, claims, Features()) for claims in CLAIMS]
+    fleet = NodeClassIndex(inventory.snapshot(), state, NODES)
+    questions = [ClaimQuery(fleet, claims, Features()) for claims in CLAIMS]
     for step in range(12):
         change = rng.random()
         if change < 0.2:
@@ -131,7 +131,7 @@ def test_a_fleet_answers_as_each_node_alone(seed: int, looking: bool, monkeypatc
         else:
             state = state.without(f"c-{rng.randrange(4)}")
         fleet.update(inventory.snapshot(), state)
-        fresh = Fleet(inventory.snapshot(), state, NODES)
+        fresh = NodeClassIndex(inventory.snapshot(), state, NODES)
         for question, claims in zip(questions, CLAIMS, strict=True):
             expected = [alone(inventory, state, node, claims) for node in NODES]
             assert [together(fresh, number, claims) for number in range(len(NODES))] == expected
@@ -152,8 +152,8 @@ def test_nodes_come_and_go_and_are_relabelled(seed: int) -> None:
     for item in wide_slices(rng):
         inventory.upsert_slice(item)
     state, present = AllocatedState(), {node.name: node for node in NODES[:4]}
-    fleet = Fleet(inventory.snapshot(), state, present.values())
-    questions = [Question(fleet, claims, Features()) for claims in CLAIMS]
+    fleet = NodeClassIndex(inventory.snapshot(), state, present.values())
+    questions = [ClaimQuery(fleet, claims, Features()) for claims in CLAIMS]
     for _ in range(12):
         node = rng.choice(NODES)
         if rng.random() < 0.4:
@@ -180,9 +180,9 @@ def test_equal_nodes_are_decided_once_and_a_change_moves_one() -> None:
         devices = [device(f"{node.name}-gpu-{i}") for i in range(4)]
         inventory.upsert_slice(slice_(f"{node.name}-a", devices, pool=node.name, node=node.name))
     state = AllocatedState()
-    fleet = Fleet(inventory.snapshot(), state, NODES)
+    fleet = NodeClassIndex(inventory.snapshot(), state, NODES)
     assert len(fleet.peers) == 1
-    question = Question(fleet, [claim("c", request("r", 4))], Features())
+    question = ClaimQuery(fleet, [claim("c", request("r", 4))], Features())
     assert question.fits(fleet) == list(range(8))
     taken = {"devices": {"results": [{"driver": DRIVER, "pool": "node-3", "device": "node-3-gpu-1"}]}}
     fleet.update(inventory.snapshot(), state.with_allocation("x", taken))
@@ -200,16 +200,16 @@ def test_what_nobody_asks_for_makes_no_difference(monkeypatch: pytest.MonkeyPatc
     for node in nodes:
         devices = [device(f"gpu-{i}", {"uuid": f"{node.name}/{i}", "root": f"r{i}"}) for i in range(4)]
         inventory.upsert_slice(slice_(f"{node.name}-a", devices, pool=node.name, node=node.name))
-    fleet = Fleet(inventory.snapshot(), AllocatedState(), nodes)
+    fleet = NodeClassIndex(inventory.snapshot(), AllocatedState(), nodes)
     assert len(fleet.peers) == fleet.inventories == 20
     asked: list[int] = []
-    ask = Question._ask
-    monkeypatch.setattr(Question, "_ask", lambda self, fleet, n: asked.append(n) or ask(self, fleet, n))
-    question = Question(fleet, [claim("c", request("r", 2), distinct="root")], Features())
+    ask = ClaimQuery._ask
+    monkeypatch.setattr(ClaimQuery, "_ask", lambda self, fleet, n: asked.append(n) or ask(self, fleet, n))
+    question = ClaimQuery(fleet, [claim("c", request("r", 2), distinct="root")], Features())
     assert question.fits(fleet) == list(range(20))
     assert asked == [0]
     answer = question.results(fleet, 7, lambda: SHARE_ID)
     assert isinstance(answer, tuple)
     assert [r["pool"] for r in answer[0]["devices"]["results"]] == ["node-7"] * 2
     own = f"device.attributes['{DRIVER}'].uuid == 'node-3/0'"
-    assert Question(fleet, [claim("c", request("r", 1, own))], Features()).fits(fleet) == [3]
+    assert ClaimQuery(fleet, [claim("c", request("r", 1, own))], Features()).fits(fleet) == [3]

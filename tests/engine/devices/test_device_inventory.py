@@ -9,10 +9,10 @@ from itertools import permutations
 import pytest
 from device_objects import DRIVER, NODE, Obj, chosen, claim, class_, device, request, slice_
 
-from haru.engine.devices import AllocatedState, DeviceSnapshot, Features, Inventory, NodeView, allocate
-from haru.engine.devices.decode import decode_slice
-from haru.engine.devices.interning import Interner
-from haru.engine.devices.pools import Pool
+from haru.engine.dra import AllocatedState, DeviceSnapshot, Features, Inventory, NodeView, allocate
+from haru.engine.dra.model.decode import decode_slice
+from haru.engine.dra.model.interning import Interner
+from haru.engine.dra.pools.pools import Pool
 
 
 def pick(snapshot: DeviceSnapshot, node: str = "node-1", count: int = 1) -> list[list[str]] | None:
@@ -153,7 +153,7 @@ def test_a_large_inventory_is_small_in_memory() -> None:
 
 
 def test_values_out_of_use_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("haru.engine.devices.inventory._FOREVER", 50)
+    monkeypatch.setattr("haru.engine.dra.pools.inventory._FOREVER", 50)
     inventory = Inventory()
     for number in range(200):
         inventory.upsert_slice(slice_("s", [device("a", {"uuid": f"GPU-{number}"})], generation=number))

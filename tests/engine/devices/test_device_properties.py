@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_walk import FAULTY, SELECTORS, Abort, World
 
-import haru.engine.devices.search as search_module
-from haru.engine.devices import Allocated, AllocationError
+import haru.engine.dra.allocator.device_search as search_module
+from haru.engine.dra import Allocated, AllocationError
 
 Obj = dict[str, Any]
 
@@ -188,8 +188,8 @@ def test_pruning_from_the_first_steps_changes_nothing(
         patch.setattr(search_module, "_EASY", begin[0])
         patch.setattr(search_module, "_CREDIT", begin[1])
         patch.setattr(search_module, "MAX_RESULTS", limit)
-        patch.setattr("haru.engine.devices.board.MAX_RESULTS", limit)
-        patch.setattr("haru.engine.devices.bounds.MAX_RESULTS", limit)
+        patch.setattr("haru.engine.dra.allocator.allocation_problem.MAX_RESULTS", limit)
+        patch.setattr("haru.engine.dra.allocator.pruning.MAX_RESULTS", limit)
         assert quick(found, wanted, gone) == naive(found, strip(wanted), gone, limit)
 
 

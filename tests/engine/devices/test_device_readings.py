@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from haru.engine.devices import NodeView
-from haru.engine.devices.decode import decode_slice
-from haru.engine.devices.interning import Interner
-from haru.engine.devices.model import Features, PlainDevices, Slice
-from haru.engine.devices.placement import relevant
-from haru.engine.devices.pools import Pool, PoolView
-from haru.engine.devices.selection import Selection, evaluate, forget
-from haru.engine.devices.table import Table
+from haru.engine.dra import NodeView
+from haru.engine.dra.model.decode import decode_slice
+from haru.engine.dra.model.interning import Interner
+from haru.engine.dra.model.model import Features, PlainDevices, Slice
+from haru.engine.dra.placement import relevant
+from haru.engine.dra.pools.device_table import DeviceTable
+from haru.engine.dra.pools.pools import Pool, PoolView
+from haru.engine.dra.selectors.compiled_selectors import Selection, evaluate, forget
 
 Obj = dict[str, Any]
 GPU = "gpu.example.com"
@@ -81,7 +81,7 @@ def slices(seed: int, count: int) -> list[Slice]:
 def test_plain_devices_are_what_a_look_at_them_says() -> None:
     plain = 0
     for item in slices(1, 400):
-        known, looked_at = Table(item.devices), Table(tuple(item.devices))
+        known, looked_at = DeviceTable(item.devices), DeviceTable(tuple(item.devices))
         assert {name: getattr(known, name) for name in _FACTS} == {name: getattr(looked_at, name) for name in _FACTS}
         assert isinstance(item.devices, PlainDevices) == (
             looked_at.plain and looked_at.uniform and not looked_at.placed

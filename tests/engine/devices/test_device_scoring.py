@@ -10,18 +10,18 @@ from device_objects import DRIVER, NODE, SHARE_ID, chosen, claim, class_, device
 
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
-from haru.engine.devices import (
+from haru.engine.dra import (
     AllocatedState,
     Allocation,
     AllocationError,
     DeviceId,
     DeviceSnapshot,
     Features,
-    Fleet,
     GaveUp,
     NodeView,
-    Question,
 )
+from haru.engine.equivalence.claim_query import ClaimQuery
+from haru.engine.equivalence.node_class_index import NodeClassIndex
 
 Obj = dict[str, Any]
 
@@ -253,8 +253,8 @@ def test_nodes_that_look_alike_are_told_apart_by_the_sizes_of_their_devices() ->
         ]
         nodes.append(NodeView(f"node-{number:02}", {}))
         slices.append(slice_(f"s-{number}", devices, pool=nodes[-1].name, node=nodes[-1].name))
-    fleet = Fleet(DeviceSnapshot.of(slices, [class_()]), AllocatedState(), nodes)
-    question = Question(fleet, [claim("c", request("r"))], Features(), scoring=True)
+    fleet = NodeClassIndex(DeviceSnapshot.of(slices, [class_()]), AllocatedState(), nodes)
+    question = ClaimQuery(fleet, [claim("c", request("r"))], Features(), scoring=True)
     found = [question.results(fleet, number, lambda: SHARE_ID) for number in range(12)]
     devices_given = [r[0]["devices"]["results"][0]["device"] for r in found if isinstance(r, tuple)]
     assert devices_given == ["gpu-1", "gpu-0"] * 6

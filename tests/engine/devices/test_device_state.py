@@ -6,8 +6,8 @@ from device_objects import DRIVER, Obj
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.devices import AllocatedState, DeviceId, DeviceSnapshot, NodeView, PoolKey
-from haru.engine.devices.pools import PoolView
+from haru.engine.dra import AllocatedState, DeviceId, DeviceSnapshot, NodeView, PoolKey
+from haru.engine.dra.pools.pools import PoolView
 
 POOL = PoolKey(DRIVER, "pool")
 

@@ -23,16 +23,7 @@ from device_objects import (
     taken,
 )
 
-from haru.engine.devices import (
-    Allocated,
-    AllocatedState,
-    AllocationError,
-    DeviceId,
-    DoesNotFit,
-    Features,
-    GaveUp,
-    NodeView,
-)
+from haru.engine.dra import Allocated, AllocatedState, AllocationError, DeviceId, DoesNotFit, Features, GaveUp, NodeView
 
 GPUS = [slice_("s", [device(f"gpu-{i}") for i in range(4)])]
 ROOTS = [slice_("s", [device("a", {"root": "r1"}), device("b", {"root": "r2"}), device("c", {"root": "r2"})])]

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from device_objects import NODE, Obj, chosen, claim, class_, device, request, slice_
 
-from haru.engine.devices import AllocatedState, DeviceSnapshot, Features, Inventory, TaintTracker, allocate, parts
-from haru.engine.devices.taints import decode_toleration
+from haru.engine.dra import AllocatedState, DeviceSnapshot, Features, Inventory, TaintTracker, allocate
+from haru.engine.dra.model import decode_fields
+from haru.engine.dra.taints import decode_toleration
 
 
 def reference(name: str) -> list[Obj]:
@@ -25,7 +26,7 @@ def reference(name: str) -> list[Obj]:
 
 def test_tolerations() -> None:
     for case in reference("tolerations.jsonl"):
-        tolerated = decode_toleration(case["toleration"]).tolerates(parts.taint(case["taint"]))
+        tolerated = decode_toleration(case["toleration"]).tolerates(decode_fields.taint(case["taint"]))
         assert tolerated is case["expect"]["tolerated"], case["name"]
 
 
@@ -42,7 +43,7 @@ def test_tolerations() -> None:
     ],
 )
 def test_toleration_of_one_taint(toleration: Obj, tolerated: bool) -> None:
-    taint = parts.taint({"key": "k", "value": "v", "effect": "NoSchedule"})
+    taint = decode_fields.taint({"key": "k", "value": "v", "effect": "NoSchedule"})
     assert decode_toleration(toleration).tolerates(taint) is tolerated
 
 

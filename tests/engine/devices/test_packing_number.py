@@ -9,7 +9,7 @@ from device_objects import DRIVER, chosen, claim, class_, device, exact, first_o
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haru.engine.devices.packing_number import packing_number
+from haru.engine.dra.allocator.max_partitions import max_partitions
 
 CHARGES = st.lists(st.dictionaries(st.integers(0, 5), st.integers(0, 3), max_size=4), max_size=8)
 
@@ -27,7 +27,7 @@ def test_the_number_is_that_of_all_sets(drawn: list[dict[int, int]], left: list[
         return all(one <= most for one, most in zip(taken, left, strict=True))
 
     sizes = (size for size in range(len(charges), -1, -1) if any(map(suffices, combinations(charges, size))))
-    assert packing_number(charges, left) == next(sizes)
+    assert max_partitions(charges, left) == next(sizes)
 
 
 def card(number: int, parts: int = 6) -> tuple[list[dict[str, object]], dict[str, object]]:

@@ -15,6 +15,7 @@ from haru.apiserver.admission import (
     classes,
     devices,
     escalation,
+    jobs,
     limit_ranges,
     namespaces,
     node_restriction,
@@ -26,7 +27,7 @@ from haru.apiserver.admission import (
     signing,
     workloads,
 )
-from haru.apiserver.call import Call
+from haru.apiserver.request.call import Call
 from haru.kube.pod_security.templates import WORKLOADS
 
 Obj = dict[str, Any]
@@ -97,6 +98,7 @@ _VALIDATE_UPDATE: dict[tuple[str, str], tuple[OnUpdate, ...]] = {
     ("", "persistentvolumeclaims"): (limit_ranges.check_volume_claim_update,),
     _NAMESPACES: (pod_standards.check_namespace_update,),
     **dict.fromkeys(WORKLOADS, (pod_standards.check_workload_update,)),
+    ("batch", "jobs"): (pod_standards.check_workload_update, jobs.keep_gang_size),
 }
 
 

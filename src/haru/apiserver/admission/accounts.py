@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from haru.apiserver.call import Call
-from haru.apiserver.node_graph import MIRROR
+from haru.apiserver.auth.node_graph import MIRROR
+from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.names import short_hash
 
@@ -64,9 +64,7 @@ async def _make_default(call: Call) -> Obj:
     metadata = {"name": DEFAULT_ACCOUNT, "namespace": call.namespace}
     account: Obj = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
     if not call.dry_run:
-        from haru.apiserver.bootstrap import ensure_object  # writes, and writing asks admission
-
-        await ensure_object(call.core, account)
+        await call.core.ensure_object(account)
     return account
 
 

@@ -3,14 +3,18 @@ allocate or to speak for a driver (DRAResourceClaimGranularStatusAuthorization).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from haru.apiserver.call import Call
-from haru.kube.errors import FieldError, forbidden, forbidden_error, internal_error
+from haru.apiserver.auth.authorization import refusal
+from haru.apiserver.auth.node_authorizer import Attributes
+from haru.apiserver.request.call import Call
+from haru.kube.errors import FieldError, forbidden, internal_error
+from haru.kube.validation.common import same
 
 Obj = dict[str, Any]
 
+_GROUP, _CLAIMS = "resource.k8s.io", "resourceclaims"
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 NODE_NAME_EXTRA = "authentication.kubernetes.io/node-name"
 _WHY = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
@@ -59,17 +63,29 @@ async def _require(call: Call, fields: list[str]) -> None:
 
 
 async def authorize_status(call: Call, new: Obj, old: Obj) -> None:
-    """Allocating and reserving need `resourceclaims/binding`, device statuses `resourceclaims/driver` per driver."""
+    """Allocating and reserving need `resourceclaims/binding`, device statuses `resourceclaims/driver` per driver.
+
+    What a driver said of devices goes with their allocation; who takes that away need not speak for the driver.
+    """
     if not call.core.gates.enabled("DRAResourceClaimGranularStatusAuthorization"):
         return
     after, before = new.get("status") or {}, old.get("status") or {}
-    if any((after.get(name) or None) != (before.get(name) or None) for name in ("allocation", "reservedFor")):
-        _check(call, [call.verb], "binding", "", "", "changing status.allocation or status.reservedFor")
-    for driver in sorted(_touched_drivers(after.get("devices") or (), before.get("devices") or ())):
+    errors: list[FieldError] = []
+    allocated = after.get("allocation") is not None  # an allocation may be empty
+    reallocated = allocated != (before.get("allocation") is not None)
+    if reallocated or not all(same(after.get(name), before.get(name)) for name in ("allocation", "reservedFor")):
+        what = "status.allocation or status.reservedFor"
+        asked = Attributes(call.verb, _GROUP, _CLAIMS, "binding")
+        errors += await _check(call, "status.allocation", what, [asked])
+    if call.core.gates.enabled("DRAResourceClaimDeviceStatus") and allocated:
         verbs = [f"arbitrary-node:{call.verb}"]
         if _is_on_the_claims_node(call, new):
             verbs.insert(0, f"associated-node:{call.verb}")
-        _check(call, verbs, "driver", call.namespace, driver, f"changing status.devices of driver {driver}")
+        for driver in sorted(_touched_drivers(after.get("devices") or (), before.get("devices") or ())):
+            rights = [Attributes(verb, _GROUP, _CLAIMS, "driver", call.namespace, driver) for verb in verbs]
+            errors += await _check(call, "status.devices", "status.devices", rights)
+    if errors:
+        raise call.invalid(call.name, errors)
 
 
 def _device_key(entry: Obj) -> tuple[str, str, str, str]:
@@ -94,13 +110,18 @@ def _is_on_the_claims_node(call: Call, claim: Obj) -> bool:
     return len(fields) == 1 and fields[0] == {"key": "metadata.name", "operator": "In", "values": names}
 
 
-def _check(call: Call, verbs: list[str], resource: str, namespace: str, name: str, what: str) -> None:
-    authorizer = call.core.authorizer
+async def _check(call: Call, field: str, what: str, rights: Sequence[Attributes]) -> list[FieldError]:
+    """Nothing if the caller holds one of the rights."""
+    authorizer, user = call.core.authorizer, call.request.user
     if authorizer is None:
-        return
-    user = call.request.user
-    for verb in verbs:
-        if authorizer.allowed(user, verb, "resource.k8s.io", "resourceclaims", resource, namespace, name):
-            return
-    why = f'{what} requires "{verbs[-1]}" on resourceclaims/{resource}'
-    raise forbidden_error("resource.k8s.io", "resourceclaims", call.name, why)
+        return []
+    refusals = []
+    for asked in rights:
+        await authorizer.prepare(user, asked)
+        decision = authorizer.decide(user, asked)
+        if decision:
+            return []
+        refusals.append(refusal(user, asked, decision))
+    verbs, resource = ", ".join(asked.verb for asked in rights), f"{_CLAIMS}/{rights[0].subresource}"
+    why = f'changing {what} requires resource="{resource}", verb="{verbs}" permission: {refusals[0].message}'
+    return [forbidden(field, why)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from haru.apiserver.call import Call
+from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error, not_found_error
 
 Obj = dict[str, Any]

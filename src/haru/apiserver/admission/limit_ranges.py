@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from haru.apiserver.call import Call
-from haru.apiserver.core import Obj
+from haru.apiserver.context import Obj
+from haru.apiserver.request.call import Call
 from haru.kube.errors import forbidden_error
 from haru.kube.limit_ranges import pod_faults, set_defaults, told, volume_claim_faults
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from haru.apiserver.call import Call
+from haru.apiserver.request.call import Call
 from haru.kube.errors import forbidden_error, not_found_error
 
 Obj = dict[str, Any]

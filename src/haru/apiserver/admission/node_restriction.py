@@ -10,29 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from haru.apiserver.call import Call
-from haru.apiserver.node_authorization import LEASES, node_of
-from haru.apiserver.node_graph import MIRROR, pod_links
+from haru.apiserver.auth.node_authorizer import LEASES, node_of
+from haru.apiserver.auth.node_graph import MIRROR, pod_links
+from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
+from haru.kube.node_labels import KUBELET_LABELS, KUBELET_PREFIXES
 
 Obj = dict[str, Any]
 
-_KUBELET_LABELS = {
-    "beta.kubernetes.io/arch",
-    "beta.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.kubernetes.io/region",
-    "failure-domain.kubernetes.io/zone",
-    "kubernetes.io/arch",
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "node.kubernetes.io/instance-type",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-}
-_KUBELET_SPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _RESTRICTED = "node-restriction.kubernetes.io"
 
 
@@ -192,11 +177,11 @@ def _forbidden_labels(new: Mapping[str, str], old: Mapping[str, str]) -> list[st
 
 def _is_forbidden(key: str) -> bool:
     space, slash, _ = key.rpartition("/")
-    if not slash or key in _KUBELET_LABELS:
+    if not slash or key in KUBELET_LABELS:
         return False
     if _within(space, _RESTRICTED):
         return True
-    if any(_within(space, own) for own in _KUBELET_SPACES):
+    if any(_within(space, own) for own in KUBELET_PREFIXES):
         return False
     return _within(space, "kubernetes.io") or _within(space, "k8s.io")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from haru.apiserver.call import Call
+from haru.apiserver.request.call import Call
 from haru.kube.meta import get_condition
 
 Obj = dict[str, Any]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from haru.apiserver.admission.dynamic.params import param_resource
-from haru.apiserver.authorization import MASTERS
-from haru.apiserver.call import Call
+from haru.apiserver.auth.authorization import MASTERS
+from haru.apiserver.request.call import Call
 from haru.kube.errors import forbidden
 
 Obj = dict[str, Any]

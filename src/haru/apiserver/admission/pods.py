@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from haru.apiserver.admission.accounts import keep_token, name_account
-from haru.apiserver.call import Call
+from haru.apiserver.request.call import Call
 
 Obj = dict[str, Any]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from haru.apiserver.admission.limits_of_namespaces import LimitsOfNamespaces
-from haru.apiserver.call import Call
-from haru.apiserver.core import Obj
-from haru.apiserver.objects import decode, encode
+from haru.apiserver.admission.quota_index import LimitsOfNamespaces
+from haru.apiserver.context import Obj
+from haru.apiserver.encoding.objects import decode, encode
+from haru.apiserver.request.call import Call
 from haru.kube.errors import conflict_error, forbidden_error
 from haru.kube.names import parse_time
 from haru.kube.quota.checking import Charge, QuotaRefusal, Write, charges, evaluator_of

@@ -12,8 +12,8 @@ from typing import Any
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from haru.apiserver.authorization import MASTERS
-from haru.apiserver.call import Call
+from haru.apiserver.auth.authorization import MASTERS
+from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
 
 Obj = dict[str, Any]

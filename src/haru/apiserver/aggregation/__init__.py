@@ -7,7 +7,6 @@ have to be looked at anew, and `server` puts the parts together.
 Source: kube-aggregator of Kubernetes 1.36, as behaviour.
 """
 
-from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.aggregation.server import Aggregator
+import lazy_loader
 
-__all__ = ["AggregationOptions", "Aggregator"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 
 from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.bootstrap import ensure_object, own_call
+from haru.apiserver.bootstrap.objects import ensure_object, own_call
 from haru.apiserver.core import Core, Obj
-from haru.apiserver.peers.arriving import fingerprints
-from haru.apiserver.writing import change
+from haru.apiserver.peers.request_header import fingerprints
+from haru.apiserver.registry.write import change
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 _BUNDLES = ("client-ca-file", "requestheader-client-ca-file")

@@ -16,8 +16,8 @@ from typing import Any
 import aiohttp
 import orjson
 
-from haru.apiserver.aggregation.calling import Link, Reference, reference_of
-from haru.apiserver.core import Obj
+from haru.apiserver.aggregation.client import Link, Reference, reference_of
+from haru.apiserver.context import Obj
 from haru.kube.api_services import AVAILABLE, group_version_of
 from haru.kube.errors import StatusError
 

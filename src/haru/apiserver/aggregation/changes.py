@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from haru.apiserver.core import Core
+from haru.apiserver.context import ServerContext
 from haru.storage import Compacted, Watch
 
 
 class Changes:
     """Cursors in the history of some resources; what has changed is read by who asks."""
 
-    def __init__(self, core: Core, *resources: tuple[str, str]) -> None:
+    def __init__(self, core: ServerContext, *resources: tuple[str, str]) -> None:
         self._core = core
         self._resources = resources
         self._watches: dict[str, Watch] = {}

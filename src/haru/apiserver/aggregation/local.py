@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from haru.apiserver.core import Core, Obj
-from haru.apiserver.objects import encode, shared
+from haru.apiserver.context import Obj, ServerContext
+from haru.apiserver.encoding.objects import encode, shared
 from haru.kube.api_services import (
     ALWAYS,
     GROUP,
@@ -31,7 +31,7 @@ from haru.kube.meta import get_condition, set_condition
 from haru.storage import CompareFailed, Delete, Put, Record
 
 
-async def register_built_in(core: Core) -> None:
+async def register_built_in(core: ServerContext) -> None:
     """Write what is absent, all at once; take away what a server alone on its store does not serve any more."""
     there = await _records(core)
     served = {name_of(*version): version for version in core.served.group_versions}
@@ -43,7 +43,7 @@ async def register_built_in(core: Core) -> None:
     await _write(core, puts)
 
 
-async def register_custom(core: Core) -> None:
+async def register_custom(core: ServerContext) -> None:
     """Make the APIServices of custom resources agree with the definitions."""
     there = await _records(core)
     wanted = {name_of(*version): version for version in custom_versions(await _definitions(core))}
@@ -74,12 +74,12 @@ def custom_versions(found: Iterable[Obj]) -> list[GroupVersion]:
     return list(versions)
 
 
-async def _records(core: Core) -> dict[str, Record]:
+async def _records(core: ServerContext) -> dict[str, Record]:
     prefix = core.served.preferred(GROUP, PLURAL).prefix("")
     return {record.key.removeprefix(prefix): record for record in (await core.store.range(prefix)).records}
 
 
-async def _definitions(core: Core) -> list[Obj]:
+async def _definitions(core: ServerContext) -> list[Obj]:
     return await core.peek_all(definitions.GROUP, definitions.PLURAL)
 
 
@@ -92,7 +92,7 @@ def _is_told_local(service: Obj) -> bool:
     return all(told.get(name) == value for name, value in LOCAL.items())
 
 
-def _told_local(core: Core, record: Record) -> Put:
+def _told_local(core: ServerContext, record: Record) -> Put:
     """An APIService that was remote before."""
     service = shared(record)
     conditions = set_condition((service.get("status") or {}).get("conditions"), dict(LOCAL), core.now())
@@ -100,13 +100,13 @@ def _told_local(core: Core, record: Record) -> Put:
     return Put(record.key, value, record.revision, place)
 
 
-def _put(core: Core, service: Obj, revision: int = 0) -> Put:
+def _put(core: ServerContext, service: Obj, revision: int = 0) -> Put:
     metadata = {"uid": core.new_uid(), "creationTimestamp": core.now(), **service["metadata"]}
     value, place = encode(with_first_status({**service, "metadata": metadata}, core.now()))
     return Put(core.served.preferred(GROUP, PLURAL).key("", metadata["name"]), value, revision, place)
 
 
-async def _write(core: Core, operations: Sequence[Put | Delete]) -> None:
+async def _write(core: ServerContext, operations: Sequence[Put | Delete]) -> None:
     """All at once, or one by one where another server is at the same."""
     if not operations:
         return

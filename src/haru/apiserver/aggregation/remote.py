@@ -11,10 +11,10 @@ import logging
 from dataclasses import dataclass, field
 
 from haru.apiserver.aggregation.availability import PASSED, Offer, Unanswered, ask, condition, obstacle
-from haru.apiserver.aggregation.calling import Link, reference_of
-from haru.apiserver.bootstrap import own_call
+from haru.apiserver.aggregation.client import Link, reference_of
+from haru.apiserver.bootstrap.objects import own_call
 from haru.apiserver.core import Core, Obj
-from haru.apiserver.writing import change
+from haru.apiserver.registry.write import change
 from haru.kube.api_services import AVAILABLE, GROUP, PLURAL, GroupVersion, group_version_of, is_remote
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition, set_condition

@@ -7,16 +7,16 @@ import logging
 from collections.abc import Mapping
 
 from haru.apiserver.aggregation.authorities import publish
-from haru.apiserver.aggregation.calling import Link
 from haru.apiserver.aggregation.changes import Changes
+from haru.apiserver.aggregation.client import Link
 from haru.apiserver.aggregation.local import register_built_in, register_custom
 from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.aggregation.passing import Passing, unavailable
+from haru.apiserver.aggregation.proxy import Passing, unavailable
 from haru.apiserver.aggregation.remote import CHECK_SECONDS, Remotes
 from haru.apiserver.core import Core, Obj
-from haru.apiserver.following import Followed
-from haru.apiserver.http import Request, Response
-from haru.apiserver.objects import shared
+from haru.apiserver.encoding.objects import shared
+from haru.apiserver.registry.store_reflector import StoreReflector
+from haru.apiserver.request.http import Request, Response
 from haru.kube.api_services import GROUP, PLURAL, GroupVersion, by_preference, group_version_of, is_remote
 from haru.kube.custom import definitions
 from haru.kube.discovery_remote import aggregated_version
@@ -41,7 +41,7 @@ class Aggregator:
         self._passing = Passing(core, self._link)
         self._remotes = Remotes(core, self._link)
         self._changes = Changes(core, (GROUP, PLURAL), (definitions.GROUP, definitions.PLURAL))
-        self._followed = Followed(core, GROUP, (PLURAL,))
+        self._followed = StoreReflector(core, GROUP, (PLURAL,))
         self._services: Mapping[GroupVersion, Obj] = {}
         self._counted = 0
         self._task: asyncio.Task[None] | None = None

@@ -3,9 +3,6 @@
 A policy says of each request how much of it is told; the telling is done behind bounded queues.
 """
 
-from haru.apiserver.audit.auditor import Auditor
-from haru.apiserver.audit.log import AuditFile
-from haru.apiserver.audit.policy import PolicyError, load_policy
-from haru.apiserver.audit_options import AuditOptions, Delivery, WebhookTarget
+import lazy_loader
 
-__all__ = ["AuditFile", "AuditOptions", "Auditor", "Delivery", "PolicyError", "WebhookTarget", "load_policy"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haru.apiserver.http import TRUE, Request
+from haru.apiserver.request.http import TRUE, Request
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 

@@ -22,9 +22,9 @@ from haru.apiserver.audit.log import PLUGIN as LOG
 from haru.apiserver.audit.log import TRUNCATE, AuditFile, AuditLog
 from haru.apiserver.audit.policy import LEVELS, NONE, REQUEST_RESPONSE, Telling
 from haru.apiserver.audit_options import STRICT, AuditOptions
-from haru.apiserver.bodies import media_type, parse_body
-from haru.apiserver.config import UserInfo, user_object
-from haru.apiserver.http import JSON, Request, Response
+from haru.apiserver.auth.user import UserInfo, user_object
+from haru.apiserver.request.bodies import media_type, parse_body
+from haru.apiserver.request.http import JSON, Request, Response
 from haru.kube.names import format_micro_time
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from haru.apiserver.audit.attributes import About
-from haru.apiserver.config import UserInfo
+from haru.apiserver.auth.user import UserInfo
 from haru.kube import yaml
 
 Obj = dict[str, Any]

@@ -6,7 +6,6 @@ believes at the other end who has asked. `server` puts the parts together.
 Source: the mixed version proxy (KEP 4020) and API server identity (KEP 1965) of Kubernetes 1.36, as behaviour.
 """
 
-from haru.apiserver.peers.options import FrontProxyOptions, PeerOptions
-from haru.apiserver.peers.server import Peers
+import lazy_loader
 
-__all__ = ["FrontProxyOptions", "PeerOptions", "Peers"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

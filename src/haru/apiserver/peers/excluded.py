@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from haru.apiserver.core import Core
-from haru.apiserver.following import Followed
-from haru.apiserver.objects import shared
+from haru.apiserver.context import ServerContext
+from haru.apiserver.encoding.objects import shared
+from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.kube import api_services
 from haru.storage import Record
 
@@ -22,10 +22,10 @@ GroupVersion = tuple[str, str]
 class Excluded:
     """The group versions of definitions and of remote APIServices, present and recent ones."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: ServerContext) -> None:
         self._core = core
-        self._followed = Followed(core, _GROUP, (_PLURAL,))
-        self._services = Followed(core, api_services.GROUP, (api_services.PLURAL,))
+        self._followed = StoreReflector(core, _GROUP, (_PLURAL,))
+        self._services = StoreReflector(core, api_services.GROUP, (api_services.PLURAL,))
         self._present: set[GroupVersion] = set()
         self._leaving: dict[GroupVersion, datetime] = {}
 

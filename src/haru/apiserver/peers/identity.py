@@ -16,10 +16,10 @@ import uuid
 from datetime import datetime, timedelta
 from typing import Any
 
-from haru.apiserver.bootstrap import ensure_object, own_call
+from haru.apiserver.bootstrap.objects import ensure_object, own_call
 from haru.apiserver.core import Core
-from haru.apiserver.objects import shared
-from haru.apiserver.writing import change
+from haru.apiserver.encoding.objects import shared
+from haru.apiserver.registry.write import change
 from haru.kube.errors import StatusError
 from haru.kube.names import format_micro_time, parse_time
 from haru.storage import CompareFailed, Delete

@@ -17,17 +17,17 @@ from typing import Any
 import orjson
 
 from haru.apiserver.core import Core
-from haru.apiserver.http import Request, Response
-from haru.apiserver.peers.arriving import was_forwarded
-from haru.apiserver.peers.asking import Asker
+from haru.apiserver.peers.client import Asker
 from haru.apiserver.peers.counts import Counts
+from haru.apiserver.peers.discovery_cache import Known
+from haru.apiserver.peers.endpoints import Address, Places, url_of
 from haru.apiserver.peers.excluded import Excluded
 from haru.apiserver.peers.identity import COLLECT_SECONDS, RENEW_SECONDS, Identity
-from haru.apiserver.peers.known import Known
 from haru.apiserver.peers.options import PeerOptions
-from haru.apiserver.peers.passing import Passing
-from haru.apiserver.peers.places import Address, Places, url_of
+from haru.apiserver.peers.proxy import Passing
+from haru.apiserver.peers.request_header import was_forwarded
 from haru.apiserver.peers.routes import Asked, asked_of
+from haru.apiserver.request.http import Request, Response
 from haru.kube.discovery_merge import Groups, merged
 from haru.kube.errors import StatusError
 from haru.storage import CompareFailed, StoreError
@@ -105,12 +105,13 @@ class Peers:
         """The answer of one of the peers."""
         return await self._passing.forward(request, asked, peers, watches)
 
-    async def discovery(self, own: Groups) -> tuple[bytes, str] | None:
-        """The merged document and its ETag; None when the peers add nothing to the own one (its items)."""
+    async def discovery(self, own: Groups, generation: tuple[int, int]) -> tuple[bytes, str] | None:
+        """Return the merged document and its ETag; None when the peers add nothing to `own`, this server's items.
+
+        `generation` changes whenever `own` changes: the generations of the served resources and of the aggregator.
+        """
         excluded = await self._excluded.now()
-        aggregator = self._core.aggregator
-        own_generation = (self._core.served.generation, aggregator.generation if aggregator is not None else 0)
-        basis = (self._known.generation, own_generation, frozenset(excluded))
+        basis = (self._known.generation, generation, frozenset(excluded))
         if self._merged is not None and self._merged[0] == basis:
             self.counts.hits += 1
         else:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from haru.cel.environment import Overload, function
 from haru.cel.errors import EvaluationError
+from haru.cel.overloads import Overload, function
 from haru.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type, list_of, param
 from haru.cel.values import (
     INT_MAX,

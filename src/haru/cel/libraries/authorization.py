@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from haru.cel.environment import Library, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
+from haru.cel.overloads import member
 from haru.cel.types import BOOL, STRING, struct
 
 AUTHORIZER = struct("kubernetes.authorization.Authorizer")

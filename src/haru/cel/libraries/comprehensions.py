@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from haru.cel.environment import Library, function
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
 from haru.cel.macros import MAP_INSERT, TWO_VARIABLES
+from haru.cel.overloads import function
 from haru.cel.types import map_of, param
 from haru.cel.values import Value, map_key, show
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from haru.cel.environment import Overload, function
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries.arithmetic import TIMESTAMP_MAX, TIMESTAMP_MIN
 from haru.cel.libraries.timestamps import format_duration, format_timestamp, parse_duration, parse_timestamp
+from haru.cel.overloads import Overload, function
 from haru.cel.types import (
     BOOL,
     BYTES,

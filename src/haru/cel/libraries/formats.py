@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from haru.cel.environment import Library, Overload, function, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries.timestamps import parse_timestamp
 from haru.cel.libraries.urls import parse_request_uri
+from haru.cel.overloads import Overload, function, member
 from haru.cel.types import STRING, list_of, optional_of, struct
 from haru.cel.values import NONE, Optional
 

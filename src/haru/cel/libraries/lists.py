@@ -7,10 +7,11 @@ from functools import cmp_to_key, reduce
 from itertools import pairwise
 from typing import Any
 
-from haru.cel.environment import Library, Overload, function, member
+from haru.cel.environment import Library
 from haru.cel.errors import CostLimitError, EvaluationError
 from haru.cel.libraries.arithmetic import add, greater, less
 from haru.cel.macros import SORT_BY_KEYS, SORTING
+from haru.cel.overloads import Overload, function, member
 from haru.cel.types import (
     BOOL,
     BYTES,

@@ -5,8 +5,9 @@ IPv4 addresses inside IPv6 ones and zones are refused, as Kubernetes does.
 
 from __future__ import annotations
 
-from haru.cel.environment import Library, function, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
+from haru.cel.overloads import function, member
 from haru.cel.types import BOOL, INT, STRING, opaque
 
 IP_TYPE = opaque("net.IP")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from haru.cel.environment import Library, function, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
 from haru.cel.macros import OPTIONALS as MACROS
+from haru.cel.overloads import function, member
 from haru.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, optional_of, param
 from haru.cel.values import NONE, Optional, Value, find, find_field, index
 

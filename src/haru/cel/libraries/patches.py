@@ -13,8 +13,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from haru.cel.environment import Library, function
+from haru.cel.environment import Library
 from haru.cel.libraries.timestamps import format_duration, format_timestamp
+from haru.cel.overloads import function
 from haru.cel.types import DYN, STRING, Type, struct
 from haru.cel.values import Duration, Struct, Timestamp, Uint, Value, from_key, show, type_name
 

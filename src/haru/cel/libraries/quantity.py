@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from haru.cel.environment import Library, function, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
+from haru.cel.overloads import function, member
 from haru.cel.types import BOOL, DOUBLE, INT, STRING, struct
 from haru.cel.values import INT_MAX, INT_MIN, register
 from haru.kube.quantity import Quantity, parse_quantity

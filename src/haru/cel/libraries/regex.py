@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from haru.cel.environment import Library, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
+from haru.cel.overloads import member
 from haru.cel.types import INT, STRING, list_of
 from haru.kube.patterns import PatternError, compile_pattern
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from haru.cel.environment import Library, function, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
+from haru.cel.overloads import function, member
 from haru.cel.types import BOOL, INT, STRING, struct
 
 SEMVER = struct("kubernetes.Semver")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from haru.cel.environment import Library, Overload, function, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries import arithmetic, conversions, timestamps
 from haru.cel.libraries.regex import matches
+from haru.cel.overloads import Overload, function, member
 from haru.cel.types import (
     BOOL,
     BYTES,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from haru.cel.environment import Library, Overload, function, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries.format_string import format_plain, format_quoted
+from haru.cel.overloads import Overload, function, member
 from haru.cel.types import DYN, INT, STRING, list_of
 from haru.cel.values import Value, show
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from haru.cel.environment import Overload, member
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries.arithmetic import TIMESTAMP_MAX, TIMESTAMP_MIN, checked_duration
+from haru.cel.overloads import Overload, member
 from haru.cel.types import DURATION, INT, STRING, TIMESTAMP
 from haru.cel.values import Duration, Timestamp
 from haru.kube.durations import nanoseconds_of

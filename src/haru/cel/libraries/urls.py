@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from haru.cel.environment import Library, function, member
+from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
+from haru.cel.overloads import function, member
 from haru.cel.types import BOOL, STRING, list_of, map_of, struct
 
 URL_TYPE = struct("kubernetes.URL")

@@ -10,7 +10,7 @@ from haru.dashboard.pages.frame import address
 from haru.dashboard.views.cards import Card, Part
 from haru.dashboard.views.device_map import DeviceMap, Place, Totals
 from haru.dashboard.views.workloads import OTHER, Filter, Workload
-from haru.explain.wording import counted
+from haru.explain.render import counted
 from haru.markup import Child, Html, tag
 
 HUES = 12

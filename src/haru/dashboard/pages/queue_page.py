@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from haru.dashboard.pages.explaining import reasons, remedies, verdict, whole_text
+from haru.dashboard.pages.explanation import reasons, remedies, verdict, whole_text
 from haru.dashboard.views.queue import Told, Waiting
 from haru.dashboard.views.workloads import Filter, Workload
-from haru.explain.wording import counted
+from haru.explain.render import counted
 from haru.markup import Child, Html, tag
 
 _MOST = 200

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from haru.dashboard.pages.explaining import nodes, reasons, remedies, verdict, whole_text
+from haru.dashboard.pages.explanation import nodes, reasons, remedies, verdict, whole_text
 from haru.dashboard.pages.frame import address
 from haru.dashboard.views.story import PodRow, Story
 from haru.dashboard.views.timeline import Entry
 from haru.dashboard.views.workloads import Filter
-from haru.explain import Explanation
 from haru.explain.explanation import HeldClaim
+from haru.explain.results import Explanation
 from haru.markup import Child, Html, tag
 
 _MOST_DEVICES = 8

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from haru.dashboard.views.workloads import Owners, Workload
-from haru.engine.devices.model import Device
-from haru.engine.devices.state import PoolUse
+from haru.engine.dra import Device, PoolUse
 from haru.explain.cards import Layout, share_consumed, share_of_card, something_fits
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from haru.dashboard.views.cards import Card, Part, card_at
 from haru.dashboard.views.workloads import EVERYTHING, OTHER, Filter, Owners, Workload, workload
-from haru.engine.cluster import Snapshot
-from haru.engine.nodeinfo import NodeInfo
+from haru.engine import Snapshot
+from haru.engine.state import NodeInfo
 from haru.explain.cards import Layouts, PoolLayout
 from haru.kube.meta import get_condition
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workload
-from haru.engine.cluster import Snapshot
-from haru.engine.decision import Obj
-from haru.engine.pods import PodInfo
-from haru.explain import Explanation
-from haru.explain.subject import SubjectKind
+from haru.engine import Snapshot
+from haru.engine.state import Obj, PodInfo
+from haru.explain.entry import SubjectKind
+from haru.explain.results import Explanation
 from haru.kube.meta import get_condition
 
 Subject = tuple[SubjectKind, Obj]

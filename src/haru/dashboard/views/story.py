@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from haru.dashboard.views.queue import created_at, is_waiting, pods_of, subject
 from haru.dashboard.views.timeline import Entry, timeline
 from haru.dashboard.views.workloads import Workload
-from haru.engine.cluster import Snapshot
-from haru.engine.decision import Obj
-from haru.engine.pods import PodInfo
-from haru.explain import Explanation, explain
+from haru.engine import Snapshot
+from haru.engine.state import Obj, PodInfo
+from haru.explain.diagnosis import held_by, since_of
+from haru.explain.entry import explain
 from haru.explain.explanation import HeldClaim
-from haru.explain.holdings import held_by
-from haru.explain.owners import since_of
+from haru.explain.results import Explanation
 from haru.kube.meta import uid_of
 
 _MOST_PODS = 200
+_SIGNS = ("FailedCreate", "Scheduled", "FailedScheduling")
+"""Events that tell what no object says: whose pods cannot be created, and which schedulers run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ def story(snapshot: Snapshot, work: Workload, events: Iterable[Obj], now: str) -
     if found is None:
         return None
     kind, obj = found
-    told = explain(snapshot, kind, obj, now=now)
+    events = list(events)
+    signs = [{**event, "kind": "Event"} for event in events if event.get("reason") in _SIGNS]
+    told = explain(snapshot, kind, obj, signs, now=now)
     placed = next((pod for pod in pods if pod.node and not pod.terminal), None)
     here = explain(snapshot, "pod", placed.obj, now=now) if placed is not None else None
     about = _objects(snapshot, obj, pods)

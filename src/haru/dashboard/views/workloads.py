@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from haru.engine.cluster import Snapshot
-from haru.engine.ownership import workload_of
-from haru.engine.pods import PodInfo
+from haru.engine import Snapshot
+from haru.engine.state import PodInfo, workload_of
 from haru.explain.hypothesis import consumers
 
 

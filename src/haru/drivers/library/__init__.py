@@ -13,11 +13,11 @@ Source: k8s.io/dynamic-resource-allocation, as behaviour; written anew.
 """
 
 from haru.drivers.cdi.edits import DeviceNode, Edits, Mount
+from haru.drivers.library.claim_service import Plugin
 from haru.drivers.library.claims import Allocated, ClaimToPrepare, Entry, ReadyDevice
 from haru.drivers.library.errors import ClaimChanged, ClaimError, ClaimUnreadable, ConfigError, DeviceError
 from haru.drivers.library.health import Health
 from haru.drivers.library.pools import Pool, Slice
-from haru.drivers.library.preparing import Plugin
 from haru.drivers.library.server import DriverOptions, DriverServer
 
 __all__ = [

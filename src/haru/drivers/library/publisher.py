@@ -17,7 +17,7 @@ from haru.client.informer import Informer
 from haru.client.workqueue import WorkQueue
 from haru.drivers.library import pools
 from haru.drivers.library.pools import Pool, Taints
-from haru.drivers.publishing import Publication, is_same, plan
+from haru.drivers.slice_publishing import Publication, is_same, plan
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import name_of, uid_of

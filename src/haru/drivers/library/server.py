@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from haru.client.api import ApiClient
 from haru.drivers.library import pools
+from haru.drivers.library.claim_service import Plugin, Preparer
 from haru.drivers.library.errors import ClaimError
 from haru.drivers.library.health import Health, HealthBoard
 from haru.drivers.library.pools import Pool
-from haru.drivers.library.preparing import Plugin, Preparer
 from haru.drivers.library.publisher import FOREIGN_SECONDS, SlicePublisher
 from haru.drivers.protocol import (
     HEALTH,

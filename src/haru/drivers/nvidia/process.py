@@ -15,17 +15,16 @@ from haru.client.api import ApiClient
 from haru.drivers.checkpoint import Checkpoint
 from haru.drivers.library import DriverOptions, DriverServer
 from haru.drivers.nvidia.cards import Inventory, take_inventory
+from haru.drivers.nvidia.health import DOMAIN, HARMLESS, LOOK_SECONDS, Condition, Monitor
 from haru.drivers.nvidia.host import Host
-from haru.drivers.nvidia.monitoring import DOMAIN, HARMLESS, LOOK_SECONDS, Condition, Monitor
 from haru.drivers.nvidia.nvml import Nvml
 from haru.drivers.nvidia.partitions import Partitions
 from haru.drivers.nvidia.plugin import NvidiaCards
 from haru.drivers.nvidia.sharing import Commands, SharingManager, run_command
 from haru.drivers.nvidia.usage import SECONDS, Usage
-from haru.drivers.simulated.driver import install_device_classes
-from haru.drivers.simulated.process import node_of
+from haru.drivers.simulated.process import install_classes, node_of, withdraw
+from haru.drivers.stop import unless_stopped
 from haru.errors import InputError
-from haru.kube.errors import StatusError
 from haru.kube.meta import uid_of
 
 _LOG = logging.getLogger("haru.driver")
@@ -128,15 +127,16 @@ async def serve(
         if options.usage_seconds:
             usage = Usage(nvml, inventory, client, server.preparer, options.usage_seconds)
             tasks.append(asyncio.create_task(usage.run()))
-        try:
-            await install_device_classes(client)
-        except (StatusError, OSError) as error:
-            _LOG.warning("the device classes are left to others: %s", error)
-        await server.wait_published()
-        print(f"haru driver {DOMAIN} is ready at {told.socket} with {len(inventory.parts)} devices", flush=True)
-        await _until(stop, tasks)
-        if not options.keep_slices:
-            await server.withdraw()
+        await unless_stopped(_publish(client, server), stop)
+        if not stop.is_set():
+            print(f"haru driver {DOMAIN} is ready at {told.socket} with {len(inventory.parts)} devices", flush=True)
+            await _until(stop, tasks)
+        await withdraw(server, options.keep_slices)
+
+
+async def _publish(client: ApiClient, server: DriverServer) -> None:
+    await install_classes(client)
+    await server.wait_published()
 
 
 async def _until(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from haru.client.api import ApiClient
 from haru.drivers.library import Entry
-from haru.drivers.library.preparing import CLAIMS, Preparer
+from haru.drivers.library.claim_service import CLAIMS, Preparer
 from haru.drivers.nvidia.cards import Inventory
-from haru.drivers.nvidia.monitoring import DOMAIN
+from haru.drivers.nvidia.health import DOMAIN
 from haru.drivers.nvidia.nvml import Nvml, NvmlError
 from haru.kube.device_usage import UTILIZATION_KEY
 from haru.kube.errors import StatusError

@@ -17,12 +17,12 @@ from haru.client.events import EventRecorder
 from haru.client.informer import Informer, metadata_informer
 from haru.client.workqueue import WorkQueue
 from haru.clock import SYSTEM, Clock
-from haru.drivers.publishing import Publication, plan
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
 from haru.drivers.simulated.objects import PROFILE_LABEL, device_classes
 from haru.drivers.simulated.profiles import NVIDIA_DRIVER, Profile, ProfileError
 from haru.drivers.simulated.slices import device_names, resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION, parse_device_taints, published_taints
+from haru.drivers.slice_publishing import Publication, plan
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import annotations_of, labels_of, name_of, uid_of

@@ -16,6 +16,7 @@ from haru.drivers.library import DriverOptions, DriverServer
 from haru.drivers.simulated.driver import NODES, install_device_classes
 from haru.drivers.simulated.plugin import SimulatedCards, health_of, pool_of
 from haru.drivers.simulated.profiles import Profile
+from haru.drivers.stop import unless_stopped
 from haru.errors import ClusterError
 from haru.kube.errors import StatusError
 from haru.kube.meta import annotations_of, uid_of
@@ -66,25 +67,36 @@ async def _serve(client: ApiClient, options: SimulatedOptions, node: Obj, stop: 
     server = DriverServer(SimulatedCards(pool, told.data / "devices"), client, told)
     async with server:
         await server.declare({options.node_name: pool})
-        try:
-            await install_device_classes(client)
-        except (StatusError, OSError) as error:
-            _LOG.warning("the device classes are left to others: %s", error)
-        await server.wait_published()
+        await unless_stopped(_publish(client, server), stop)
+        if stop.is_set():
+            await withdraw(server, options.keep_slices)
+            return
         print(f"haru driver {driver} is ready at {told.socket}", flush=True)
         listening = asyncio.create_task(_listen(client, options.node_name, server, pool.devices()))
         await stop.wait()
         listening.cancel()
         await asyncio.wait([listening])
-        if not options.keep_slices:
-            await _withdraw(server)
+        await withdraw(server, options.keep_slices)
+
+
+async def _publish(client: ApiClient, server: DriverServer) -> None:
+    await install_classes(client)
+    await server.wait_published()
+
+
+async def install_classes(client: ApiClient) -> None:
+    """Make the device classes, as far as this is allowed."""
+    try:
+        await install_device_classes(client)
+    except (StatusError, OSError) as error:
+        _LOG.warning("the device classes are left to others: %s", error)
 
 
 async def node_of(client: ApiClient, name: str, stop: asyncio.Event) -> Obj | None:
     """The Node, once there is one: it owns the slices. None if the driver is stopped before."""
     while not stop.is_set():
         try:
-            return await client.get(NODES, name)
+            return await unless_stopped(client.get(NODES, name), stop)
         except StatusError as error:
             if error.code != 404:
                 raise ClusterError(f"node {name}: {error}") from None
@@ -96,8 +108,10 @@ async def node_of(client: ApiClient, name: str, stop: asyncio.Event) -> Obj | No
     return None
 
 
-async def _withdraw(server: DriverServer) -> None:
-    """Remove the slices, unless the API server is away: then the kubelet does it."""
+async def withdraw(server: DriverServer, keep_slices: bool) -> None:
+    """Remove the slices, unless they are kept, or the API server is away: then the kubelet does it."""
+    if keep_slices:
+        return
     try:
         async with asyncio.timeout(_FAREWELL_SECONDS):
             await server.withdraw()

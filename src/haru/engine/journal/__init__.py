@@ -4,17 +4,6 @@ A journal is a list of entries: every change that a `Cluster` was told of, and e
 applies the changes in order has the very snapshots that the decisions were made on.
 """
 
-from haru.engine.journal.entries import decided_entry, entry_kinds
-from haru.engine.journal.recorded import RecordedCluster
-from haru.engine.journal.replay import JournalError, Replay, Replayed
-from haru.engine.journal.values import decision_value
+import lazy_loader
 
-__all__ = [
-    "JournalError",
-    "RecordedCluster",
-    "Replay",
-    "Replayed",
-    "decided_entry",
-    "decision_value",
-    "entry_kinds",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from haru.engine.cluster import Cluster, claim_path
-from haru.engine.decision import Decision, Obj, PodKey
-from haru.engine.groups import Options
+from haru.engine.framework.options import Options
 from haru.engine.journal.values import decision_value, nomination_from, options_value, reservation_from
+from haru.engine.state.cache import SchedulerCache, namespaced_name
+from haru.engine.state.decision import Decision, Obj, PodKey
 
 
 def decided_entry(
@@ -24,8 +24,8 @@ def decided_entry(
 ) -> Obj:
     """The entry of a decision. `share` is what its identifiers of shares were made from."""
     asked = {
-        "pods": [claim_path(pod) for pod in pods],
-        "group": claim_path(group) if group is not None else None,
+        "pods": [namespaced_name(pod) for pod in pods],
+        "group": namespaced_name(group) if group is not None else None,
         "options": options_value(options),
         "profile": profile,
         "share": share,
@@ -38,7 +38,7 @@ def entry_kinds() -> frozenset[str]:
     return frozenset(_CHANGES) | {"profile", "decide"}
 
 
-def change(cluster: Cluster, kind: str, value: object) -> None:
+def change(cluster: SchedulerCache, kind: str, value: object) -> None:
     """Tell a cluster of a change."""
     _CHANGES[kind](cluster, value)
 

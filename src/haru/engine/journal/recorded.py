@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Obj, PodKey
+from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.journal.values import plain
-from haru.engine.nominations import Nomination
-from haru.engine.reservation import Reservation
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Obj, PodKey
+from haru.engine.state.nominations import Nomination
 
 
-class RecordedCluster(Cluster):
+class RecordedCluster(SchedulerCache):
     """`record` hears of each change once it is taken, as an entry of a journal."""
 
     def __init__(self, record: Callable[[Obj], None]) -> None:
@@ -64,7 +64,7 @@ class RecordedCluster(Cluster):
         super().forget_nomination(pod)
         self._record({"unnominate": list(pod)})
 
-    def reserve(self, reservation: Reservation | None) -> None:
+    def reserve(self, reservation: BackfillReservation | None) -> None:
         """Keep places for the head of the queue."""
         super().reserve(reservation)
         self._record({"reserve": plain(reservation)})

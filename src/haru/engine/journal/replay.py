@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from haru.engine.cluster import Cluster
-from haru.engine.decision import Decision, Obj
-from haru.engine.groups import decide
+from haru.engine.framework.profile import Profile
 from haru.engine.journal.entries import change, entry_kinds
 from haru.engine.journal.values import decision_value, options_from, profile_from
-from haru.engine.profile import Profile
+from haru.engine.podgroup.podgroup_cycle import decide
+from haru.engine.state.cache import SchedulerCache
+from haru.engine.state.decision import Decision, Obj
 
 
 class JournalError(ValueError):
@@ -45,7 +45,7 @@ class Replay:
     """A cluster that follows a journal. After the last entry `cluster` is as it was for whom wrote it."""
 
     def __init__(self) -> None:
-        self.cluster = Cluster()
+        self.cluster = SchedulerCache()
         self._profiles: dict[str, Profile] = {}
 
     def run(self, entries: Iterable[Obj]) -> Iterator[Replayed]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from haru.engine.decision import ClaimAllocation, Decision, GroupKey, Obj, PodKey
-from haru.engine.devices import Features
-from haru.engine.groups import Options
-from haru.engine.nominations import Nomination
-from haru.engine.potential import Ask
-from haru.engine.profile import FitStrategy, Profile
-from haru.engine.reservation import Reservation
+from haru.engine.backfill.reservation import BackfillReservation
+from haru.engine.dra.model.model import Features
+from haru.engine.framework.options import Options
+from haru.engine.framework.profile import FitStrategy, Profile
+from haru.engine.packing_value.value import ExpectedRequest
+from haru.engine.state.decision import ClaimAllocation, Decision, GroupKey, Obj, PodKey
+from haru.engine.state.nominations import Nomination
 
 # What is not said by a value: where decisions remember, and how identifiers are made.
 _LEFT_OUT = frozenset({"memory", "new_share_id", "profile"})
@@ -54,7 +54,7 @@ def profile_from(value: Obj) -> Profile:
     sets = {name: frozenset(value[name]) for name in ("filters", "ignored_resources", "ignored_groups")}
     tuples = {name: tuple(value[name]) for name in ("balanced", "default_spread")}
     expected = tuple(
-        (Ask(cpu, cards, part, frozenset(models)), count)
+        (ExpectedRequest(cpu, cards, part, frozenset(models)), count)
         for (cpu, cards, part, models), count in value.get("expected") or ()
     )
     return Profile(
@@ -74,9 +74,9 @@ def nomination_from(value: Obj) -> Nomination:
     )
 
 
-def reservation_from(value: Obj) -> Reservation:
+def reservation_from(value: Obj) -> BackfillReservation:
     """A reservation that was written with `plain`."""
-    return Reservation(
+    return BackfillReservation(
         GroupKey(*value["group"]) if value["group"] else None,
         value["priority"],
         tuple(nomination_from(place) for place in value["places"]),

@@ -31,7 +31,8 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _ONLY_RESTARTABLE = "may not be set for init containers without restartPolicy=Always"
-_NOT_EPHEMERAL = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy")
+_NOT_EPHEMERAL_STRUCTS = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "restartPolicy")
+_NOT_EPHEMERAL = ("ports", "resources", "resizePolicy", "restartPolicyRules")
 _HEADER_FORMAT = "[-A-Za-z0-9]+"
 _HEADER = re.compile(_HEADER_FORMAT)
 _MAX_ID = 2**32 - 1
@@ -105,9 +106,11 @@ def validate_ephemeral_containers(
         taken.add(name)
         if target and target not in other_names:
             found.append(not_found(f"{place}.targetContainerName", target))
-        for member in _NOT_EPHEMERAL:
-            if container.get(member):
-                found.append(forbidden(f"{place}.{member}", "cannot be set for an Ephemeral Container"))
+        given = [member for member in _NOT_EPHEMERAL if container.get(member)]
+        given += [member for member in _NOT_EPHEMERAL_STRUCTS if container.get(member) is not None]
+        for number, mount in enumerate(items(container, "volumeMounts")):
+            given += [f"volumeMounts[{number}].{member}" for member in ("subPath", "subPathExpr") if mount.get(member)]
+        found += [forbidden(f"{place}.{member}", "cannot be set for an Ephemeral Container") for member in given]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Jobs and cron jobs (batch/v1; KEP 5547 for jobs that are gangs)."""
+"""Jobs and cron jobs (batch/v1). What a gang may not change is admission's to say: it depends on PodGroups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from haru.kube import names
 from haru.kube.errors import FieldError, invalid, not_supported, required
-from haru.kube.jobs import is_gang_job
 from haru.kube.selectors import label_selector_from
 from haru.kube.validation.common import (
     immutable,
@@ -72,9 +71,6 @@ def validate_job_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """What of a job may change: parallelism, suspension, the template of one that does not run."""
     spec, before = part(new, "spec"), part(old, "spec")
     found = validate_job(new, rules) + _completions_update(spec, before)
-    if rules.gates.enabled("WorkloadWithJob") and is_gang_job(spec):
-        # The gang's minCount is fixed, so a job that is a gang keeps its size (KEP 5547).
-        found += immutable("spec.parallelism", spec.get("parallelism"), before.get("parallelism"))
     for name in _FIXED:
         found += immutable(f"spec.{name}", spec.get(name), before.get(name))
     return found + _template_update(spec, before, part(old, "status"), rules)

@@ -70,9 +70,10 @@ def validate_requirements(field: str, resources: Obj, claim_names: Collection[st
         limit = amounts.get(name)
         if name in limits and amount is not None and limit is not None:
             if amount != limit and not is_overcommittable(name):
-                found.append(invalid(place, str(amount), f"must be equal to {name} limit of {limit}"))
+                found.append(invalid(f"{field}.requests", str(amount), f"must be equal to {name} limit of {limit}"))
             elif amount > limit:
-                found.append(invalid(place, str(amount), f"must be less than or equal to {name} limit of {limit}"))
+                why = f"must be less than or equal to {name} limit of {limit}"
+                found.append(invalid(f"{field}.requests", str(amount), why))
         elif not is_overcommittable(name):
             found.append(required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
     huge = any(name.startswith("hugepages-") for name in (*limits, *requests))
@@ -118,5 +119,6 @@ def validate_pod_resources(field: str, resources: Obj) -> list[FieldError]:
         place = f"{field}.requests[{name}]"
         amount, limit = quantity(place, name, requests[name])[0], quantity(place, name, limits[name])[0]
         if amount is not None and limit is not None and amount > limit:
-            found.append(invalid(place, str(amount), f"must be less than or equal to {name} limit of {limit}"))
+            why = f"must be less than or equal to {name} limit of {limit}"
+            found.append(invalid(f"{field}.requests", str(amount), why))
     return found

@@ -14,18 +14,6 @@
 Sources: KEP-4381, KEP-4680, KEP-3695; kubelet `cm/dra`, as behaviour.
 """
 
-from haru.node.devices import DevicesError, Prepared
-from haru.node.dra.errors import ClaimRefused, DriverAway, DriverFailed, DriverMissing
-from haru.node.dra.manager import DeviceManager
-from haru.node.dra.node_devices import NodeDevices
+import lazy_loader
 
-__all__ = [
-    "ClaimRefused",
-    "DeviceManager",
-    "DevicesError",
-    "DriverAway",
-    "DriverFailed",
-    "DriverMissing",
-    "NodeDevices",
-    "Prepared",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

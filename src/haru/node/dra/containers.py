@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from haru.kube.meta import namespace_of
 from haru.kube.pod_claims import NotPrepared, pod_claims
-from haru.node.dra.bookkeeping import ClaimInfo, PreparedDevice
+from haru.node.dra.claim_info_cache import ClaimInfo, PreparedDevice
 
 Obj = dict[str, Any]
 Find = Callable[[str], ClaimInfo | None]

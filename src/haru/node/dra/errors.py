@@ -9,7 +9,7 @@ DevicesError
 
 from __future__ import annotations
 
-from haru.node.devices import DevicesError
+from haru.node.dra.devices import DevicesError
 
 
 class ClaimRefused(DevicesError):

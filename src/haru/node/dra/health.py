@@ -16,7 +16,7 @@ from typing import Final
 
 from haru.client.backoff import Backoff
 from haru.drivers.protocol import HEALTH_NAMES, HealthReport
-from haru.node.dra.bookkeeping import ClaimInfo
+from haru.node.dra.claim_info_cache import ClaimInfo
 from haru.node.dra.plugins import Instance
 from haru.node.dra.registry import PluginRegistry
 from haru.protobuf import WireError

@@ -23,9 +23,9 @@ from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import labels_of, name_of, namespace_of, uid_of
 from haru.kube.pod_claims import NotPrepared, PodClaim, check_claim, pod_claims
 from haru.kube.selectors import node_selector_matches
-from haru.node.devices import DevicesError, Prepared
-from haru.node.dra.bookkeeping import ClaimInfo, ClaimInfos, PreparedDevice
+from haru.node.dra.claim_info_cache import ClaimInfo, ClaimInfos, PreparedDevice
 from haru.node.dra.containers import cdi_ids
+from haru.node.dra.devices import DevicesError, Prepared
 from haru.node.dra.errors import ClaimRefused, DriverAway, DriverMissing
 from haru.node.dra.metrics import DraMetrics
 from haru.node.dra.plugins import Instance

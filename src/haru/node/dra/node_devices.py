@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from haru.client.api import ApiClient
 from haru.drivers.sockets import SocketError
 from haru.kube.meta import uid_of
-from haru.node.devices import Prepared
 from haru.node.dra.containers import health_status
+from haru.node.dra.devices import Prepared
 from haru.node.dra.health import HealthWatcher
 from haru.node.dra.manager import DeviceManager
 from haru.node.dra.metrics import DraMetrics

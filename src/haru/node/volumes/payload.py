@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from haru.node.pods.environment import Sources, config_map_data, secret_data
-from haru.node.pods.fields import ConfigError, Place, field_value, resource_value
+from haru.node.podworker.environment import Sources, config_map_data, secret_data
+from haru.node.podworker.fields import ConfigError, Place, field_value, resource_value
 
 Obj = dict[str, Any]
 DEFAULT_MODE = 0o644

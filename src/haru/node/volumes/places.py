@@ -20,7 +20,7 @@ from haru.kube.quantity import parse_quantity
 from haru.kube.strategy import qos_class
 from haru.node.cri.containers import Mount
 from haru.node.cri.messages import BIDIRECTIONAL, HOST_TO_CONTAINER, PRIVATE
-from haru.node.pods.fields import ConfigError
+from haru.node.podworker.fields import ConfigError
 from haru.node.volumes.atomic import write_files
 from haru.node.volumes.payload import Files, holds_secrets
 

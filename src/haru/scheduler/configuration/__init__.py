@@ -1,11 +1,5 @@
 """The scheduler's configuration file and what is read from it."""
 
-from haru.scheduler.configuration.fields import ConfigurationError
-from haru.scheduler.configuration.file import (
-    Configuration,
-    LeaderElection,
-    load_configuration,
-    read_configuration,
-)
+import lazy_loader
 
-__all__ = ["Configuration", "ConfigurationError", "LeaderElection", "load_configuration", "read_configuration"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

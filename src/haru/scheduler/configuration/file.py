@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from haru.engine.profile import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE, Profile
+from haru.engine import Profile
+from haru.engine.framework import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE
 from haru.kube.errors import FieldError, duplicate, invalid, required
 from haru.kube.yaml import load
 from haru.scheduler.configuration.arguments import read_plugin_config

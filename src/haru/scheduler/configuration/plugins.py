@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from haru.engine.profile import FILTERS, PLACEMENT_WEIGHTS, WEIGHTS
+from haru.engine.framework import DEFAULT_PLUGINS, EXPECTED, FILTERS, PACKING, PLACEMENT_WEIGHTS, WEIGHTS
 from haru.kube.errors import duplicate, forbidden, invalid, not_supported
 from haru.scheduler.configuration.fields import Fields, suggestion
 
-PACKING = "HaruPacking"
-EXPECTED = "HaruExpected"
-_OURS = (PACKING, EXPECTED)
 _POINTS = (
     "preEnqueue",
     "queueSort",
@@ -34,33 +31,8 @@ _POINTS = (
 )
 _NODE_FILTER = ("preFilter", "filter")
 _NODE_SCORE = ("preScore", "score")
-_EXTENDS: Mapping[str, tuple[str, ...]] = {
-    "SchedulingGates": ("preEnqueue",),
-    "PrioritySort": ("queueSort",),
-    "NodeUnschedulable": ("filter",),
-    "NodeName": ("filter",),
-    "TaintToleration": ("filter", *_NODE_SCORE),
-    "NodeAffinity": (*_NODE_FILTER, *_NODE_SCORE),
-    "NodeDeclaredFeatures": _NODE_FILTER,
-    "NodePorts": _NODE_FILTER,
-    "NodeResourcesFit": (*_NODE_FILTER, *_NODE_SCORE, "placementScore"),
-    "VolumeRestrictions": _NODE_FILTER,
-    "NodeVolumeLimits": _NODE_FILTER,
-    "VolumeBinding": (*_NODE_FILTER, *_NODE_SCORE, "reserve", "preBind"),
-    "VolumeZone": _NODE_FILTER,
-    "PodTopologySpread": (*_NODE_FILTER, *_NODE_SCORE),
-    "InterPodAffinity": (*_NODE_FILTER, *_NODE_SCORE),
-    "DynamicResources": ("preEnqueue", *_NODE_FILTER, "postFilter", "score", "reserve", "preBind"),
-    "GangScheduling": ("preEnqueue", "reserve", "permit"),
-    "TopologyPlacementGenerator": ("placementGenerate",),
-    "PodGroupPodsCount": ("placementScore",),
-    "DefaultPreemption": ("preEnqueue", "postFilter"),
-    "NodeResourcesBalancedAllocation": _NODE_SCORE,
-    "ImageLocality": ("score",),
-    "DefaultBinder": ("bind",),
-    PACKING: ("score",),
-    EXPECTED: ("score",),
-}
+_EXTENDS: Mapping[str, tuple[str, ...]] = {plugin.name: plugin.extension_points for plugin in DEFAULT_PLUGINS}
+_OFF_BY_DEFAULT = frozenset(plugin.name for plugin in DEFAULT_PLUGINS if not plugin.enabled)
 _ESSENTIAL = {
     "SchedulingGates": "the API server refuses to bind gated pods",
     "PrioritySort": "it is the only order of the queue",
@@ -173,7 +145,7 @@ def _extending(point: str) -> list[str]:
 
 def _everywhere(chosen: _Set) -> dict[str, int | None]:
     """What is enabled at all points where it has a part, with the weight that was given; None: the default one."""
-    kept = {name: None for name in _EXTENDS if name not in _OURS and chosen.leaves(name)}
+    kept = {name: None for name in _EXTENDS if name not in _OFF_BY_DEFAULT and chosen.leaves(name)}
     return {**kept, **{name: weight or 1 for name, weight in chosen.enabled.items()}}
 
 

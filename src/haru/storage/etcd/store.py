@@ -22,6 +22,7 @@ from typing import Any
 
 from haru.protobuf import WireError
 from haru.storage.ciphers import KeysAway, SealError
+from haru.storage.damage import Check, damage_in, damaged_value, no_check
 from haru.storage.etcd import messages
 from haru.storage.etcd.compaction import INTERVAL_SECONDS, Compactor, compact
 from haru.storage.etcd.connection import CallError, Connection, Credentials, Stream
@@ -58,8 +59,10 @@ class EtcdStore(MemoryStore):
         compaction_seconds: float = INTERVAL_SECONDS,
         sealing: Sealing | None = None,
         clock: Callable[[], float] = time.monotonic,
+        check: Check = no_check,
     ) -> None:
         super().__init__(clock=clock)
+        self._check = check
         self._connection = Connection(endpoints, credentials or Credentials())
         self._prefix = f"{prefix.rstrip('/')}/".encode()
         self._sealing = sealing or no_sealing()
@@ -172,7 +175,7 @@ class EtcdStore(MemoryStore):
             for pair in answer.found:
                 name = self._name(pair.key)
                 if name != TICK:
-                    state.setdefault(bucket_of(name), []).append(self._record(name, pair))
+                    state.setdefault(bucket_of(name), []).append(self._checked_record(name, pair))
             if len(answer.found) >= answer.count:
                 break
             key = answer.found[-1].key + b"\0"
@@ -199,6 +202,14 @@ class EtcdStore(MemoryStore):
     def _record(self, name: str, pair: messages.KeyValue) -> Record:
         kept, stale = self._sealing.open(bucket_of(name), pair.key.decode(), pair.value)
         return to_record(name, kept, pair.revision, stale=stale)
+
+    def _checked_record(self, name: str, pair: messages.KeyValue) -> Record:
+        """As `_record`; raises `StoreError` for a value that is damaged. Costs reading it whole: for starts only."""
+        record = self._record(name, pair)
+        problem = damage_in(record, self._check)
+        if problem:
+            raise damaged_value(pair.key.decode(), problem)
+        return record
 
     # --- following
 
@@ -263,9 +274,11 @@ class EtcdStore(MemoryStore):
         at = self._clock()
         touched = set()
         named = [(self._name(change.pair.key), change) for change in answer.changes]
+        is_starting = self._unreadable is not None and not self._unreadable.done()
+        read = self._checked_record if is_starting else self._record
         # All are read before one is published: after an error the same message comes again.
         changes = [
-            (name, change.pair.revision, None if change.deleted else self._record(name, change.pair))
+            (name, change.pair.revision, None if change.deleted else read(name, change.pair))
             for name, change in named
             if name != TICK
         ]

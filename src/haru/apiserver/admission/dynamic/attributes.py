@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from haru.apiserver.call import Call
-from haru.apiserver.config import user_object
-from haru.apiserver.custom_reading import converted
-from haru.apiserver.resources import Resource
+from haru.apiserver.apiextensions.reader import converted
+from haru.apiserver.auth.user import user_object
+from haru.apiserver.registry.resources import Resource
+from haru.apiserver.request.call import Call
 from haru.cel.admission import SMALL
-from haru.cel.libraries.authorization import Decide, Question
+from haru.cel.libraries import Decide, Question
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.kinds import Kind, subresources_of
 

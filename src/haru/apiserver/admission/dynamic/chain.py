@@ -8,28 +8,22 @@ Source: the order of admission plugins of 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, options_of
-from haru.apiserver.admission.dynamic.counting import Counts
-from haru.apiserver.admission.dynamic.judging import Policies, ValidatingPolicy
-from haru.apiserver.admission.dynamic.matching import is_exempt
-from haru.apiserver.admission.dynamic.mutating import MutatingPolicy, Mutators, Round
+from haru.apiserver.admission.dynamic.match_criteria import is_exempt
+from haru.apiserver.admission.dynamic.metrics import Counts
+from haru.apiserver.admission.dynamic.mutating_policies import MutatingPolicy, Mutators, Round
+from haru.apiserver.admission.dynamic.validating_policies import Policies, ValidatingPolicy
 from haru.apiserver.admission.dynamic.webhooks import HookRound, Webhook, Webhooks
-from haru.apiserver.admission.unread import nothing_new
-from haru.apiserver.call import Call
-from haru.apiserver.node_authorization import node_of
+from haru.apiserver.admission.reinvocation import nothing_new
+from haru.apiserver.auth.node_authorizer import node_of
+from haru.apiserver.request.call import BuiltIn, Call, Owned
 from haru.kube.defaulting import apply_defaults
 from haru.kube.patch.managers import read
 
 Obj = dict[str, Any]
-BuiltIn = Callable[[Obj], Awaitable[None]]
-"""The server's own mutating plugins: they change the object in place."""
-
-Owned = Callable[[Obj], Obj]
-"""The object with the owners of its fields written down."""
-
 _SYSTEM = ("uid", "creationTimestamp", "generation")
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from haru.apiserver.core import Core
-from haru.apiserver.custom_reading import in_version
-from haru.apiserver.objects import shared
-from haru.apiserver.resources import Resource
+from haru.apiserver.apiextensions.reader import in_version
+from haru.apiserver.context import ServerContext
+from haru.apiserver.encoding.objects import shared
+from haru.apiserver.registry.resources import Resource
 from haru.kube.conversion import convert
 from haru.kube.selectors import label_selector_from
 
@@ -21,7 +21,7 @@ class ParamError(Exception):
     """A binding's parameters can not be had; `failurePolicy` decides what follows."""
 
 
-def param_resource(core: Core, kind: Obj) -> Resource | None:
+def param_resource(core: ServerContext, kind: Obj) -> Resource | None:
     """The resource of a policy's `paramKind`; None where it is not served."""
     wanted = (kind.get("apiVersion"), kind.get("kind"))
     found = (r for r in core.served.all() if (r.kind.api_version, r.kind.kind) == wanted and not r.kind.virtual)
@@ -35,7 +35,7 @@ def unknown_kind(kind: Obj) -> str:
     return f"failed to find resource referenced by paramKind: '{shown}, Kind={kind.get('kind')}'"
 
 
-async def collect(core: Core, resource: Resource, reference: Obj, namespace: str) -> list[Obj]:
+async def collect(core: ServerContext, resource: Resource, reference: Obj, namespace: str) -> list[Obj]:
     """The parameters of a binding for a request in a namespace, in the order of their names. Raises ParamError."""
     where = ""
     if resource.kind.namespaced:

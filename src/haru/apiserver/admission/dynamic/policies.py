@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from haru.apiserver.admission.dynamic.asking import Conditions, given_of
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
-from haru.apiserver.admission.dynamic.matching import Equivalents, policy_criteria
+from haru.apiserver.admission.dynamic.expression_runner import timed_compile
+from haru.apiserver.admission.dynamic.match_conditions import Conditions, given_of
+from haru.apiserver.admission.dynamic.match_criteria import Equivalents, policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
-from haru.apiserver.admission.dynamic.running import timed_compile
 from haru.cel.admission import Composition
 from haru.cel.admission_evaluation import Given, namespace_value
 from haru.kube.errors import StatusError, not_found_error

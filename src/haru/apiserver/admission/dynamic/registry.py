@@ -13,21 +13,21 @@ from functools import partial
 from typing import Any, TypeVar
 
 from haru.apiserver.admission.dynamic.chain import Chain
-from haru.apiserver.admission.dynamic.counting import Counts
-from haru.apiserver.admission.dynamic.judging import Policies, ValidatingPolicy
-from haru.apiserver.admission.dynamic.matching import GROUP, Equivalents
-from haru.apiserver.admission.dynamic.mutating import MutatingPolicy, Mutators
+from haru.apiserver.admission.dynamic.match_criteria import GROUP, Equivalents
+from haru.apiserver.admission.dynamic.metrics import Counts
+from haru.apiserver.admission.dynamic.mutating_policies import MutatingPolicy, Mutators
 from haru.apiserver.admission.dynamic.policies import Binding, Policy
 from haru.apiserver.admission.dynamic.type_checking import expression_warnings
+from haru.apiserver.admission.dynamic.validating_policies import Policies, ValidatingPolicy
 from haru.apiserver.admission.dynamic.webhooks import Webhook, Webhooks
-from haru.apiserver.bootstrap import own_call
-from haru.apiserver.call import Call
+from haru.apiserver.bootstrap.objects import own_call
 from haru.apiserver.core import Core
-from haru.apiserver.following import Followed
-from haru.apiserver.http import Response
-from haru.apiserver.objects import decode
-from haru.apiserver.webhook_calls import Caller
-from haru.apiserver.writing import change
+from haru.apiserver.encoding.objects import decode
+from haru.apiserver.registry.store_reflector import StoreReflector
+from haru.apiserver.registry.write import change
+from haru.apiserver.request.call import Call
+from haru.apiserver.request.http import Response
+from haru.apiserver.webhook_client import Caller
 from haru.kube.errors import StatusError
 from haru.storage import StoreError
 
@@ -63,7 +63,7 @@ class Registry:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._followed = Followed(core, GROUP, _PLURALS)
+        self._followed = StoreReflector(core, GROUP, _PLURALS)
         self._lock = asyncio.Lock()
         self.caller = Caller(core)
         equivalents = Equivalents(core)

@@ -2,7 +2,7 @@
 
 `Object{metadata: Object.metadata{labels: {"team": variables.team}}}` says where each text goes before any request is
 there. Of such an expression only the texts are evaluated, and put in their places; everything else goes the general way
-(`haru.apiserver.admission.dynamic.patching`), which comes to the same.
+(`haru.apiserver.admission.dynamic.mutation_patches`), which comes to the same.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from haru.apiserver.admission.unread import unread
+from haru.apiserver.admission.reinvocation import unread
 from haru.cel.admission import ORDER, Expression
 from haru.cel.ast import Entry, ListLiteral, Literal, MapLiteral, Node, StructLiteral
 from haru.cel.environment import Environment
-from haru.cel.libraries.patches import OBJECT
+from haru.cel.libraries import OBJECT
 from haru.cel.program import Program
 from haru.cel.types import STRING
 from haru.kube.defaulting import without_defaults

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from haru.apiserver.admission.dynamic.params import param_resource
-from haru.apiserver.core import Core
-from haru.apiserver.resources import Resource
+from haru.apiserver.context import ServerContext
+from haru.apiserver.registry.resources import Resource
 from haru.cel.admission import compile_expression, environment, variable_type
 from haru.cel.environment import Environment
 from haru.cel.kinds import declare_kind
@@ -25,7 +25,7 @@ TYPES_LIMIT = 10
 """How many kinds one rule may add."""
 
 
-def expression_warnings(policy: Obj, core: Core) -> list[Obj]:
+def expression_warnings(policy: Obj, core: ServerContext) -> list[Obj]:
     """`expressionWarnings` of a policy: for each validation's expressions what is wrong with them, by kind."""
     spec = policy["spec"]
     resources = _resources(spec, core)
@@ -50,7 +50,7 @@ def _warning(text: str, environments: list[tuple[Resource, Environment]]) -> str
     return "\n".join(lines)
 
 
-def _resources(spec: Obj, core: Core) -> list[Resource]:
+def _resources(spec: Obj, core: ServerContext) -> list[Resource]:
     """The kinds that the rules name without wildcards, in the order of their names."""
     found: dict[tuple[str, str, str], Resource] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
@@ -65,7 +65,7 @@ def _resources(spec: Obj, core: Core) -> list[Resource]:
     return [found[key] for key in sorted(found)]
 
 
-def _environment(spec: Obj, resource: Resource, core: Core) -> Environment:
+def _environment(spec: Obj, resource: Resource, core: ServerContext) -> Environment:
     structs: dict[str, Mapping[str, Type]] = {}
     about = declare_kind(resource.kind, structs)
     params = DYN

@@ -17,10 +17,10 @@ from typing import Any
 
 import orjson
 
-from haru.apiserver.admission.dynamic.asking import Conditions, ConditionsFailed, given_of
 from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
-from haru.apiserver.admission.dynamic.counting import Counts
-from haru.apiserver.admission.dynamic.matching import Criteria, Equivalents
+from haru.apiserver.admission.dynamic.match_conditions import Conditions, ConditionsFailed, given_of
+from haru.apiserver.admission.dynamic.match_criteria import Criteria, Equivalents
+from haru.apiserver.admission.dynamic.metrics import Counts
 from haru.apiserver.admission.dynamic.reviews import (
     Answer,
     CallFailed,
@@ -31,8 +31,8 @@ from haru.apiserver.admission.dynamic.reviews import (
     review_of,
     review_version,
 )
-from haru.apiserver.custom_reading import converted
-from haru.apiserver.webhook_calls import Caller, WebhookError
+from haru.apiserver.apiextensions.reader import converted
+from haru.apiserver.webhook_client import Caller, WebhookError
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, internal_error

@@ -1,0 +1,163 @@
+"""Heartbeats of simulated nodes on a machine that is busy with other things: how late they come, and who is lost by it.
+
+`haru up` starts beside processes that do nothing but compute, and is watched as a node controller watches: by when a
+renewal of a Lease arrives. `--pods` gives the simulated kubelets other work meanwhile: so many pods each minute, each
+of which ends by itself and is deleted. The exit status is 1 if a node that was Ready was not any more. Run it alone:
+`python -m benchmarks.heartbeats [PROFILE:COUNT] [--seconds 300] [--busy 2] [--pods 0]`; it is no part of `make bench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+from benchmarks.cluster import Running, kind, running
+from benchmarks.results import Result, show
+from haru.client.api import ApiClient
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.kube.meta import get_condition
+
+_LEASES = kind("coordination.k8s.io", "leases")
+_NODES = kind("", "nodes")
+_PODS = kind("", "pods")
+_LEASE_NAMESPACE = "kube-node-lease"
+_PERIOD_SECONDS = (10.0, 20.0)
+_LARGE_FLEET = 200
+
+
+class Heartbeats:
+    """What a watcher learns of the nodes, by its own clock."""
+
+    def __init__(self) -> None:
+        self.ready: dict[str, bool] = {}
+        self.lost: list[str] = []
+        self.heard: dict[str, float] = {}
+        self.longest = 0.0
+        """The longest time between two renewals of one node."""
+
+    def node(self, node: dict[str, Any]) -> None:
+        """A node as it is now."""
+        name, condition = node["metadata"]["name"], get_condition(node, "Ready")
+        is_ready = condition is not None and condition["status"] == "True"
+        if self.ready.get(name) and not is_ready:
+            self.lost.append(name)
+        self.ready[name] = is_ready
+
+    def lease(self, lease: dict[str, Any]) -> None:
+        """A Lease that was renewed."""
+        name, now = lease["metadata"]["name"], time.monotonic()
+        self.longest = max(self.longest, now - self.heard.get(name, now))
+        self.heard[name] = now
+
+    def finish(self) -> None:
+        """Count those that are still waited for."""
+        now = time.monotonic()
+        self.longest = max([self.longest, *(now - at for at in self.heard.values())])
+
+
+async def _follow(client: ApiClient, which: Kind, namespace: str, hear: Callable[[dict[str, Any]], None]) -> None:
+    while True:
+        listed = await client.list(which, namespace)
+        for obj in listed["items"]:
+            hear(obj)
+        revision = listed["metadata"]["resourceVersion"]
+        with contextlib.suppress(StatusError):
+            async with aclosing(client.watch(which, namespace, revision)) as events:
+                async for type_, obj in events:
+                    if type_ in ("ADDED", "MODIFIED"):
+                        hear(obj)
+
+
+async def _give_work(client: ApiClient, count: int) -> None:
+    """So many pods a minute, until cancelled; those of the minute before are deleted."""
+    annotations = {"simulated.haru.dev/run-seconds": "20"}
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]}
+    pod = {"metadata": {"generateName": "work-", "annotations": annotations}, "spec": spec}
+    while True:
+        began = time.monotonic()
+        await client.delete_collection(_PODS, "default")
+        for start in range(0, count, 20):
+            many = range(start, min(start + 20, count))
+            await asyncio.gather(*(client.create(_PODS, pod, "default") for _ in many), return_exceptions=True)
+        await asyncio.sleep(max(0.0, 60 - (time.monotonic() - began)))
+
+
+async def _watch(cluster: Running, seconds: float, pods: int) -> Heartbeats:
+    heartbeats = Heartbeats()
+    async with cluster.client() as client:
+        tasks = [
+            asyncio.create_task(_follow(client, _NODES, "", heartbeats.node)),
+            asyncio.create_task(_follow(client, _LEASES, _LEASE_NAMESPACE, heartbeats.lease)),
+        ]
+        if pods:
+            tasks.append(asyncio.create_task(_give_work(client, pods)))
+        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+    heartbeats.finish()
+    return heartbeats
+
+
+def _compute() -> None:
+    number = 1
+    while True:
+        number = number * 3 % 1_000_003
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """So many processes that take what they can get of the machine."""
+    started = [multiprocessing.get_context("spawn").Process(target=_compute, daemon=True) for _ in range(count)]
+    for process in started:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
+
+
+def measure(profiles: str, seconds: float, busy: int, pods: int) -> Iterator[Result]:
+    """Nodes that were lost, and how late renewals came."""
+    with busy_processes(busy), running(profiles) as cluster:
+        used = cluster.cpu_seconds()
+        heartbeats = asyncio.run(_watch(cluster, seconds, pods))
+        load = (cluster.cpu_seconds() - used) / seconds * 100
+    size = f"{profiles}, {busy} busy processes, {seconds:g} s" + (f", {pods} pods a minute" if pods else "")
+    period = _PERIOD_SECONDS[len(heartbeats.ready) > _LARGE_FLEET]
+    yield Result("haru up ready", cluster.ready_seconds, "s", size)
+    yield Result("haru up load", load, "% CPU", size)
+    yield Result("nodes watched", len(heartbeats.ready), "", size)
+    yield Result("nodes Ready at the end", sum(heartbeats.ready.values()), "", size)
+    yield Result("nodes Ready -> not Ready", len(heartbeats.lost), "", size)
+    yield Result("latest renewal of a Lease, after its time", max(0.0, heartbeats.longest - period), "s", size)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.heartbeats")
+    parser.add_argument("profiles", nargs="?", default="dgx-h100:1000")
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--busy", type=int, default=2)
+    parser.add_argument("--pods", type=int, default=0)
+    flags = parser.parse_args()
+    lost = 0.0
+    for result in measure(flags.profiles, flags.seconds, flags.busy, flags.pods):
+        show(result)
+        lost += result.value if result.name == "nodes Ready -> not Ready" else 0
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The accounts of a cluster in this process, kept beside its other components, and their metrics over HTTP.
+
+It begins a moment after the cluster is ready, so that no start waits for it, and nothing else ends if it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haru.client.api import ApiClient
+from haru.clock import utc_now
+from haru.engine import Features
+
+if TYPE_CHECKING:
+    from haru.accounting.collector import Keeper
+
+_log = logging.getLogger(__name__)
+
+_AFTER_SECONDS = 1.0
+
+
+class AccountingServer:
+    """Keeps the accounts in a file (None: in none), and serves their metrics on a loopback address if one is given."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        file: Path | None,
+        metrics: tuple[str, int] | None,
+        features: Features | None = None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._client = client
+        self._features = features
+        self._now = now
+        self._file = file
+        self._address = metrics
+        self._keeper: Keeper | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._runner: Any = None
+        self.url = ""
+        """Where the metrics are, once started."""
+
+    async def start(self) -> None:
+        """Serve, and begin to keep accounts in a moment; OSError when the address is taken."""
+        if self._address is not None:
+            await self._serve(*self._address)
+        self._task = asyncio.create_task(self._keep(), name="accounting")
+
+    async def stop(self) -> None:
+        """Write down what is known and end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _keep(self) -> None:
+        await asyncio.sleep(_AFTER_SECONDS)
+        try:
+            self._keeper = await asyncio.to_thread(self._made)
+            await self._keeper.run()
+        except Exception as error:
+            _log.warning("device usage is not kept: %s", error)
+
+    def _made(self) -> Keeper:
+        """Imported here, in a thread: it is no part of the start of `haru up`."""
+        from haru.accounting.collector import Keeper
+        from haru.accounting.history import History
+
+        history = History(self._file) if self._file is not None else None
+        now = self._now
+        return Keeper(self._client, history, features=self._features, clock=lambda: now().timestamp())
+
+    async def _serve(self, host: str, port: int) -> None:
+        from aiohttp import web
+
+        async def metrics(_: web.Request) -> web.Response:
+            body = self._keeper.text() if self._keeper is not None else b""
+            return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+        app = web.Application()
+        app.add_routes([web.get("/metrics", metrics)])
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        address = runner.addresses[0]
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        self.url = f"http://{shown}:{address[1]}/metrics"

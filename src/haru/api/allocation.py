@@ -1,0 +1,142 @@
+"""Which devices ResourceClaims would get, or why they would get none: asked of every node, claims all together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from haru.api.allocation_data import AllocationData, GivenClaim, RefusedOn
+from haru.api.allocation_text import to_text
+from haru.api.html import allocation_html
+from haru.engine import Features, Snapshot
+from haru.engine.dra import DEFAULT_BUDGET, AllocationError, DoesNotFit, GaveUp, NodeFunnel, NodeView, explain_requests
+from haru.engine.equivalence import Answer, ClaimQuery, NodeClassIndex
+from haru.errors import InputError
+
+Obj = dict[str, Any]
+
+_UNLIMITED = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation(AllocationData):
+    """Which devices claims get, and where; `AllocationData` explains the fields."""
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        return allocation_html(self)
+
+
+def allocation_of(
+    snapshot: Snapshot,
+    claims: Sequence[Obj],
+    features: Features,
+    *,
+    node: str | None = None,
+    timeout: float | None = None,
+    device_scoring: bool = False,
+) -> Allocation:
+    """Ask every node, or one, for the claims; raises InputError if there is none, `haru.dra` tells of the rest.
+
+    `timeout` (seconds) is when to give up; without it the search is bounded in steps, the same on every machine.
+    """
+    nodes = _nodes(snapshot, node)
+    fleet = NodeClassIndex(snapshot.devices, snapshot.allocated, nodes, partitionable=features.PartitionableDevices)
+    deadline = time.monotonic() + timeout if timeout else None
+    question = ClaimQuery(
+        fleet,
+        list(claims),
+        features,
+        step_budget=DEFAULT_BUDGET if deadline is None else _UNLIMITED,
+        expired=None if deadline is None else lambda: time.monotonic() > deadline,
+        scoring=device_scoring,
+    )
+    fitting = question.fits(fleet)
+    given: tuple[GivenClaim, ...] = ()
+    if fitting:
+        results = question.results(fleet, fitting[0], lambda: str(uuid4()))
+        assert isinstance(results, tuple)
+        given = tuple(_given(claim, result) for claim, result in zip(claims, results, strict=True))
+    names = tuple(nodes[number].name for number in fitting)
+    return Allocation(len(nodes), names, given, tuple(_refusals(question, fleet, fitting, features)))
+
+
+def waiting_claims(objects: Sequence[Obj]) -> list[Obj]:
+    """The claims to allocate, in the order of the objects: those without allocation, and one for each template."""
+    claims = []
+    for obj in objects:
+        if obj["kind"] == "ResourceClaim" and not (obj.get("status") or {}).get("allocation"):
+            claims.append(obj)
+        elif obj["kind"] == "ResourceClaimTemplate":
+            claims.append({"metadata": obj["metadata"], "spec": (obj.get("spec") or {}).get("spec") or {}})
+    if not claims:
+        raise InputError("there is no ResourceClaim without allocation and no ResourceClaimTemplate")
+    return claims
+
+
+def _given(claim: Obj, result: Obj) -> GivenClaim:
+    metadata = claim["metadata"]
+    return GivenClaim(metadata.get("namespace") or "default", metadata["name"], result)
+
+
+def _nodes(snapshot: Snapshot, only: str | None) -> list[NodeView]:
+    """The nodes to ask: those that there are and those that slices name."""
+    views = {name: NodeView(name, snapshot.nodes[name].labels) for name in snapshot.node_names}
+    for name in snapshot.devices.by_node:
+        views.setdefault(name, NodeView(name, {}))
+    if only is not None:
+        if only not in views:
+            raise InputError(f'there is no Node "{only}", and no ResourceSlice of it')
+        return [views[only]]
+    if not views:
+        raise InputError("no node is named: add a Node, or ResourceSlices with nodeName")
+    return [views[name] for name in sorted(views)]
+
+
+def _refusals(
+    question: ClaimQuery, fleet: NodeClassIndex, fitting: Sequence[int], features: Features
+) -> list[RefusedOn]:
+    """Why the other nodes cannot serve the claims, one entry for all nodes that are alike."""
+    refused = []
+    fits = set(fitting)
+    for peers in fleet.peers.values():
+        numbers = sorted(peers.nodes)
+        if numbers[0] in fits:
+            continue
+        found = question.answer(fleet, peers)
+        names = tuple(fleet.nodes[number].name for number in numbers)
+        refused.append(_refused(question, fleet, names, numbers[0], found, features))
+    return sorted(refused, key=lambda entry: entry.nodes[0])
+
+
+def _refused(
+    question: ClaimQuery, fleet: NodeClassIndex, names: tuple[str, ...], number: int, found: Answer, features: Features
+) -> RefusedOn:
+    if isinstance(found, GaveUp):
+        return RefusedOn(names, error=str(found))
+    error = str(found) if isinstance(found, AllocationError) else ""
+    try:
+        funnel = explain_requests(fleet.snapshot, fleet.allocated, fleet.nodes[number], question.claims, features)
+    except AllocationError as problem:
+        return RefusedOn(names, error=str(problem))
+    refusals = list(funnel.refusals) or (list(found.reasons) if isinstance(found, DoesNotFit) else [])
+    reasons: tuple[Obj, ...] = tuple({"type": refusal.type, "message": refusal.message} for refusal in refusals)
+    return RefusedOn(names, reasons, tuple(_funnels(funnel)), error)
+
+
+def _funnels(funnel: NodeFunnel) -> list[Obj]:
+    return [
+        {
+            "claim": request.claim,
+            "request": request.request,
+            "deviceClass": request.device_class,
+            "needed": request.needed,
+            "funnel": [{"condition": stage.name, "left": stage.left} for stage in request.stages],
+        }
+        for request in funnel.requests
+    ]

@@ -1,0 +1,220 @@
+"""Reads what questions are about from a cluster: through its API, or from what a `haru up` that is not running kept.
+
+A cluster is found as kubectl finds it, with the running `haru up` of this user in between: the kubeconfig that is
+named; the environment variable KUBECONFIG; the running `haru up`; `~/.kube/config`. It is only read: a data directory
+is copied first and opened as the copy; one that a running `haru up` holds is asked for through that instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from haru.client.api import ApiClient
+from haru.client.kubeconfig import load_kubeconfig
+from haru.embedded.lock import holder_of
+from haru.embedded.options import default_data_dir
+from haru.engine.state import WATCHED_KINDS
+from haru.errors import ClusterError, InputError
+from haru.kube.errors import StatusError
+from haru.kube.kinds import known_kind
+
+Obj = dict[str, Any]
+T = TypeVar("T")
+
+MAKERS = (
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+)
+"""What decisions do not depend on, but what becomes of a change does."""
+
+FORKED_KINDS = (*WATCHED_KINDS, *MAKERS)
+ELSEWHERE = "of other namespaces"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The objects as the caller may see them, the kinds that may not be read, and the namespace of the context."""
+
+    objects: list[Obj]
+    refused: list[str]
+    namespace: str
+
+
+def find_kubeconfig(named: Path | None, where: str = "kubeconfig") -> list[Path]:
+    """The kubeconfig files to read, in kubectl's order; ClusterError if there is none."""
+    if named is not None:
+        if not named.is_file():
+            raise ClusterError(f"{where}: {named}: no such file")
+        return [named]
+    if listed := os.environ.get("KUBECONFIG"):
+        return [Path(p) for p in listed.split(os.pathsep) if p]
+    running = holder_of(default_data_dir())
+    if running and running.get("kubeconfig"):
+        return [Path(running["kubeconfig"])]
+    home = Path("~/.kube/config").expanduser()
+    if home.is_file():
+        return [home]
+    raise ClusterError("no cluster found: start one with `haru up`, or name one with --kubeconfig FILE")
+
+
+def connect(kubeconfig: Path | None, context: str | None, user_agent: str, where: str = "kubeconfig") -> ApiClient:
+    """A client for a cluster; raises ClusterError if it cannot be made."""
+    paths = find_kubeconfig(kubeconfig, where)
+    try:
+        return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent)
+    except (OSError, ValueError, LookupError) as error:
+        raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
+
+
+def usage_file(kubeconfig: Path | None, context: str | None, where: str = "kubeconfig") -> Path:
+    """Where the `haru up` that a kubeconfig leads to keeps its history of device usage; ClusterError if it is none."""
+    paths = find_kubeconfig(kubeconfig, where)
+    try:
+        directory = load_kubeconfig(paths, context).data_dir
+    except (OSError, ValueError, LookupError) as error:
+        raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
+    if directory is None:
+        raise ClusterError(
+            f"{os.pathsep.join(map(str, paths))}: this is no haru up of this machine: name its history with --history, "
+            "for example the DIR of haru scheduler --usage-history"
+        )
+    return directory / "usage.db"
+
+
+@contextmanager
+def told_as_cluster_error(client: ApiClient) -> Iterator[None]:
+    """What a server refuses, and that it cannot be reached, become ClusterErrors."""
+    try:
+        yield
+    except StatusError as error:
+        raise ClusterError(error.message) from error
+    except OSError as error:
+        raise ClusterError(f"{client.server} cannot be reached: {error}") from error
+
+
+async def fetch(client: ApiClient, kinds: Sequence[tuple[str, str]] = FORKED_KINDS, namespace: str = "") -> Fetched:
+    """All objects of these kinds, or those of one namespace where no others may be read. The client is not closed."""
+    with told_as_cluster_error(client):
+        objects, refused = await list_objects(client, kinds, namespace or client.namespace)
+    return Fetched(objects, refused, client.namespace)
+
+
+async def list_objects(
+    client: ApiClient, kinds: Sequence[tuple[str, str]] = WATCHED_KINDS, namespace: str = ""
+) -> tuple[list[Obj], list[str]]:
+    """All objects of these kinds (those that decisions depend on), as the caller may see them; the kinds refused.
+
+    What may be read in `namespace` only is read there; it is refused `of other namespaces`. What the server does not
+    serve is absent.
+    """
+    found: list[Obj] = []
+    refused = []
+    answers = await asyncio.gather(*(_read(client, *kind) for kind in kinds))
+    for (api_version, name), items in zip(kinds, answers, strict=True):
+        if items is None and namespace and known_kind(api_version, name).namespaced:
+            items = await _read(client, api_version, name, namespace)
+            refused.append(name if items is None else f"{name} {ELSEWHERE}")
+        elif items is None:
+            refused.append(name)
+        found += ({"apiVersion": api_version, "kind": name, **item} for item in items or ())
+    return found, refused
+
+
+async def list_signs(client: ApiClient, objects: Sequence[Obj], namespace: str) -> tuple[list[Obj], list[str]]:
+    """What is seen in events and Leases only: whose pods cannot be created, and which schedulers run; what is refused.
+
+    Leases are read if some of the objects are for another scheduler than the default one.
+    """
+    with told_as_cluster_error(client):
+        events = await _read(client, "v1", "Event", namespace, "reason=FailedCreate")
+        leases = await _read(client, _LEASES[0], _LEASES[1], "kube-system") if any(map(_is_foreign, objects)) else []
+    found = [{"apiVersion": "v1", "kind": "Event", **item} for item in events or ()]
+    found += [{"apiVersion": _LEASES[0], "kind": _LEASES[1], **item} for item in leases or ()]
+    return found, ["Event"] if events is None else []
+
+
+_LEASES = ("coordination.k8s.io/v1", "Lease")
+
+
+def _is_foreign(obj: Obj) -> bool:
+    spec = obj.get("spec") or {}
+    pod = spec if obj["kind"] == "Pod" else (spec.get("template") or {}).get("spec") or {}
+    return pod.get("schedulerName") not in (None, "default-scheduler")
+
+
+async def _read(
+    client: ApiClient, api_version: str, name: str, namespace: str = "", fields: str = ""
+) -> list[Obj] | None:
+    try:
+        items: list[Obj] = (await client.list(known_kind(api_version, name), namespace, field_selector=fields))["items"]
+    except StatusError as error:
+        if error.code == 404:
+            return []
+        if error.code == 403:
+            return None
+        raise
+    return items
+
+
+async def fetch_kept(directory: Path, user_agent: str, where: str = "data_dir") -> Fetched:
+    """What a `haru up` with this data directory has, running or not; InputError if none has ever run there."""
+    if not (directory / "state.db").is_file():
+        raise InputError(f"{where}: {directory}: holds no state.db: name the data directory of a haru up")
+    holder = holder_of(directory)
+    if holder is None:
+        return await _from_directory(directory, where)
+    async with connect(Path(holder["kubeconfig"]), None, user_agent) as client:
+        return await fetch(client)
+
+
+async def _from_directory(directory: Path, where: str) -> Fetched:
+    """An API server over a copy of the store is asked."""
+    from haru.apiserver.config import ServerConfig, UserInfo
+    from haru.apiserver.encoding import damage_of
+    from haru.apiserver.server import ApiServer
+    from haru.kube.gates import FeatureGates
+    from haru.storage.interface import StoreError
+    from haru.storage.sqlite import SqliteStore
+
+    with tempfile.TemporaryDirectory(prefix="haru-fork-") as copy:
+        _copy_store(directory, Path(copy))
+        store = SqliteStore(Path(copy) / "state.db", check=damage_of)
+        try:
+            await store.start()
+        except StoreError as error:
+            raise InputError(f"{where}: {directory}: {error}") from error
+        users = {"fork": UserInfo("fork", ("system:masters",))}
+        gates = FeatureGates.accelerator_defaults()
+        server = ApiServer(ServerConfig(store=store, gates=gates, runtime_config={"api/all": True}, tokens=users))
+        try:
+            await server.start()
+            return await fetch(ApiClient.in_process(server, "fork"))
+        finally:
+            await server.stop()
+            await store.stop()
+
+
+def _copy_store(directory: Path, to: Path) -> None:
+    for part in directory.glob("state.db*"):
+        shutil.copy2(part, to)
+
+
+def finished(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What asynchronous work comes to, also for a caller whose thread runs an event loop, as a notebook's does."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="haru") as pool:
+        return pool.submit(lambda: asyncio.run(work())).result()

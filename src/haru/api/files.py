@@ -1,0 +1,105 @@
+"""Manifests in files and as plain dicts, as a server would store them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from haru.engine import SchedulerCache
+from haru.engine.podgroup import count_succeeded
+from haru.errors import InputError
+from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates, parse_overrides
+from haru.kube.stored import as_stored
+from haru.kube.yaml import load_all
+
+Obj = dict[str, Any]
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def gates_of(given: str | Mapping[str, bool] = "", where: str = "feature_gates") -> FeatureGates:
+    """Those of `haru up`, but for what is given: `A=true,B=false`, or a mapping; InputError names an unknown one."""
+    text = given if isinstance(given, str) else ",".join(f"{name}={str(on).lower()}" for name, on in given.items())
+    try:
+        return FeatureGates.accelerator_defaults(parse_overrides(text))
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def expanded(name: str) -> list[str]:
+    """The files that a name stands for: a directory for the manifests in it, whatever its depth; InputError if none."""
+    path = Path(name)
+    if name == "-" or not path.is_dir():
+        return [name]
+    found = sorted(str(inner) for inner in path.rglob("*") if inner.suffix in SUFFIXES and inner.is_file())
+    if not found:
+        raise InputError(f"{name}: the directory has no {' or '.join(SUFFIXES)} files")
+    return found
+
+
+def read_objects(paths: Iterable[str], namespace: str) -> Iterator[Obj]:
+    """The objects of files and directories (`-` is standard input) as a server would store them, in their order."""
+    return (stored for _, stored in read_manifests(paths, namespace))
+
+
+def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, Obj]]:
+    """The objects of files and directories, each as it is written and as a server would store it.
+
+    Raises InputError that names the file and the line.
+    """
+    for path in (file for name in paths for file in expanded(name)):
+        try:
+            text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+            for obj in items_of(load_all(text)):
+                yield obj, as_stored(obj, namespace)
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
+        except (ValueError, StatusError) as error:
+            raise InputError(f"{path}: {error}") from error
+
+
+def stored_objects(objects: Iterable[Obj], namespace: str) -> Iterator[tuple[Obj, Obj]]:
+    """The same for objects as plain dicts, Lists among them; InputError names the object."""
+    for number, obj in enumerate(items_of(objects)):
+        if not isinstance(obj, dict):
+            raise InputError(f"object #{number}: this is no Kubernetes object: {obj!r}")
+        try:
+            yield obj, as_stored(obj, namespace)
+        except (ValueError, StatusError) as error:
+            raise InputError(f"object #{number}{_named(obj)}: {error}") from error
+
+
+def cluster_of(objects: Iterable[Obj]) -> SchedulerCache:
+    """The engine's cluster of these objects; raises InputError that names the one that cannot be used."""
+    cluster = SchedulerCache()
+    for obj in objects:
+        try:
+            cluster.apply(obj)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{obj['kind']} {obj['metadata']['name']}: cannot be used: {what_fails(error)}") from error
+    count_succeeded(cluster)
+    return cluster
+
+
+def what_fails(error: Exception) -> str:
+    """What an object lacks, or what is wrong with it, where the engine stumbled over it."""
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def items_of(objects: Iterable[Obj]) -> Iterator[Obj]:
+    """The objects themselves, and those in lists (`kubectl get -o yaml` prints one)."""
+    for obj in objects:
+        items = obj.get("items") if isinstance(obj, dict) else None
+        if isinstance(items, list) and str(obj.get("kind")).endswith("List"):
+            yield from (item for item in items if isinstance(item, dict))
+        else:
+            yield obj
+
+
+def _named(obj: Obj) -> str:
+    metadata = obj.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f" ({obj.get('kind') or 'of no kind'} {name})" if name else ""

@@ -1,0 +1,49 @@
+"""Finds what is wrong with manifests, whether they are in files or plain dicts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from haru.api.files import expanded, items_of
+from haru.errors import InputError
+from haru.kube.yaml import dump
+from haru.lint import Report, lint_texts
+
+Obj = dict[str, Any]
+Source = str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]
+
+
+def lint_manifests(*sources: Source) -> Report:
+    """What is wrong with manifests, why, and what to write instead; they are looked at together.
+
+    A source is a file, a directory, an object as a plain dict, or several of those. Findings name the file and line;
+    of a plain object the line is that of its YAML. Raises InputError for files that cannot be read.
+    """
+    texts: dict[str, str] = {}
+    for source in sources:
+        if isinstance(source, str | Path):
+            texts |= read_texts([str(source)])
+        else:
+            objects = [source] if isinstance(source, Mapping) else list(source)
+            for obj in items_of(dict(obj) for obj in objects):
+                name = (obj.get("metadata") or {}).get("name") if isinstance(obj.get("metadata"), dict) else None
+                texts[f"object #{len(texts)} ({obj.get('kind')} {name})"] = dump(obj)
+    return lint_texts(texts)
+
+
+def read_texts(names: Iterable[str]) -> dict[str, str]:
+    """The texts of files and of those in directories (`-` is standard input); InputError names what cannot be read."""
+    texts: dict[str, str] = {}
+    for name in names:
+        try:
+            for path in expanded(name):
+                data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+                texts[path] = data.decode("utf-8")
+        except OSError as error:
+            raise InputError(f"{name}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name}: byte {error.start} is no UTF-8") from error
+    return texts

@@ -1,0 +1,318 @@
+"""One moment of a cluster, to be asked: why is this so, what would happen, who gets what. Nothing is written to it.
+
+    snapshot = Snapshot.read("cluster.json")            what `haru capture` wrote; manifests; directories of them
+    snapshot = Snapshot.of(objects)                     plain Kubernetes dicts
+    snapshot = Snapshot.fetch()                         a running cluster, found as kubectl finds it
+    snapshot.explain("podgroup/training")               why it waits, and what would help
+    snapshot.what_if(Cordon("n1"), Delete("job/old"))   the difference that changes make
+    snapshot.schedule()                                 one round of decisions
+    snapshot.allocate()                                 the devices that the claims would get
+    snapshot.usage()                                    who holds which cards, and which idle
+
+The commands of the same names ask the same questions here. Answers are values: `as_dict()` is the documented JSON,
+`str()` the text of the command, and a notebook shows tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haru.api.files import cluster_of, gates_of, read_objects, stored_objects, what_fails
+from haru.engine import SchedulerCache
+from haru.errors import InputError
+from haru.kube.stored import has_identity
+
+if TYPE_CHECKING:
+    from haru.accounting.report import Usage
+    from haru.api.allocation import Allocation
+    from haru.api.changes import AskedChange
+    from haru.api.rounds import SchedulingRound
+    from haru.explain.results import DeviceStory, Explanation, NodeStory
+    from haru.whatif import Change, Comparison
+
+Obj = dict[str, Any]
+Gates = str | Mapping[str, bool]
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class Snapshot:
+    """Objects of a cluster as its API server has them. Make one with `read`, `of`, `fetch` or `kept_in`.
+
+    `objects` are plain dicts that nobody may change. `namespace` is that of what names none. `refused` are the kinds
+    that could not be read because the caller may not: answers are without them. `gates` are the feature gates under
+    which it is decided: those of `haru up`, but for the `feature_gates` that were given.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[Obj],
+        *,
+        namespace: str = "default",
+        feature_gates: Gates = "",
+        refused: Iterable[str] = (),
+    ) -> None:
+        self.objects = tuple(objects)
+        self.namespace = namespace
+        self.refused = tuple(refused)
+        self.gates = gates_of(feature_gates).all()
+
+    # -- where it comes from -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, *paths: str | Path, namespace: str = "default", feature_gates: Gates = "") -> Snapshot:
+        """A snapshot of files and directories: what `haru capture` wrote, or manifests (`-` is standard input).
+
+        Objects that name no namespace are in `namespace`. Raises InputError that names the file, the line and the fix.
+        """
+        if not paths:
+            raise InputError("name a file, or a directory of manifests")
+        objects = read_objects([str(path) for path in paths], namespace)
+        return cls(objects, namespace=namespace, feature_gates=feature_gates)
+
+    @classmethod
+    def of(
+        cls, objects: Iterable[Mapping[str, Any]] = (), *, namespace: str = "default", feature_gates: Gates = ""
+    ) -> Snapshot:
+        """A snapshot of plain Kubernetes objects, Lists among them; they are defaulted as a server does it.
+
+        Raises InputError that names the object and the field that no server would take.
+        """
+        given = [objects] if isinstance(objects, Mapping) else objects
+        stored = (obj for _, obj in stored_objects(given, namespace))  # type: ignore[arg-type]
+        return cls(stored, namespace=namespace, feature_gates=feature_gates)
+
+    @classmethod
+    def fetch(
+        cls,
+        kubeconfig: str | Path | None = None,
+        context: str | None = None,
+        *,
+        namespace: str | None = None,
+        feature_gates: Gates = "",
+    ) -> Snapshot:
+        """A snapshot of a running cluster, which is only read: that of `kubeconfig`, else found as kubectl finds it.
+
+        `namespace` is that of what names none (without it that of the context). Raises ClusterError.
+        """
+        from haru.api.cluster_reader import Fetched, connect, fetch, finished
+
+        async def ask() -> Fetched:
+            async with connect(Path(kubeconfig) if kubeconfig else None, context, "haru-python") as client:
+                return await fetch(client)
+
+        return cls._fetched(finished(ask), namespace, feature_gates)
+
+    @classmethod
+    def kept_in(cls, data_dir: str | Path, *, namespace: str | None = None, feature_gates: Gates = "") -> Snapshot:
+        """A snapshot of what a `haru up` has in its data directory, whether it runs or not. Raises InputError."""
+        from haru.api.cluster_reader import fetch_kept, finished
+
+        directory = Path(data_dir)
+        return cls._fetched(finished(lambda: fetch_kept(directory, "haru-python")), namespace, feature_gates)
+
+    @classmethod
+    def _fetched(cls, fetched: Any, namespace: str | None, feature_gates: Gates) -> Snapshot:
+        where = namespace or fetched.namespace
+        return cls(fetched.objects, namespace=where, feature_gates=feature_gates, refused=fetched.refused)
+
+    @cached_property
+    def _cluster(self) -> SchedulerCache:
+        """The engine's form of it, made once: what one answer has learnt serves the next. Nobody changes it.
+
+        Manifests that nobody has stored are looked at as a cluster would have them a moment later; of what was stored
+        it is told what is there.
+        """
+        return cluster_of(self.objects if all(map(has_identity, self.objects)) else self.settled())
+
+    # -- what it can be asked ------------------------------------------------------------------------------------------
+
+    def explain(
+        self,
+        what: str | Obj,
+        *,
+        namespace: str | None = None,
+        now: datetime | None = None,
+        remedies: bool = True,
+    ) -> Explanation | NodeStory | DeviceStory:
+        """Why an object waits, why it runs where it runs, or why it never will, and what would help.
+
+        `what` is KIND/NAME, for example `podgroup/training`, or the object itself. Of `node/NAME` and
+        `device/NODE/DEVICE` it is told what they hold, what is free, and why what waits does not use it. `now` is when
+        it is asked (without it: now). `remedies=False` leaves out what would help, which takes most of the time.
+        Raises InputError for a kind that cannot be explained and NotFoundError where there is no such object.
+        """
+        from haru.api.subjects import explain_place, find_subject, parse_place, parse_subject
+        from haru.explain.entry import explain
+        from haru.kube.names import format_time
+
+        snapshot = self._cluster.snapshot()
+        place = parse_place(what if isinstance(what, str) else f"{what['kind']}/{what['metadata']['name']}")
+        if place is not None:
+            return explain_place(snapshot, *place, unread=self.refused)
+        if isinstance(what, str):
+            kind, name = parse_subject(what)
+            obj = find_subject(snapshot, kind, namespace or self.namespace, name)
+        else:
+            obj = what
+            kind, _ = parse_subject(f"{obj['kind']}/{obj['metadata']['name']}")
+        asked = format_time(now or datetime.now(UTC))
+        return explain(snapshot, kind, obj, now=asked, remedies=remedies, unread=self.refused, gates=self.gates)
+
+    def schedule(self, scheduler_name: str = DEFAULT_SCHEDULER) -> SchedulingRound:
+        """Decide everything that waits for one scheduler, once, in the order of the queue. Raises InputError."""
+        from haru.api.decision_options import options_of
+        from haru.api.rounds import decide_round
+
+        cluster = cluster_of(self.settled())
+        try:
+            return decide_round(cluster, options_of(self.gates), scheduler_name)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise _undecidable(error) from error
+
+    def allocate(
+        self,
+        claims: Sequence[Obj] = (),
+        *,
+        node: str | None = None,
+        timeout: float | None = None,
+        device_scoring: bool = False,
+    ) -> Allocation:
+        """Which devices claims would get together, as the claims of one pod, and on which nodes, or why none.
+
+        Without `claims`: those of the snapshot without allocation, and one for each ResourceClaimTemplate. `node` asks
+        that one only; `timeout` (seconds) is when to give up; `device_scoring` prefers fragments and small devices.
+        Raises InputError.
+        """
+        from haru.api.allocation import allocation_of, waiting_claims
+        from haru.engine import Features
+
+        asked = list(claims) or waiting_claims(self.objects)
+        features = Features.from_gates(self.gates)
+        snapshot = self._cluster.snapshot()
+        return allocation_of(snapshot, asked, features, node=node, timeout=timeout, device_scoring=device_scoring)
+
+    def what_if(
+        self,
+        *changes: AskedChange,
+        scheduler_name: str = DEFAULT_SCHEDULER,
+        now: datetime | None = None,
+    ) -> Comparison:
+        """The difference that changes make, applied in their order to a copy, once the cluster has come to rest.
+
+        Raises ChangeInputError for a change that makes no sense here, InputError where nothing can be decided.
+        """
+        from haru.api.decision_options import options_of
+        from haru.whatif import ChangeError, Objects, try_out
+
+        objects, told = self._resolved(changes)
+        at = now or datetime.now(UTC)
+        deciding = replace(options_of(self.gates), now=at.timestamp())
+        try:
+            return try_out(Objects(objects), told, deciding, scheduler_name, at)
+        except ChangeError as error:
+            raise InputError(str(error)) from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise _undecidable(error) from error
+
+    def changed(self, *changes: AskedChange, now: datetime | None = None) -> Snapshot:
+        """The snapshot as it is once changes are made, before anything follows from them.
+
+        Pods that a change deletes are gone. Raises ChangeInputError and InputError as `what_if` does.
+        """
+        from haru.whatif import ChangeError, Objects, apply_change
+
+        objects, told = self._resolved(changes)
+        copy = Objects(objects)
+        try:
+            for change in told:
+                apply_change(copy, change, now or datetime.now(UTC))
+        except ChangeError as error:
+            raise InputError(str(error)) from error
+        return self._with(copy.remaining())
+
+    def _resolved(self, changes: Sequence[AskedChange]) -> tuple[list[Obj], list[Change]]:
+        from haru.api.changes import resolved
+
+        if not changes:
+            raise InputError("nothing changes: say what, for example Cordon(NODE) or Apply(FILE)")
+        objects = self.settled()
+        return objects, resolved(changes, objects, self.gates, self.namespace)
+
+    def usage(self, *, owner_namespace: str = "", owner: str = "") -> Usage:
+        """Who holds which cards at this moment, whether they idle, and what is free while compatible work waits.
+
+        Rows are those of owners that match names or shell patterns. Raises InputError.
+        """
+        from haru.accounting.device_states import standings
+        from haru.accounting.report import Filter, usage_now
+        from haru.api.decision_options import options_of
+
+        snapshot = self._cluster.snapshot()
+        return usage_now(standings(snapshot, options_of(self.gates)), Filter(owner_namespace, owner))
+
+    # -- as objects ----------------------------------------------------------------------------------------------------
+
+    def settled(self) -> list[Obj]:
+        """The objects a moment later: workloads have their pods, priorities are numbers, claims made from templates."""
+        from haru.api.admission import settled
+        from haru.kube.workload_pods import made_for_new
+
+        objects = [*self.objects, *made_for_new(self.objects, self.gates)]
+        return settled(objects, group_claims=self.gates["DRAWorkloadResourceClaims"])
+
+    def hidden(self) -> Snapshot:
+        """The same without names, annotations and what containers run; decisions about it are the same."""
+        from haru.api.anonymize import hidden
+
+        return self._with(hidden(self.objects))
+
+    def of_kinds(self, kinds: Iterable[tuple[str, str]]) -> Snapshot:
+        """The objects of these kinds only: (apiVersion, kind)."""
+        wanted = frozenset(kinds)
+        return self._with(obj for obj in self.objects if (obj["apiVersion"], obj["kind"]) in wanted)
+
+    def as_dict(self) -> Obj:
+        """The objects as a `v1` List, which `read`, `of` and every `-f` of Haru take."""
+        return {"apiVersion": "v1", "kind": "List", "items": list(self.objects)}
+
+    def write(self, path: str | Path) -> None:
+        """Write the List into a file that only its owner may read. Raises OSError."""
+        from haru.files import write_whole
+
+        write_whole(Path(path), json.dumps(self.as_dict()) + "\n")
+
+    def _with(self, objects: Iterable[Obj]) -> Snapshot:
+        other = Snapshot(objects, namespace=self.namespace, refused=self.refused)
+        other.gates = self.gates
+        return other
+
+    def __iter__(self) -> Iterator[Obj]:
+        return iter(self.objects)
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    def counts(self) -> dict[str, int]:
+        """How many objects there are of each kind."""
+        return dict(sorted(Counter(obj["kind"] for obj in self.objects).items()))
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{count} {kind}" for kind, count in self.counts().items())
+        return f"<Snapshot: {told or 'nothing'}>"
+
+    def _repr_html_(self) -> str:
+        from haru.api.html import snapshot_html
+
+        return snapshot_html(len(self), self.counts(), self.refused)
+
+
+def _undecidable(error: Exception) -> InputError:
+    return InputError(f"nothing can be decided: an object is malformed: {what_fails(error)}; try haru lint")

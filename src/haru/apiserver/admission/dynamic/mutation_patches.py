@@ -1,0 +1,146 @@
+"""What the mutations of policies return, put into effect: configurations that are applied, JSON patches.
+
+Source: KEP 3962, as behaviour; the words are those of 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from haru.apiserver.admission.dynamic.attributes import Attributes, Seen
+from haru.apiserver.admission.dynamic.texts import Texts
+from haru.cel.libraries import MisplacedError, PatchValueError, to_json
+from haru.cel.values import Struct
+from haru.kube.decoding import strict_decode
+from haru.kube.defaulting import apply_defaults, stays_complete
+from haru.kube.errors import StatusError, internal_error
+from haru.kube.kinds import Kind, known_kind
+from haru.kube.patch.json_patch import TestFailedError, apply_json_patch
+from haru.kube.patch.overlay import OverlayError, check_overlay, is_plain
+from haru.kube.patch.typed import Shape, merge, shape_of
+from haru.kube.schema import type_of
+
+Obj = dict[str, Any]
+
+
+class MutationError(Exception):
+    """A mutation contributes nothing; the policy's `failurePolicy` decides what follows."""
+
+
+def configured(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
+    """The object with an `Object{}` laid over it, with defaults. Raises MutationError."""
+    partial = _json(value, "error applying patch")
+    kind = _kind(seen, attributes)
+    partial["apiVersion"], partial["kind"] = kind.api_version, kind.kind
+    message = kind.custom.message if kind.custom is not None else type_of(kind)
+    shape = shape_of(message)
+    try:
+        partial = _fitting(partial, shape, kind)
+    except OverlayError as error:
+        raise MutationError(f"error applying patch: {error}") from None
+    except StatusError as error:
+        raise MutationError(
+            f"error applying patch: failed to convert typed object to object: {error.message}"
+        ) from None
+    laid = merge(obj, partial, shape)
+    return obj if laid == obj else _defaulted(laid, obj, kind, attributes)
+
+
+def with_texts(obj: Obj, found: Sequence[str], texts: Texts, attributes: Attributes) -> Obj:
+    """As `configured`, for a configuration of texts."""
+    laid = texts.put(obj, found)
+    return laid if laid is obj or texts.is_complete else _defaulted(laid, obj, texts.kind, attributes)
+
+
+def _fitting(partial: Obj, shape: Shape, kind: Kind) -> Obj:
+    """What a policy adds in the form that the kind has; the object itself has been decoded before.
+
+    Raises OverlayError and StatusError.
+    """
+    try:
+        decoded, _ = strict_decode(partial, kind)
+    except StatusError:
+        check_overlay(partial, shape)  # in its words, where it has some
+        raise
+    if kind.custom is not None or decoded is not partial or not is_plain(partial, shape):
+        check_overlay(partial, shape)
+    return decoded
+
+
+def patched(obj: Obj, value: Any, seen: Seen, attributes: Attributes) -> Obj:
+    """The object after a list of `JSONPatch{}`, with defaults; as it was where a `test` does not hold.
+
+    Raises MutationError, and StatusError (500) where the result is no object of its kind.
+    """
+    operations = [_operation(each) for each in value]
+    if not operations:
+        return obj
+    try:
+        found = apply_json_patch(obj, operations, replace_adds=True, shared=True)
+    except TestFailedError:
+        return obj
+    except StatusError as error:
+        causes = error.details.get("causes") or [{"message": error.message}]
+        raise MutationError(f"JSONPath: {causes[0]['message']}") from None
+    kind = _kind(seen, attributes)
+    if found == obj:
+        return obj
+    if (found.get("apiVersion"), found.get("kind")) != (kind.api_version, kind.kind):
+        raise internal_error(f"a patch may not make {kind} another kind of object")
+    try:
+        decoded, problems = strict_decode(found, kind)
+    except StatusError as error:
+        raise internal_error(error.message) from None
+    if problems:
+        raise internal_error(f"strict decoding error: {', '.join(problems)}")
+    return _defaulted(decoded, obj, kind, attributes)
+
+
+def _defaulted(changed: Obj, before: Obj, kind: Kind, attributes: Attributes) -> Obj:
+    """The changed object with defaults. What is in metadata has none, but for labels that others are copied to."""
+    gates, now = attributes.call.core.gates, attributes.call.now
+    metadata = changed.get("metadata") or {}
+    if kind.custom is not None:
+        return apply_defaults(changed, kind, gates, now)
+    if stays_complete(changed, before, kind):
+        return changed
+    seen = {name: metadata[name] for name in ("name", "labels") if name in metadata}
+    filled = apply_defaults({**changed, "metadata": seen}, kind, gates, now, own=True)
+    filled["metadata"] = {**metadata, **filled["metadata"]}
+    return filled
+
+
+def _operation(given: Any) -> Obj:
+    """One JSONPatch{} as an operation."""
+    if not isinstance(given, Struct):
+        raise MutationError("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
+    found: Obj = {"op": "", "path": ""}
+    for name in ("op", "path", "from"):
+        text = given.get(name, "")
+        if not isinstance(text, str):
+            raise MutationError(f"unexpected type {type(text).__name__} for JSONPatchType '{name}' field")
+        if text or name != "from":
+            found[name] = text
+    if "value" in given:
+        why = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+        found["value"] = _json(given["value"], why)
+    return found
+
+
+def _json(value: Any, why: str) -> Any:
+    """A value as JSON, with every `Object…{}` in its place. Raises MutationError."""
+    try:
+        return to_json(value)
+    except MisplacedError as error:
+        raise MutationError(f"type mismatch: {error}") from None
+    except PatchValueError as error:
+        raise MutationError(f"{why}: {error}") from None
+
+
+def _kind(seen: Seen, attributes: Attributes) -> Kind:
+    """The kind of what is patched: the resource's in the version that the policy sees, or that of a body."""
+    if attributes.is_whole:
+        return seen.target.kind
+    named = seen.kind
+    return known_kind(f"{named.group}/{named.version}" if named.group else named.version, named.name)

@@ -1,0 +1,130 @@
+"""The way to extension API servers: TLS to an endpoint of the Service, this server's certificate shown.
+
+The certificate of the other side has to be for `<service>.<namespace>.svc`, from the APIService's `caBundle` or,
+without one, from an authority that the machine believes. A Service is resolved anew for each request; those of type
+ExternalName and pods of simulated nodes lead nowhere, as for webhooks.
+Source: kube-aggregator's proxy transport, as behaviour.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ssl
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+from yarl import URL
+
+from haru.apiserver.aggregation.options import AggregationOptions
+from haru.apiserver.context import Obj, ServerContext
+from haru.apiserver.service_endpoints import endpoint_behind
+from haru.apiserver.upstream_session import passing_session
+from haru.upgrade_proxy import Opened, open_tunnel
+
+CONNECT_SECONDS = 10.0
+CONTEXTS_AT_MOST = 64
+Headers = Sequence[tuple[str, str]]
+
+
+class Reference(NamedTuple):
+    """The Service of an APIService."""
+
+    namespace: str
+    name: str
+    port: int
+
+    @property
+    def host(self) -> str:
+        """What the server's certificate is for."""
+        return f"{self.name}.{self.namespace}.svc"
+
+    @property
+    def url(self) -> str:
+        """How messages name the server: the same wherever its endpoints are."""
+        return f"https://{self.host}:{self.port}"
+
+
+def reference_of(service: Obj) -> Reference:
+    """The Service of a remote APIService."""
+    told = service["spec"]["service"]
+    return Reference(told["namespace"], told["name"], int(told.get("port") or 443))
+
+
+class Link:
+    """Requests to extension API servers, over connections that are kept."""
+
+    def __init__(self, core: ServerContext, options: AggregationOptions) -> None:
+        self._options = options
+        self._core = core
+        self._session: aiohttp.ClientSession | None = None
+        self._contexts: dict[tuple[str, bool], ssl.SSLContext] = {}
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def request(
+        self, service: Obj, method: str, target: str, headers: Headers, body: bytes = b""
+    ) -> aiohttp.ClientResponse:
+        """The head of the answer; `target` is encoded. Raises StatusError, aiohttp.ClientError, OSError, ValueError."""
+        reference, tls = reference_of(service), self._tls(service)
+        address, port = await endpoint_behind(self._core, *reference)
+        shown = f"[{address}]" if ":" in address else address
+        if self._session is None:
+            self._session = passing_session(CONNECT_SECONDS)
+        return await self._session.request(
+            method,
+            URL(f"https://{shown}:{port}{target}", encoded=True),
+            headers=[("host", f"{reference.host}:{reference.port}"), *headers],
+            data=body or None,
+            ssl=tls,
+            server_hostname=reference.host,
+            allow_redirects=False,
+        )
+
+    async def tunnel(self, service: Obj, method: str, target: str, headers: Headers, seconds: float) -> Opened:
+        """A connection that speaks another protocol from then on. Raises StatusError, TunnelError, ValueError."""
+        reference, tls = reference_of(service), self._tls(service)
+        address, port = await endpoint_behind(self._core, *reference)
+        whole = [("host", f"{reference.host}:{reference.port}"), *headers]
+        name = reference.host
+        return await open_tunnel(address, port, method, target, whole, tls=tls, server_name=name, seconds=seconds)
+
+    def _tls(self, service: Obj) -> ssl.SSLContext:
+        """Whose certificates are believed; ValueError for a bundle that is none."""
+        spec = service["spec"]
+        key = (spec.get("caBundle") or "", bool(spec.get("insecureSkipTLSVerify")))
+        found = self._contexts.get(key)
+        if found is None:
+            if len(self._contexts) >= CONTEXTS_AT_MOST:
+                self._contexts.clear()
+            found = self._contexts[key] = _context(*key, self._options)
+        return found
+
+
+def _context(bundle: str, insecure: bool, options: AggregationOptions) -> ssl.SSLContext:
+    try:
+        pem = base64.b64decode(bundle, validate=True).decode("ascii")
+        context = ssl.create_default_context(cadata=pem or None)
+    except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
+        raise ValueError(f"unable to load root certificates: unable to parse bytes as PEM block ({error})") from None
+    if insecure:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if options.certificate and options.key:
+        show_certificate(context, options)
+    return context
+
+
+def show_certificate(context: ssl.SSLContext, options: AggregationOptions) -> None:
+    """Have the server's own certificate shown. Raises ssl.SSLError for what is no pair."""
+    with tempfile.TemporaryDirectory(prefix="haru-") as folder:  # the ssl module takes certificates only from files
+        path = Path(folder, "proxy.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(options.certificate + b"\n" + options.key)
+        context.load_cert_chain(path)

@@ -1,0 +1,122 @@
+"""Taking a request to an extension API server and its answer back.
+
+The client's own credentials end here, and so do headers by which it would speak for somebody: who asks is told by this
+server, with its certificate. A redirect is not passed on: it would lead the client to where it was not allowed to go.
+What is no watch has to end within the time of a request.
+Source: kube-aggregator's proxy handler, as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import aiohttp
+
+from haru.apiserver.aggregation.availability import reason_of
+from haru.apiserver.aggregation.client import Link
+from haru.apiserver.aggregation.remote import is_available
+from haru.apiserver.context import Obj, ServerContext
+from haru.apiserver.peers.proxy import AnswerStream, identity_headers
+from haru.apiserver.peers.routes import target_of
+from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, Tunnel, passed_headers
+from haru.apiserver.request.http import Request, Response, text_response
+from haru.kube.errors import StatusError, bad_request_error
+from haru.upgrade_proxy import HIJACK, TunnelError, wants_upgrade
+
+HEAD_SECONDS = 60.0
+ANSWER_SECONDS = 60.0
+REDIRECT = "the backend attempted to redirect this request, which is not permitted"
+Headers = list[tuple[str, str]]
+_LOG = logging.getLogger("haru.apiserver")
+
+
+class Passing:
+    """The proxy of one server to extension API servers."""
+
+    def __init__(self, core: ServerContext, link: Link) -> None:
+        self._core, self._link = core, link
+
+    async def pass_on(self, request: Request, service: Obj, *, endless: bool, target: str = "") -> Response:
+        """The answer, or a connection; `target` (encoded) is by default what was asked for. Raises StatusError."""
+        if not is_available(service):
+            return unavailable()
+        target = target or target_of(request.path, request.scope.get("query_string") or b"")
+        upgrade = wants_upgrade(request.scope["headers"])
+        try:
+            headers = _headers(request, keeps_upgrade=upgrade)
+        except ValueError as error:
+            raise StatusError(500, "InternalError", f"Internal error occurred: {error}") from None
+        if upgrade:
+            return await self._tunnel(request, service, target, headers)
+        body = await request.body()
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                answer = await self._link.request(service, request.method, target, headers, body)
+        except (TimeoutError, StatusError, aiohttp.ClientError, OSError, ValueError) as error:
+            return _unreached(request, service, error)
+        if 300 <= answer.status < 400 and answer.headers.get("Location"):
+            answer.close()
+            return text_response(REDIRECT, 502)
+        stream = AnswerStream(self._core, answer).run if endless else _Bounded(self._core, answer).run
+        content_type = answer.headers.get("Content-Type", "")
+        return Response(answer.status, b"", content_type, _answer_headers(answer), stream, passed_on=True)
+
+    async def _tunnel(self, request: Request, service: Obj, target: str, headers: Headers) -> Response:
+        if HIJACK not in (request.scope.get("extensions") or {}):
+            raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
+        try:
+            opened = await self._link.tunnel(service, request.method, target, headers, HEAD_SECONDS)
+        except (TunnelError, StatusError, ValueError) as error:
+            return _unreached(request, service, error)
+        if opened.status != 101:
+            if 300 <= opened.status < 400:
+                return text_response(REDIRECT, 502)
+            return Response(opened.status, opened.body, opened.headers.get("content-type", "text/plain"))
+        return Response(101, tunnel=Tunnel(self._core, opened).run)
+
+
+class _Bounded(AnswerStream):
+    """An answer that has to end."""
+
+    async def run(self, request: Request) -> None:
+        """Until the server ends it, or its time is up. Raises PeerGone, TimeoutError."""
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await super().run(request)
+
+
+def unavailable() -> Response:
+    """What is told while an extension API server can not be used."""
+    return text_response("service unavailable", 503)
+
+
+def _headers(request: Request, *, keeps_upgrade: bool) -> Headers:
+    """The client's headers less what is ours to say and what `Connection` names, and who asks. Raises ValueError."""
+    given = passed_headers(request, keeps_upgrade=keeps_upgrade)
+    named = {part.strip().lower() for part in request.header(b"connection").split(",")} - {"upgrade"}
+    dropped = named | {"connection", "x-forwarded-for"}
+    kept = [(name, value) for name, value in given if name not in dropped]
+    kept += [("connection", "Upgrade")] if keeps_upgrade else []
+    client = (request.scope.get("client") or ("",))[0]
+    via = ", ".join(part for part in (request.header(b"x-forwarded-for"), client) if part)
+    own = [("audit-id", request.audit_id), *([("x-forwarded-for", via)] if via else [])]
+    return [*kept, *own, *identity_headers(request.user)]
+
+
+def _answer_headers(answer: aiohttp.ClientResponse) -> list[tuple[bytes, bytes]]:
+    told = [(name.lower(), value) for name, value in answer.headers.items()]
+    named = {part.strip().lower() for name, value in told if name == "connection" for part in value.split(",")}
+    dropped = ANSWER_DROPPED | named
+    return [
+        (name.encode("latin-1"), value.encode("utf-8", "surrogateescape"))
+        for name, value in told
+        if name not in dropped
+    ]
+
+
+def _unreached(request: Request, service: Obj, error: Exception) -> Response:
+    why = "no answer in time" if isinstance(error, TimeoutError) else reason_of(error)
+    _LOG.warning("%s %s: %s was not reached: %s", request.method, request.path, service["metadata"]["name"], why)
+    if isinstance(error, StatusError):
+        return unavailable()
+    return text_response(f"error trying to reach service: {why}", 503)

@@ -1,0 +1,1 @@
+"""Custom resources: definitions, conversion, rules, and reading stored objects."""

@@ -1,0 +1,283 @@
+"""Serving custom resources: the definitions in the store become served resources, their status says so.
+
+A cursor in the store's history says before each request whether a definition changed, so one counts from the moment its
+write was acknowledged, on every replica. What upstream's naming, establishing and finalizing controllers do is done
+here, since no request could be served without it.
+Source: apiextensions.k8s.io/v1, as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from haru.apiserver.apiextensions.conversion import Converter
+from haru.apiserver.apiextensions.reader import Reader, reader_of
+from haru.apiserver.bootstrap.objects import own_call
+from haru.apiserver.core import Core
+from haru.apiserver.encoding.objects import decode
+from haru.apiserver.registry.delete import Options, delete_one
+from haru.apiserver.registry.resources import Resource, resource_of
+from haru.apiserver.registry.write import change
+from haru.apiserver.webhook_client import Caller
+from haru.kube.custom.definitions import (
+    CLEANUP,
+    GROUP,
+    PLURAL,
+    accepted_names,
+    is_established,
+)
+from haru.kube.custom.types import custom_kinds, storage_kind_of
+from haru.kube.errors import StatusError
+from haru.kube.meta import set_condition
+from haru.storage import Compacted, Record, StoreError, Watch
+
+Obj = dict[str, Any]
+
+CLEANUP_PAUSE = 0.2
+IN_FLIGHT_SECONDS = 2.0
+_LOG = logging.getLogger("haru.apiserver")
+
+
+def _served_by(definition: Obj) -> Obj:
+    """All that decides how the objects of a definition are served."""
+    status, metadata = definition.get("status") or {}, definition["metadata"]
+    names, going = status.get("acceptedNames"), bool(metadata.get("deletionTimestamp"))
+    return {"spec": definition["spec"], "names": names, "going": going}
+
+
+class Definitions:
+    """The custom resources of one server."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._caller = Caller(core)
+        self._watch: Watch | None = None
+        self._definitions: dict[str, Obj] = {}
+        self._resources: dict[str, tuple[Obj, list[Resource]]] = {}
+        self._changed = False
+        self._lock = asyncio.Lock()
+        self._cleaning: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self) -> None:
+        """Read the definitions and serve them."""
+        await self._read()
+        await self._settle()
+
+    async def stop(self) -> None:
+        """End the removal of objects whose definitions are going; it goes on where the server starts again."""
+        tasks = list(self._cleaning.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._caller.stop()
+
+    async def refresh(self) -> None:
+        """Take in what has changed; every request does so before it is routed."""
+        await self._take_in()
+        if not self._changed and not self._lock.locked():
+            return
+        async with self._lock:
+            if self._changed:
+                self._changed = False
+                await self._settle()
+
+    async def _read(self) -> None:
+        prefix = self._core.served.preferred(GROUP, PLURAL).prefix("")
+        page = await self._core.store.range(prefix)
+        self._definitions = {record.key: decode(record) for record in page.records}
+        self._watch = self._core.store.watch(prefix, page.revision)
+
+    async def _take_in(self) -> None:
+        assert self._watch is not None
+        try:
+            events = self._watch.pending()
+        except Compacted:
+            self._changed = True
+            self._watch.close()
+            await self._read()
+            return
+        for event in events:
+            self._changed = True
+            if event.new is not None:
+                self._definitions[event.key] = decode(event.new)
+            else:
+                self._definitions.pop(event.key, None)
+
+    async def _settle(self) -> None:
+        """Give every definition its status, and serve what is established."""
+        for key in sorted(self._definitions, key=lambda key: self._definitions[key]["metadata"]["creationTimestamp"]):
+            definition = self._definitions[key]
+            wanted = self._status(definition)
+            if wanted != definition.get("status"):
+                definition = self._definitions[key] = await self._write_status(definition)
+            if definition["metadata"].get("deletionTimestamp"):
+                self._clean(definition)
+        self._serve()
+
+    def _serve(self) -> None:
+        resources: list[Resource] = []
+        known, self._resources = self._resources, {}
+        for definition in self._definitions.values():
+            if not is_established(definition):
+                continue
+            uid, said = definition["metadata"]["uid"], _served_by(definition)
+            before, made = known.get(uid, (None, []))
+            if before != said:
+                stored = storage_kind_of(definition)
+                made = [resource_of(kind, stored) for kind in custom_kinds(definition)]
+                self._tell_readers(definition, made, known.get(uid))
+            self._resources[uid] = said, made
+            resources += made
+        self._core.served.set_custom(resources)
+
+    def _tell_readers(
+        self, definition: Obj, resources: list[Resource], before: tuple[Obj, list[Resource]] | None
+    ) -> None:
+        """Tell the kinds of a definition who reads their objects, and who converts them."""
+        by_webhook = (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+        converter = Converter(definition, self._caller) if by_webhook else None
+        reader = self._reader(definition, converter, before)
+        for resource in resources:
+            for kind in (resource.kind, resource.stored):
+                assert kind.custom is not None
+                kind.custom.converter, kind.custom.reader = converter, reader
+
+    def _reader(
+        self, definition: Obj, converter: Converter | None, before: tuple[Obj, list[Resource]] | None
+    ) -> Reader:
+        if before is not None:
+            said, resources = before
+            known = reader_of(resources[0].kind) if resources else None
+            if known is not None and said["spec"]["versions"] == definition["spec"]["versions"]:
+                return known.continued(definition, converter)
+            return Reader(definition, self._core.store, None, converter)
+        # Met for the first time. Nothing can be older than a definition that has never changed; of another one, the
+        # last change may have been to its versions, and other servers may still write what they judged before it.
+        metadata, store = definition["metadata"], self._core.store
+        never_changed = metadata.get("generation") == 1
+        since = 0 if never_changed else None if store.shared else int(metadata["resourceVersion"])
+        return Reader(definition, store, since, converter)
+
+    # --- status
+
+    def _status(self, definition: Obj) -> Obj:
+        """The status that a definition should have, beside what is already there."""
+        accepted, (reason, message) = accepted_names(definition, self._names_beside(definition))
+        named = ("True", "NoConflicts", "no conflicts found")
+        established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
+        if reason:
+            named = ("False", reason, message)
+            if not is_established(definition):
+                established = ("False", "NotAccepted", "not all names are accepted")
+        conditions = list((definition.get("status") or {}).get("conditions") or ())
+        conditions = self._set(conditions, "NamesAccepted", *named)
+        conditions = self._set(conditions, "Established", *established)
+        if definition["metadata"].get("deletionTimestamp"):
+            going = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+            conditions = self._set(conditions, "Terminating", *going)
+        return {**(definition.get("status") or {}), "acceptedNames": accepted, "conditions": conditions}
+
+    def _names_beside(self, definition: Obj) -> list[Obj]:
+        """The names that are taken in the definition's group: by other definitions, and by what is built in."""
+        group = definition["spec"]["group"]
+        taken = [
+            (other.get("status") or {}).get("acceptedNames") or {}
+            for other in self._definitions.values()
+            if other["spec"]["group"] == group and other["metadata"]["uid"] != definition["metadata"]["uid"]
+        ]
+        return taken + [
+            {
+                "plural": kind.plural,
+                "singular": kind.singular,
+                "shortNames": list(kind.short_names),
+                "kind": kind.kind,
+                "listKind": kind.list_kind,
+            }
+            for kind in self._core.served.built_in
+            if kind.group == group
+        ]
+
+    def _set(self, conditions: list[Obj], kind: str, status: str, reason: str, message: str) -> list[Obj]:
+        new = {"type": kind, "status": status, "reason": reason, "message": message}
+        return set_condition(conditions, new, self._core.now())
+
+    async def _write_status(self, definition: Obj) -> Obj:
+        call = own_call(self._core, definition, "update")
+        call.name, call.subresource = definition["metadata"]["name"], "status"
+
+        async def make(live: Obj) -> Obj:
+            # Another server may have written the same a moment ago: what it said since when stays.
+            return {**live, "status": self._status(live)}
+
+        try:
+            outcome = await change(call, make)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            return definition  # gone meanwhile: the history tells
+        return decode(outcome.record) if outcome.record is not None else definition
+
+    # --- removal
+
+    def _clean(self, definition: Obj) -> None:
+        """Begin to remove the objects of a definition that is going, unless that has begun."""
+        metadata = definition["metadata"]
+        if CLEANUP not in (metadata.get("finalizers") or ()) or metadata["uid"] in self._cleaning:
+            return
+        task = asyncio.create_task(self._remove_objects(definition), name=f"haru apiserver: {metadata['name']}")
+        self._cleaning[metadata["uid"]] = task
+        task.add_done_callback(lambda done: self._cleaning.pop(metadata["uid"], None))
+
+    async def _remove_objects(self, definition: Obj) -> None:
+        """Delete every object, wait for those with finalizers, then let the definition go."""
+        spec, store = definition["spec"], self._core.store
+        try:
+            if store.shared:
+                # Requests that other servers let in before they knew may still create objects.
+                await asyncio.sleep(IN_FLIGHT_SECONDS)
+            while True:
+                await store.progress()
+                resource = self._core.served.find(spec["group"], spec["names"]["plural"])
+                if resource is None or not await self._delete_all(resource):
+                    break
+                await asyncio.sleep(CLEANUP_PAUSE)
+            await self._let_go(definition)
+        except (StatusError, StoreError) as error:
+            if isinstance(error, StatusError) and error.code == 404:
+                return  # another server has done it
+            # The next change of the definition, or the next start, begins anew.
+            _LOG.warning("the objects of %s could not be removed: %s", definition["metadata"]["name"], error)
+
+    async def _delete_all(self, resource: Resource) -> int:
+        """Delete what is there; how many objects are left."""
+        page = await self._core.store.range(resource.prefix(""))
+        left = 0
+        for record in page.records:
+            left += not await self._is_deleted(resource, record)
+        return left
+
+    async def _is_deleted(self, resource: Resource, record: Record) -> bool:
+        obj = decode(record)
+        if obj["metadata"].get("deletionTimestamp"):
+            return False
+        call = own_call(self._core, {**obj, "apiVersion": resource.kind.api_version}, "delete")
+        call.name = obj["metadata"]["name"]
+        try:
+            return (await delete_one(call, Options())).removed
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            return True
+
+    async def _let_go(self, definition: Obj) -> None:
+        call = own_call(self._core, definition, "update")
+        call.name = definition["metadata"]["name"]
+
+        async def make(live: Obj) -> Obj:
+            finalizers = [name for name in live["metadata"].get("finalizers") or () if name != CLEANUP]
+            return {**live, "metadata": {**live["metadata"], "finalizers": finalizers}}
+
+        await change(call, make)

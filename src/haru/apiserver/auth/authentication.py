@@ -1,0 +1,151 @@
+"""Who a request is from: the user that a front proxy speaks for; else whose a static token, a ServiceAccount's token or
+a client certificate is; else nobody.
+
+An identity may speak for another with the `Impersonate-*` headers; the authorizer is asked for that right.
+Source: Kubernetes authentication; ServiceAccount tokens as bound tokens (KEP 1205).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import unquote
+
+from haru.apiserver.auth.static_tokens import with_group
+from haru.apiserver.auth.tokens.discovery import PATHS
+from haru.apiserver.auth.tokens.validation import InvalidToken
+from haru.apiserver.auth.user import ANONYMOUS, UserInfo
+from haru.apiserver.core import Core
+from haru.apiserver.peers.request_header import Authorities
+from haru.apiserver.request.http import Request
+from haru.kube.errors import StatusError, bad_request_error, forbidden_error, unauthorized_error
+
+_LOG = logging.getLogger("haru.apiserver")
+PEER = "haru.peer"
+"""The ASGI extension in which the HTTP server reports a verified client certificate: whom it names, who signed it."""
+_OPEN = (["healthz"], ["livez"], ["readyz"])
+
+
+class Authenticator:
+    """Finds the user of a request."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._authorities = Authorities(core.config.client_ca_pem, core.config.front_proxy)
+
+    async def authenticate(self, request: Request) -> None:
+        """Set the request's user; 401 for bad credentials, and for none where some are needed."""
+        peer = (request.scope.get("extensions") or {}).get(PEER)
+        spoken_for = self._authorities.front_proxy_user(request, peer)
+        header = request.headers.get(b"authorization")
+        if spoken_for is not None:
+            request.user = spoken_for
+        elif header is not None:
+            request.user = await self._user_of_token(request, bearer(header))
+        elif peer and not self._authorities.is_user(peer):
+            raise unauthorized_error()
+        elif (certified := user_of_certificate(request.scope)) is not None:
+            request.user = certified
+        else:
+            # Who may read how to check tokens is a role's to say, which may be bound to everybody.
+            if not is_open(request.path) and request.path.rstrip("/") not in PATHS:
+                raise unauthorized_error()
+            request.user = ANONYMOUS
+
+    def impersonate(self, request: Request) -> None:
+        """Let the request's user speak for another; 403 for who may not."""
+        if b"impersonate-user" in request.headers:
+            request.user = self._impersonated(request)
+        elif any(key.startswith(b"impersonate-") for key in request.headers):
+            raise bad_request_error("requested to impersonate groups, a uid or extras without impersonating a user")
+
+    async def _user_of_token(self, request: Request, token: str) -> UserInfo:
+        """The user that a bearer token stands for; 401 when there is none."""
+        if (user := self._core.tokens.find(token)) is not None:
+            return user
+        try:
+            checked = await self._core.account_tokens.check(token)
+        except InvalidToken as error:
+            _LOG.info("unable to authenticate the request: %s", error)
+            checked = None
+        if checked is None:
+            raise unauthorized_error()
+        request.annotations.update(checked.notes)
+        return checked.user
+
+    def _impersonated(self, request: Request) -> UserInfo:
+        wanted = _wanted_identity(request)
+        authorizer = self._core.authorizer
+        assert authorizer is not None
+        for resource, name, group, sub in _impersonation_checks(wanted):
+            namespace = _namespace(wanted) if resource == "serviceaccounts" else ""
+            if not authorizer.allowed(request.user, "impersonate", group, resource, sub, namespace, name):
+                why = f'User "{request.user.name}" cannot impersonate resource "{resource}" in API group "{group}"'
+                raise _impersonation_refused(resource, name, group, why)
+        return with_group(wanted)
+
+
+def is_open(path: str) -> bool:
+    """Whether somebody unknown may ask: health and version."""
+    return path == "/version" or path.split("/", 2)[1:2] in _OPEN
+
+
+def bearer(header: bytes) -> str:
+    """The token of an Authorization header; 401 for another scheme."""
+    scheme, _, token = header.decode("latin-1").strip().partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise unauthorized_error()
+    return token.strip()
+
+
+def user_of_certificate(scope: Any) -> UserInfo | None:
+    """The user of a verified client certificate: its common name, and its organizations as groups."""
+    peer = (scope.get("extensions") or {}).get(PEER)
+    if not peer or not peer["names"]:
+        return None
+    return with_group(UserInfo(peer["names"][0], tuple(peer["organizations"])))
+
+
+def _wanted_identity(request: Request) -> UserInfo:
+    headers: Iterable[tuple[bytes, bytes]] = request.scope["headers"]
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+    for key, value in headers:
+        text = value.decode("utf-8", "replace")
+        if key == b"impersonate-group":
+            groups.append(text)
+        elif key.startswith(b"impersonate-extra-"):
+            extra.setdefault(unquote(key.removeprefix(b"impersonate-extra-").decode("latin-1")), []).append(text)
+    name = request.headers[b"impersonate-user"].decode("utf-8", "replace")
+    if not name:
+        raise bad_request_error("Impersonate-User names nobody")
+    if not groups and name.startswith("system:serviceaccount:") and name.count(":") == 3:
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{name.split(':')[2]}"]
+    return UserInfo(name, tuple(groups), request.header(b"impersonate-uid"), extra)
+
+
+def _impersonation_checks(wanted: UserInfo) -> list[tuple[str, str, str, str]]:
+    """(resource, name, group, subresource) that must all be allowed."""
+    if wanted.name.startswith("system:serviceaccount:") and wanted.name.count(":") == 3:
+        checks = [("serviceaccounts", wanted.name.split(":")[3], "", "")]
+        # An account's own groups go with it; any other is asked for like anybody's.
+        own = ("system:serviceaccounts", f"system:serviceaccounts:{_namespace(wanted)}")
+        groups = [group for group in wanted.groups if group not in own]
+    else:
+        checks = [("users", wanted.name, "", "")]
+        groups = list(wanted.groups)
+    checks += [("groups", group, "", "") for group in groups]
+    if wanted.uid:
+        checks.append(("uids", wanted.uid, "authentication.k8s.io", ""))
+    for key, values in wanted.extra.items():
+        checks += [("userextras", value, "authentication.k8s.io", key) for value in values]
+    return checks
+
+
+def _namespace(wanted: UserInfo) -> str:
+    return wanted.name.split(":")[2] if wanted.name.startswith("system:serviceaccount:") else ""
+
+
+def _impersonation_refused(resource: str, name: str, group: str, why: str) -> StatusError:
+    return forbidden_error(group, resource, name, f"{why} at the cluster scope")

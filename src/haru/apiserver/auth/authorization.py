@@ -1,0 +1,283 @@
+"""May this user do this verb to this resource: the node authorizer is asked first, then RBAC.
+
+RBAC goes by the stored roles and bindings, which are kept compiled: what a subject is bound to, by namespace. Cursors
+in the store's history say, before each request, whether anything changed; so a binding counts from the moment its write
+was acknowledged.
+Source: rbac.authorization.k8s.io/v1 with aggregated roles, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from haru.apiserver.auth.node_authorizer import Attributes, NodeAuthorizer, node_of
+from haru.apiserver.auth.user import UserInfo
+from haru.apiserver.context import ServerContext
+from haru.apiserver.encoding.objects import shared
+from haru.apiserver.registry.store_reflector import StoreReflector
+from haru.kube.errors import StatusError, forbidden_error
+from haru.kube.selectors import label_selector_from
+
+Obj = dict[str, Any]
+
+MASTERS = "system:masters"
+_GROUP = "rbac.authorization.k8s.io"
+_PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One PolicyRule, its lists as sets."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    resources: frozenset[str]
+    names: frozenset[str]
+    paths: tuple[str, ...]
+    source: Obj
+
+    def allows(self, verb: str, group: str, resource: str, name: str) -> bool:
+        """Whether the rule covers a request for a resource (`pods`, `pods/log`)."""
+        return (
+            (verb in self.verbs or "*" in self.verbs)
+            and (group in self.groups or "*" in self.groups)
+            and self._covers(resource)
+            and (not self.names or name in self.names)
+        )
+
+    def _covers(self, resource: str) -> bool:
+        if resource in self.resources or "*" in self.resources:
+            return True
+        subresource = resource.partition("/")[2]
+        return bool(subresource) and f"*/{subresource}" in self.resources
+
+    def allows_path(self, verb: str, path: str) -> bool:
+        """Whether the rule covers a request for a path that is no resource."""
+        return (verb in self.verbs or "*" in self.verbs) and any(
+            p == path or (p.endswith("*") and path.startswith(p[:-1])) for p in self.paths
+        )
+
+
+def compile_rules(rules: Iterable[Obj]) -> tuple[Rule, ...]:
+    """Rules as they are stored, made ready."""
+    return tuple(
+        Rule(
+            frozenset(rule.get("verbs") or ()),
+            frozenset(rule.get("apiGroups") or ()),
+            frozenset(rule.get("resources") or ()),
+            frozenset(rule.get("resourceNames") or ()),
+            tuple(rule.get("nonResourceURLs") or ()),
+            rule,
+        )
+        for rule in rules
+    )
+
+
+class Bound(NamedTuple):
+    """Rules that a subject holds, and by which binding."""
+
+    rules: tuple[Rule, ...]
+    binding: Obj
+    subject: Obj
+
+    def why(self) -> str:
+        """As the API server says it of a request that is allowed."""
+        metadata, role, subject = self.binding["metadata"], self.binding["roleRef"], self.subject
+        namespace = metadata.get("namespace", "")
+        name = f"{metadata['name']}/{namespace}" if namespace else metadata["name"]
+        kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+        whom = str(subject.get("name"))
+        if subject.get("kind") == "ServiceAccount":
+            whom += f"/{subject.get('namespace') or namespace}"
+        return (
+            f'RBAC: allowed by {kind} "{name}" of {role.get("kind")} "{role.get("name")}" '
+            f'to {subject.get("kind")} "{whom}"'
+        )
+
+
+Bindings = dict[str, list[Bound]]
+"""Namespace (empty: everywhere) -> what is bound there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a request is allowed, and why, or what stood against it; false when it is not."""
+
+    allowed: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+
+def refusal(user: UserInfo, asked: Attributes, decision: Decision, named: str | None = None) -> StatusError:
+    """403 for who asked; `named` is the name that the answer tells, where it is another one."""
+    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    why = f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
+    why = f"{why}: {decision.reason}" if decision.reason else why
+    return forbidden_error(asked.group, asked.resource, asked.name if named is None else named, why)
+
+
+class Authorizer:
+    """Decides from the store; synchronous, since every request passes here."""
+
+    def __init__(self, core: ServerContext) -> None:
+        self._core = core
+        self._followed = StoreReflector(core, _GROUP, _PLURALS)
+        self._subjects: dict[str, Bindings] = {}
+        self._users: dict[tuple[str, tuple[str, ...]], Bindings] = {}
+        self._nodes = NodeAuthorizer(core)
+
+    async def start(self) -> None:
+        """Read the roles and bindings, and follow them from there."""
+        await self._followed.start()
+        self._compile()
+
+    def allowed(
+        self, user: UserInfo, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str
+    ) -> bool:
+        """Whether a user may do something to a resource; of nodes, `prepare` must have been awaited."""
+        return self.decide(user, Attributes(verb, group, resource, subresource, namespace, name)).allowed
+
+    async def prepare(self, user: UserInfo, asked: Attributes) -> None:
+        """Take in what the judgement of a node needs to know beyond roles; for others this is nothing."""
+        if node_of(user):
+            await self._nodes.refresh(asked)
+
+    def decide(self, user: UserInfo, asked: Attributes) -> Decision:
+        """As `allowed`, with the reason."""
+        if MASTERS in user.groups:
+            return Decision(True)
+        node = node_of(user)
+        refusal = self._nodes.refusal(node, asked) if node is not None else ""
+        if refusal is None:
+            return Decision(True)
+        resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        for bound in self._bound(user, asked.namespace):
+            for rule in bound.rules:
+                if rule.allows(asked.verb, asked.group, resource, asked.name):
+                    return Decision(True, bound.why())
+        return Decision(False, refusal)
+
+    def allowed_path(self, user: UserInfo, verb: str, path: str) -> bool:
+        """Whether a user may ask for a path that is no resource."""
+        if MASTERS in user.groups:
+            return True
+        return any(rule.allows_path(verb, path) for rules in self._rules(user, "") for rule in rules)
+
+    def rules(self, user: UserInfo, namespace: str) -> list[Obj]:
+        """Every rule that applies to the user in a namespace, as stored."""
+        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        found = [everything, {"verbs": ["*"], "nonResourceURLs": ["*"]}] if MASTERS in user.groups else []
+        return found + [rule.source for rules in self._rules(user, namespace) for rule in rules]
+
+    def covers(self, user: UserInfo, rules: Sequence[Obj], namespace: str) -> list[Obj]:
+        """Which of the rules the user does not hold; granting those would be an escalation."""
+        if MASTERS in user.groups:
+            return []
+        held = [rule for bound in self._rules(user, namespace) for rule in bound]
+        return [rule.source for rule in compile_rules(rules) if not _held(rule, held)]
+
+    def role_rules(self, reference: Obj, namespace: str) -> list[Obj] | None:
+        """The rules of the role that a binding refers to; None when it does not exist."""
+        found = self._roles().get((reference.get("kind", ""), _role_key(reference, namespace)))
+        return [rule.source for rule in found] if found is not None else None
+
+    def _rules(self, user: UserInfo, namespace: str) -> Iterator[tuple[Rule, ...]]:
+        return (bound.rules for bound in self._bound(user, namespace))
+
+    def _bound(self, user: UserInfo, namespace: str) -> Iterator[Bound]:
+        key = (user.name, user.groups)
+        bindings = self._users.get(key)
+        if bindings is None:
+            if len(self._users) > 10_000:
+                self._users.clear()
+            bindings = self._users[key] = self._bindings_of(user)
+        yield from bindings.get("", ())
+        if namespace:
+            yield from bindings.get(namespace, ())
+
+    def _bindings_of(self, user: UserInfo) -> Bindings:
+        merged: Bindings = {}
+        subjects = [f"User:{user.name}", *(f"Group:{group}" for group in user.groups)]
+        for subject in subjects:
+            for namespace, rules in self._subjects.get(subject, {}).items():
+                merged.setdefault(namespace, []).extend(rules)
+        return merged
+
+    async def refresh(self) -> None:
+        """Take in what has changed; every request does so before it is judged."""
+        if await self._followed.take_in():
+            self._compile()
+
+    def _roles(self) -> dict[tuple[str, str], tuple[Rule, ...]]:
+        cluster = [shared(record) for record in self._followed.of("clusterroles")]
+        roles = {
+            ("ClusterRole", role["metadata"]["name"]): compile_rules(_aggregated(role, cluster)) for role in cluster
+        }
+        for record in self._followed.of("roles"):
+            role = shared(record)
+            metadata = role["metadata"]
+            roles["Role", f"{metadata['namespace']}/{metadata['name']}"] = compile_rules(role.get("rules") or ())
+        return roles
+
+    def _compile(self) -> None:
+        roles = self._roles()
+        self._subjects, self._users = {}, {}
+        for plural in ("clusterrolebindings", "rolebindings"):
+            for record in self._followed.of(plural):
+                binding = shared(record)
+                namespace = binding["metadata"].get("namespace", "")
+                reference = binding.get("roleRef") or {}
+                rules = roles.get((reference.get("kind", ""), _role_key(reference, namespace)))
+                if not rules:
+                    continue
+                for subject in binding.get("subjects") or ():
+                    bound = self._subjects.setdefault(_subject_key(subject, namespace), {})
+                    bound.setdefault(namespace, []).append(Bound(rules, binding, subject))
+
+
+def _role_key(reference: Obj, namespace: str) -> str:
+    name = str(reference.get("name", ""))
+    return name if reference.get("kind") == "ClusterRole" else f"{namespace}/{name}"
+
+
+def _subject_key(subject: Obj, namespace: str) -> str:
+    if subject.get("kind") == "ServiceAccount":
+        return f"User:system:serviceaccount:{subject.get('namespace') or namespace}:{subject.get('name')}"
+    return f"{subject.get('kind')}:{subject.get('name')}"
+
+
+def _aggregated(role: Obj, cluster: Sequence[Obj]) -> list[Obj]:
+    """A role's own rules, and those of the roles that its aggregation rule selects."""
+    rules = list(role.get("rules") or ())
+    selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
+    for selector in map(label_selector_from, selectors):
+        for other in cluster:
+            if other is not role and selector.matches(other["metadata"].get("labels") or {}):
+                rules += [rule for rule in other.get("rules") or () if rule not in rules]
+    return rules
+
+
+def _held(wanted: Rule, held: Sequence[Rule]) -> bool:
+    """Whether every single thing that a rule grants is granted by some rule that is held."""
+    for verb in wanted.verbs:
+        for path in wanted.paths:
+            if not any(rule.allows_path(verb, path) for rule in held):
+                return False
+        for group in wanted.groups:
+            for resource in wanted.resources:
+                for name in wanted.names or {""}:
+                    if not any(_grants(rule, verb, group, resource, name) for rule in held):
+                        return False
+    return True
+
+
+def _grants(rule: Rule, verb: str, group: str, resource: str, name: str) -> bool:
+    # A rule without names grants all of them; one with names can not cover a wish for all.
+    if rule.names and (not name or name not in rule.names):
+        return False
+    return rule.allows(verb, group, resource, name)

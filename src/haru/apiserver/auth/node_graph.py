@@ -1,0 +1,221 @@
+"""Which objects a node has to do with: what the pods that are bound to it refer to, and what names it.
+
+Followed from the store's history, one cursor for each resource. Nobody pays for it but the nodes' own requests for such
+objects: only then the cursors are read on, and a resource is read whole when it is first asked about (or when its
+history has been cut since).
+Source: the graph of Kubernetes' node authorizer, as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from haru.apiserver.context import ServerContext
+from haru.apiserver.encoding.objects import decode
+from haru.storage import Compacted, Record, Watch
+
+Obj = dict[str, Any]
+
+MIRROR = "kubernetes.io/config.mirror"
+_CHUNK = 500
+"""So many objects are read before others have their turn."""
+_SECRET_REFS = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
+_OLD_SECRET_REFS = ("azureFile", "cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
+
+
+class Reference(NamedTuple):
+    """An object: group and plural as one (`secrets`, `resourceclaims.resource.k8s.io`), namespace, name."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+CLAIMS = "resourceclaims.resource.k8s.io"
+SLICES = "resourceslices.resource.k8s.io"
+ATTACHMENTS = "volumeattachments.storage.k8s.io"
+
+
+class _Followed:
+    """One resource: of each of its objects, which nodes (or other objects) may reach which objects through it."""
+
+    def __init__(
+        self, core: ServerContext, group: str, plural: str, links: Callable[[Obj], tuple[str, set[Reference]]]
+    ) -> None:
+        self._core = core
+        self._group, self._plural = group, plural
+        self._links = links
+        self._watch: Watch | None = None
+        self._known: dict[str, tuple[str, set[Reference]]] = {}
+        self._counts: dict[Reference, Counter[str]] = {}
+        self._lock = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """Take in what has changed."""
+        async with self._lock:
+            if self._watch is not None:
+                try:
+                    events = self._watch.pending()
+                except Compacted:
+                    self._watch.close()
+                    self._watch = None
+                else:
+                    for event in events:
+                        self._set(event.key, event.new)
+                    return
+            await self._read()
+
+    async def _read(self) -> None:
+        resource = self._core.served.find(self._group, self._plural)
+        if resource is None:
+            return
+        self._known, self._counts = {}, {}
+        page = await self._core.store.range(resource.prefix(""))
+        self._watch = self._core.store.watch(resource.prefix(""), page.revision)
+        for position, record in enumerate(page.records, 1):
+            self._set(record.key, record)
+            if not position % _CHUNK:
+                await asyncio.sleep(0)
+
+    def _set(self, key: str, record: Record | None) -> None:
+        end, references = self._known.pop(key, ("", set()))
+        for reference in references:
+            counts = self._counts[reference]
+            counts[end] -= 1
+            if not counts[end]:
+                del counts[end]
+            if not counts:
+                del self._counts[reference]
+        if record is None:
+            return
+        end, references = self._links(decode(record))
+        if end and references:
+            self._known[key] = (end, references)
+            for reference in references:
+                self._counts.setdefault(reference, Counter())[end] += 1
+
+    def ends(self, reference: Reference) -> Iterable[str]:
+        """What an object is reached from: names of nodes, or of claims of volumes."""
+        return self._counts.get(reference, ())
+
+
+class NodeGraph:
+    """Answers whether an object is any of a node's business. Only what was refreshed is known."""
+
+    def __init__(self, core: ServerContext) -> None:
+        self._pods = _Followed(core, "", "pods", pod_links)
+        self._volumes = _Followed(core, "", "persistentvolumes", _volume_links)
+        self._attachments = _Followed(core, "storage.k8s.io", "volumeattachments", _attachment_links)
+        self._slices = _Followed(core, "resource.k8s.io", "resourceslices", _slice_links)
+
+    async def refresh(self, resource: str) -> None:
+        """Take in what has changed and matters for a resource."""
+        for followed in self._of(resource):
+            await followed.refresh()
+
+    def _of(self, resource: str) -> tuple[_Followed, ...]:
+        if resource == SLICES:
+            return (self._slices,)
+        if resource == ATTACHMENTS:
+            return (self._attachments,)
+        return (self._pods, self._volumes) if resource in ("persistentvolumes", "secrets") else (self._pods,)
+
+    def reaches(self, node: str, reference: Reference) -> bool:
+        """Whether the node may know the object."""
+        own, *through = self._of(reference.resource)
+        if node in own.ends(reference):
+            return True
+        # A volume, or a secret of its driver, by way of the claim that it is bound to.
+        for volumes in through:
+            for claim in volumes.ends(reference):
+                namespace, _, name = claim.partition("/")
+                if node in own.ends(Reference("persistentvolumeclaims", namespace, name)):
+                    return True
+        return False
+
+
+# --- what objects refer to
+
+
+def pod_links(pod: Obj) -> tuple[str, set[Reference]]:
+    """The node of a pod, and what that node may reach because of it."""
+    spec, metadata = pod.get("spec") or {}, pod["metadata"]
+    namespace = metadata.get("namespace", "")
+    found = {Reference("pods", namespace, metadata["name"])}
+    # What a node makes itself must not open anything to it.
+    if MIRROR not in (metadata.get("annotations") or {}):
+        found |= {Reference(resource, namespace, name) for resource, name in _referred(pod) if name}
+    return spec.get("nodeName") or "", found
+
+
+def _referred(pod: Obj) -> Iterator[tuple[str, str]]:
+    """(resource, name) of everything that a pod refers to in its namespace."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    yield "serviceaccounts", spec.get("serviceAccountName") or ""
+    for reference in spec.get("imagePullSecrets") or ():
+        yield "secrets", reference.get("name") or ""
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(kind) or ():
+            yield from _of_container(container)
+    for volume in spec.get("volumes") or ():
+        yield from _of_volume(volume, pod["metadata"]["name"])
+    made = {entry.get("name"): entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()}
+    for entry in spec.get("resourceClaims") or ():
+        yield CLAIMS, entry.get("resourceClaimName") or made.get(entry.get("name")) or ""
+    yield CLAIMS, (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") or ""
+
+
+def _of_container(container: Obj) -> Iterator[tuple[str, str]]:
+    for source in container.get("envFrom") or ():
+        yield "secrets", (source.get("secretRef") or {}).get("name") or ""
+        yield "configmaps", (source.get("configMapRef") or {}).get("name") or ""
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom") or {}
+        yield "secrets", (source.get("secretKeyRef") or {}).get("name") or ""
+        yield "configmaps", (source.get("configMapKeyRef") or {}).get("name") or ""
+
+
+def _of_volume(volume: Obj, pod: str) -> Iterator[tuple[str, str]]:
+    yield "secrets", (volume.get("secret") or {}).get("secretName") or ""
+    yield "configmaps", (volume.get("configMap") or {}).get("name") or ""
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        yield "secrets", (source.get("secret") or {}).get("name") or ""
+        yield "configmaps", (source.get("configMap") or {}).get("name") or ""
+    yield "secrets", ((volume.get("csi") or {}).get("nodePublishSecretRef") or {}).get("name") or ""
+    yield "secrets", (volume.get("azureFile") or {}).get("secretName") or ""
+    for kind in _OLD_SECRET_REFS:
+        yield "secrets", ((volume.get(kind) or {}).get("secretRef") or {}).get("name") or ""
+    yield "persistentvolumeclaims", (volume.get("persistentVolumeClaim") or {}).get("claimName") or ""
+    if volume.get("ephemeral"):
+        yield "persistentvolumeclaims", f"{pod}-{volume.get('name')}"
+
+
+def _volume_links(volume: Obj) -> tuple[str, set[Reference]]:
+    """The claim that a volume is bound to, and what who may use the claim may reach: the volume and its secrets."""
+    spec = volume.get("spec") or {}
+    claim = spec.get("claimRef") or {}
+    found = {Reference("persistentvolumes", "", volume["metadata"]["name"])}
+    references = [(spec.get("csi") or {}).get(name) or {} for name in _SECRET_REFS]
+    for kind in _OLD_SECRET_REFS:
+        source = spec.get(kind) or {}
+        references.append(source.get("secretRef") or {})
+        references.append({"name": source.get("secretName"), "namespace": source.get("secretNamespace")})
+    for reference in references:
+        if reference.get("name"):
+            found.add(
+                Reference("secrets", reference.get("namespace") or claim.get("namespace") or "", reference["name"])
+            )
+    return f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else "", found
+
+
+def _attachment_links(attachment: Obj) -> tuple[str, set[Reference]]:
+    node = (attachment.get("spec") or {}).get("nodeName") or ""
+    return node, {Reference(ATTACHMENTS, "", attachment["metadata"]["name"])}
+
+
+def _slice_links(part: Obj) -> tuple[str, set[Reference]]:
+    node = (part.get("spec") or {}).get("nodeName") or ""
+    return node, {Reference(SLICES, "", part["metadata"]["name"])}

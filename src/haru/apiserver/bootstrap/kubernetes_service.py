@@ -1,0 +1,154 @@
+"""The Service `kubernetes`: where pods find the API server, kept true to where it listens.
+
+Servers that share a store each keep a mark in it, which says when it was renewed; the endpoints are those of young
+marks.
+Source: kube-apiserver's kubernetes-service controller and endpoint reconciler (leases), as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import orjson
+
+from haru.apiserver.bootstrap.objects import ensure_object, own_call
+from haru.apiserver.core import Core
+from haru.apiserver.registry.write import change
+from haru.kube.errors import StatusError
+from haru.kube.names import format_time, parse_time
+from haru.storage import CompareFailed, Delete, Put, StoreError
+
+Obj = dict[str, Any]
+Server = tuple[str, int]
+"""Address and port."""
+
+NAME = "kubernetes"
+MARKS = "masterleases"
+LIFE = timedelta(seconds=100)
+"""Of a mark, which is renewed twice a minute."""
+WITHDRAWAL_SECONDS = 3.0
+_LOG = logging.getLogger("haru.apiserver")
+ADDRESS = "10.96.0.1"
+
+
+def objects(servers: Sequence[Server]) -> list[Obj]:
+    """The Service and what says where it leads: Endpoints, and the EndpointSlice that has taken their place.
+
+    Servers are at one port and of one family, as a slice has only those: others than the first one's are in Endpoints.
+    """
+    address, port = servers[0]
+    version = ipaddress.ip_address(address).version
+    alike = [a for a, p in servers if p == port and ipaddress.ip_address(a).version == version]
+    ports = sorted({p for _, p in servers})
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": _metadata({"component": "apiserver", "provider": "kubernetes"}),
+            "spec": {
+                "type": "ClusterIP",
+                "clusterIP": ADDRESS,
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": _metadata({"endpointslice.kubernetes.io/skip-mirror": "true"}),
+            "subsets": [
+                {"addresses": [{"ip": a} for a, p in servers if p == each], "ports": [_listening(each)]}
+                for each in ports
+            ],
+        },
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": _metadata({"kubernetes.io/service-name": NAME}),
+            "addressType": f"IPv{version}",
+            "endpoints": [{"addresses": [each], "conditions": {"ready": True}} for each in alike],
+            "ports": [_listening(port)],
+        },
+    ]
+
+
+def _listening(port: int) -> Obj:
+    return {"name": "https", "port": port, "protocol": "TCP"}
+
+
+def _metadata(labels: dict[str, str]) -> Obj:
+    return {"name": NAME, "namespace": "default", "labels": labels}
+
+
+async def publish(core: Core) -> None:
+    """Write where the server listens now, if it does; where several share a store, where all of them do."""
+    if core.listening is None:
+        return
+    own = _own(core)
+    for obj in objects(await _alive(core, own) if core.store.shared else [own]):
+        if not await ensure_object(core, obj):
+            await _correct(core, obj)
+
+
+async def withdraw(core: Core) -> None:
+    """Take this server out of the list of those that share a store: it stops."""
+    if core.listening is None or not core.store.shared:
+        return
+    own, core.listening = _own(core), None
+    try:
+        async with asyncio.timeout(WITHDRAWAL_SECONDS):
+            await core.store.transact(Delete(_mark(own)))
+            others = [server for server in await _alive(core) if server != own]
+            for obj in objects(others) if others else ():
+                await _correct(core, obj)
+    except (CompareFailed, StoreError, StatusError, TimeoutError) as error:
+        # Its mark grows old then, and the others take it out.
+        _LOG.info("this server could not be taken out of the endpoints: %s", error)
+
+
+def _own(core: Core) -> Server:
+    assert core.listening is not None
+    address, port = core.listening
+    if ipaddress.ip_address(address).is_unspecified:
+        address = core.config.advertise_address.rpartition(":")[0].strip("[]")
+    return address, port
+
+
+def _mark(server: Server) -> str:
+    return f"{MARKS}/{server[0]}:{server[1]}"
+
+
+async def _alive(core: Core, own: Server | None = None) -> list[Server]:
+    """The servers that have said in time that they are there; with `own` this one says so too."""
+    store, now = core.store, core.clock()
+    if own is not None:
+        await store.transact(Put(_mark(own), orjson.dumps({"renewed": format_time(now)})))
+    await store.progress()
+    found = []
+    for record in (await store.range(f"{MARKS}/")).records:
+        if parse_time(orjson.loads(record.value)["renewed"]) < now - LIFE:
+            with contextlib.suppress(CompareFailed):
+                await store.transact(Delete(record.key, record.revision))
+            continue
+        address, _, port = record.key.removeprefix(f"{MARKS}/").rpartition(":")
+        found.append((address, int(port)))
+    return sorted(found)
+
+
+async def _correct(core: Core, obj: Obj) -> None:
+    """What an earlier run wrote, changed in the parts that say where."""
+    wanted: Obj = {name: obj[name] for name in ("subsets", "endpoints", "ports") if name in obj}
+
+    async def make(live: Obj) -> Obj:
+        if "spec" in obj:
+            return {**live, "spec": {**live["spec"], "ports": obj["spec"]["ports"]}}
+        return {**live, **wanted}
+
+    call = own_call(core, obj, "update")
+    call.name = NAME
+    await change(call, make)

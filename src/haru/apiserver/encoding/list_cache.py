@@ -1,0 +1,185 @@
+"""Lists whose bytes lie ready, compressed too: the items of a collection in pieces, of which a change touches one.
+
+A piece is some records and their joined bytes. Records do not change, so whether a piece still holds is whether the
+records are the same ones: nothing has to be told of changes, and any moment of the history can be asked for. What is
+kept is bounded, in bytes and in time: at most `KEPT_BYTES` of all collections, the ones asked for last, and of each
+only until nobody has asked for it for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from haru.apiserver.encoding.gzip_parts import Part, deflated, joined
+from haru.storage import Record
+
+PIECE_BYTES = 512 * 1024
+KEPT_BYTES = 64 * 1024 * 1024
+FROM_RECORDS = 32
+"""Shorter lists are joined each time."""
+
+_END = b"]}"
+Encode = Callable[[Record], bytes]
+_KEY = attrgetter("key")
+
+
+class Items:
+    """Records that follow each other, and their encoded objects, each after a comma."""
+
+    __slots__ = ("_deflated", "body", "records")
+
+    def __init__(self, records: list[Record], body: bytes) -> None:
+        self.records = records
+        self.body = body
+        self._deflated: tuple[bool, Part] | None = None
+        """Set in one: threads may come together here."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return len(self.body) + (len(self._deflated[1].data) if self._deflated is not None else 0)
+
+    def text(self, *, is_first: bool) -> bytes:
+        """As they stand in the list: the first of it without the comma."""
+        return self.body[1:] if is_first else self.body
+
+    def ready(self, *, is_first: bool) -> Part | None:
+        """The text compressed, if it was before."""
+        found = self._deflated
+        return found[1] if found is not None and found[0] == is_first else None
+
+    def deflate(self, *, is_first: bool) -> Part:
+        """The text compressed."""
+        found = self.ready(is_first=is_first)
+        if found is None:
+            found = deflated(self.text(is_first=is_first))
+            self._deflated = (is_first, found)
+        return found
+
+
+class _Kept:
+    """The pieces of one collection, and whether they were asked for since somebody looked."""
+
+    __slots__ = ("pieces", "records", "used")
+
+    def __init__(self, records: Sequence[Record], pieces: list[Items]) -> None:
+        self.records = records
+        self.pieces = pieces
+        self.used = True
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return sum(piece.size for piece in self.pieces)
+
+
+class ListCache:
+    """The collections that were listed last."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return sum(kept.size for kept in self._kept.values())
+
+    def items(self, which: tuple[str, ...], records: Sequence[Record], encode: Encode) -> list[Items]:
+        """All records of the collection `which`, in the order of their keys, in pieces.
+
+        `which` names the form, too: `encode` gives the same bytes for the same record each time.
+        """
+        kept = self._kept.get(which)
+        # What is in the same place in memory is not looked through again: nobody changes a list that was read.
+        if kept is None or kept.records is not records:
+            pieces = _renewed(kept.pieces, records, encode) if kept is not None else list(_cut(records, encode))
+            kept = self._kept[which] = _Kept(records, pieces)
+        kept.used = True
+        self._kept.move_to_end(which)
+        if kept.size > KEPT_BYTES:
+            del self._kept[which]  # the others need not make room for it
+        self.trim()
+        return kept.pieces
+
+    def trim(self) -> None:
+        """Drop what exceeds the bound, first what was asked for longest ago."""
+        size = self.size
+        while size > KEPT_BYTES:
+            _, gone = self._kept.popitem(last=False)
+            size -= gone.size
+
+    def drop_idle(self) -> None:
+        """Drop what was not asked for since the last call."""
+        for which, kept in list(self._kept.items()):
+            if not kept.used:
+                del self._kept[which]
+            kept.used = False
+
+
+def _cut(records: Iterable[Record], encode: Encode) -> Iterator[Items]:
+    """Records in pieces, each of which ends with the record that makes it `PIECE_BYTES` or more."""
+    taken: list[Record] = []
+    encoded: list[bytes] = [b""]
+    size = 0
+    for record in records:
+        taken.append(record)
+        encoded.append(encode(record))
+        size += len(encoded[-1])
+        if size >= PIECE_BYTES:
+            yield Items(taken, b",".join(encoded))
+            taken, encoded, size = [], [b""], 0
+    if taken:
+        yield Items(taken, b",".join(encoded))
+
+
+def _renewed(before: Sequence[Items], records: Sequence[Record], encode: Encode) -> list[Items]:
+    """Pieces of other records: those of `before` that hold what is there now, the others anew."""
+    found: list[Items] = []
+    # A piece is for what comes before the next one begins, the first one also for what comes before itself.
+    begins = [bisect_left(records, _KEY(piece.records[0]), key=_KEY) for piece in before[1:]]
+    for piece, begin, end in zip(before, [0, *begins], [*begins, len(records)], strict=False):
+        here = list(records[begin:end])
+        if here == piece.records:  # the same records, as records are equal to themselves only
+            _append(found, piece)
+            continue
+        for made in _cut(here, encode):
+            _append(found, made)
+    return found if before else list(_cut(records, encode))
+
+
+def _append(pieces: list[Items], more: Items) -> None:
+    """Add a piece; to the last one, while both are small: of a list that shrinks no crumbs are left."""
+    last = pieces[-1] if pieces else None
+    if last is not None and len(last.body) + len(more.body) <= PIECE_BYTES:
+        pieces[-1] = Items(last.records + more.records, last.body + more.body)
+    else:
+        pieces.append(more)
+
+
+class ListBody:
+    """An answer of a whole collection: `head` up to the bracket of the items, the items, and the end."""
+
+    def __init__(self, head: bytes, items: Sequence[Items]) -> None:
+        self._head = head
+        self._items = items
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """The text."""
+        texts = [each.text(is_first=number == 0) for number, each in enumerate(self._items)]
+        return [self._head, *texts, _END]
+
+    async def gzipped(self) -> list[bytes]:
+        """The text compressed; in a thread, where that was not done before."""
+        if any(each.ready(is_first=number == 0) is None for number, each in enumerate(self._items)):
+            parts = await asyncio.to_thread(self._deflate)
+        else:
+            parts = self._deflate()
+        return joined([deflated(self._head), *parts, deflated(_END)])
+
+    def _deflate(self) -> list[Part]:
+        return [each.deflate(is_first=number == 0) for number, each in enumerate(self._items)]

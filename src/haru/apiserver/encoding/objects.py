@@ -1,0 +1,175 @@
+"""Objects as stored bytes: encoding with the place of the resourceVersion, and what selectors want to know of them.
+
+The encoded form starts `{"apiVersion":…,"kind":…,"metadata":{"resourceVersion":"`: the store writes the revision right
+there, and stored bytes are served as they are, to `get`, lists and watches alike.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from haru.kube.kinds import Kind
+from haru.kube.selectors import FieldSelector, LabelSelector, field_value
+from haru.storage import Record, StoreError
+
+Obj = dict[str, Any]
+
+
+def encode(obj: Obj) -> tuple[bytes, int]:
+    """The stored form, and the offset at which the revision belongs."""
+    head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": None}
+    metadata = {"resourceVersion": ""}
+    for name, value in obj["metadata"].items():
+        if name != "resourceVersion":
+            metadata[name] = value
+    head["metadata"] = metadata
+    for name, value in obj.items():
+        if name not in head:
+            head[name] = value
+    return orjson.dumps(head), _place(obj["apiVersion"], obj["kind"])
+
+
+def _place(api_version: str, kind: str) -> int:
+    return len(f'{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"resourceVersion":"')
+
+
+_REVISION = b'"metadata":{"resourceVersion":"'
+
+
+def with_revision(value: bytes, revision: int) -> bytes:
+    """Stored bytes with another revision: a DELETED event carries that of the deletion."""
+    place = value.index(_REVISION) + len(_REVISION)
+    end = value.index(b'"', place)
+    return b"%b%d%b" % (value[:place], revision, value[end:])
+
+
+_PARTIAL = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
+_HEAD_BYTES = 8192
+_scan = json.JSONDecoder().raw_decode
+
+
+def partial_bytes(record: Record, revision: int = 0) -> bytes:
+    """PartialObjectMetadata of a record (at `revision`, if given): cut out of the stored bytes, nothing is decoded.
+
+    The metadata stand first, so that large objects are told of at the cost of small ones.
+    """
+    head = record.head(_HEAD_BYTES)
+    start = head.index(_REVISION) + len(b'"metadata":')
+    try:
+        metadata = _metadata(head, start)
+    except ValueError:
+        metadata = _metadata(record.value, start)
+    if revision and revision != record.revision:
+        end = metadata.index(b'"', len('{"resourceVersion":"'))
+        metadata = b'{"resourceVersion":"%d%b' % (revision, metadata[end:])
+    return b"%b%b}" % (_PARTIAL, metadata)
+
+
+def _metadata(value: bytes, start: int) -> bytes:
+    # Each byte as one character: the scanner's positions are then those of the bytes.
+    _, end = _scan(value.decode("latin-1"), start)
+    return value[start:end]
+
+
+def decode(record: Record) -> Obj:
+    """A fresh object of a record, which the caller may change. Raises `StoreError` for one that is damaged."""
+    try:
+        obj: Obj = orjson.loads(record.value)
+    except (orjson.JSONDecodeError, zlib.error) as error:
+        raise StoreError(f"what is stored under {record.key} is damaged: {error}; see to the store") from error
+    return obj
+
+
+NO_OBJECTS = frozenset({"masterleases", "peerserverleases", "ranges"})
+"""Where what API servers note for themselves is kept."""
+
+
+def damage_of(key: str, value: bytes) -> str:
+    """What is wrong with stored bytes; empty for nothing. It is to find accidents, not objects that are not valid."""
+    try:
+        obj = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        return f"it is no JSON ({error})"
+    if key.partition("/")[0] in NO_OBJECTS:
+        return ""
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+        return "it is no object with metadata"
+    return ""
+
+
+class Note:
+    """What is remembered of a record: its labels, the fields that selectors asked for, small objects whole.
+
+    `read_by`: who found that a custom resource lies as it is shown.
+    """
+
+    __slots__ = ("fields", "labels", "obj", "read_by")
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self.labels = labels
+        self.fields: dict[str, str] = {}
+        self.obj: Obj | None = None
+        self.read_by: object = None
+
+
+def note_of(record: Record) -> Note:
+    """The record's note, made when it is first wanted."""
+    note = record.note
+    if note is None:
+        obj = decode(record)
+        note = record.note = Note(obj["metadata"].get("labels") or {})
+    assert isinstance(note, Note)
+    return note
+
+
+def shared(record: Record) -> Obj:
+    """The decoded object, kept with the record. Nobody may change it; for small objects that are asked for often."""
+    note = note_of(record)
+    if note.obj is None:
+        note.obj = decode(record)
+    return note.obj
+
+
+class Selection:
+    """A label and a field selector together, applied to records in their stored form."""
+
+    __slots__ = ("_kind", "_labels", "_requirements", "everything")
+
+    def __init__(self, kind: Kind, labels: LabelSelector | None, fields: FieldSelector | None) -> None:
+        self._kind = kind
+        self._labels = labels
+        requirements = fields.requirements if fields is not None else ()
+        self._requirements = [(_stored_path(path), op, wanted) for path, op, wanted in requirements]
+        self.everything = labels is None and not self._requirements
+
+    def matches(self, record: Record) -> bool:
+        """Whether the record's object is selected."""
+        if self.everything:
+            return True
+        if self._labels is not None and not self._labels.matches(note_of(record).labels):
+            return False
+        return all((self._field(record, path) == wanted) == (op == "=") for path, op, wanted in self._requirements)
+
+    def _field(self, record: Record, path: str) -> str:
+        if path == "metadata.name":
+            return record.key.rpartition("/")[2]
+        reader = None if self._kind.custom is None else self._kind.custom.reader
+        if reader is not None and not reader.is_whole(record):
+            return field_value(self._kind, reader.read(record), path)
+        note = note_of(record)
+        value = note.fields.get(path)
+        if value is None:
+            value = note.fields[path] = field_value(self._kind, note.obj or decode(record), path)
+        return value
+
+
+def _stored_path(path: str) -> str:
+    """events.k8s.io selects by names of its own; what is stored is the core group's event."""
+    if path == "reportingController":
+        return "reportingComponent"
+    return path.replace("regarding.", "involvedObject.", 1) if path.startswith("regarding.") else path

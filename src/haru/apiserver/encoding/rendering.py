@@ -1,0 +1,95 @@
+"""Stored records to the bytes of an answer: as they are, in another version, as a Table, as metadata only, as YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from haru.apiserver.context import ServerContext
+from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, Representation, negotiate
+from haru.apiserver.encoding.objects import decode, partial_bytes
+from haru.apiserver.registry.resources import Resource
+from haru.apiserver.request.http import Request, Response
+from haru.kube import yaml
+from haru.kube.conversion import convert
+from haru.storage import Record
+
+Obj = dict[str, Any]
+
+_HEAD_BYTES = 512
+
+
+def representation_of(request: Request) -> Representation:
+    """What the request's Accept header asks for."""
+    return negotiate(request.header(b"accept"))
+
+
+def versioned(record: Record, resource: Resource) -> Obj:
+    """The record's object in the served version."""
+    return convert(decode(record), resource.kind)
+
+
+def object_bytes(record: Record, resource: Resource) -> bytes:
+    """The record's object as JSON in the served version."""
+    if resource.kind is resource.stored and (resource.kind.custom is None or _is_current(record, resource)):
+        return record.value
+    return orjson.dumps(versioned(record, resource))
+
+
+def _is_current(record: Record, resource: Resource) -> bool:
+    """Whether a custom resource lies in the store in today's version: which one that is may be changed by its owner."""
+    return record.head(_HEAD_BYTES).startswith(b'{"apiVersion":"%b",' % resource.kind.api_version.encode())
+
+
+def partial(obj: Obj) -> Obj:
+    """PartialObjectMetadata of an object."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
+def include_object(request: Request) -> str:
+    """The `includeObject` parameter of table requests."""
+    return request.param("includeObject") or "Metadata"
+
+
+def table_of(core: ServerContext, request: Request, resource: Resource, objs: Sequence[Obj], metadata: Obj) -> Obj:
+    """A Table of objects in the served version."""
+    from haru.kube import printers
+
+    return printers.table(
+        resource.kind, objs, core.clock(), include_object=include_object(request), list_metadata=metadata
+    )
+
+
+def render_object(
+    core: ServerContext,
+    request: Request,
+    resource: Resource,
+    record: Record | None,
+    obj: Obj | None = None,
+    status: int = 200,
+) -> Response:
+    """One object as the client wants it; `record` in the stored version or `obj` in the served one."""
+    representation = representation_of(request)
+    if representation is PLAIN:
+        body = object_bytes(record, resource) if record is not None else orjson.dumps(obj)
+        return Response(status, body)
+    if representation == PARTIAL and record is not None:
+        return Response(status, partial_bytes(record))
+    if obj is None:
+        assert record is not None
+        obj = versioned(record, resource)
+    if representation.shape == "table" and status < 300:
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        obj = table_of(core, request, resource, [obj], metadata)
+    elif representation.shape == "partial":
+        obj = partial(obj)
+    return render_plain(representation, obj, status)
+
+
+def render_plain(representation: Representation, obj: Obj, status: int = 200) -> Response:
+    """A JSON value in the media type of the answer."""
+    if representation.yaml:
+        return Response(status, yaml.dump(obj).encode(), representation.content_type)
+    return Response(status, orjson.dumps(obj))

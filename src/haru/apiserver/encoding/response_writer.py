@@ -1,0 +1,99 @@
+"""Whole answers on their way to the client: the head, a long body in pieces or compressed, and the end of patience."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
+
+from haru.apiserver.encoding import gzip_parts
+from haru.apiserver.encoding.negotiation import wants_protobuf
+from haru.apiserver.request.http import JSON, Request, Response, Scope
+from haru.kube.wire import CONTENT_TYPE
+from haru.kube.wire_out import encode_protobuf
+from haru.serving import ABORT, ANSWER
+
+GZIP_FROM = 128 * 1024
+PIECE_BYTES = 1024 * 1024
+PIECE_SECONDS = 60.0
+
+
+def head_of(response: Response, audit_id: str, length: int | None) -> Scope:
+    """The message that begins an answer; without a `length` it comes in chunks."""
+    if response.passed_on:
+        return {"type": "http.response.start", "status": response.status, "headers": response.headers}
+    headers = [
+        (b"content-type", response.content_type.encode()),
+        (b"audit-id", audit_id.encode()),
+        *response.headers,
+    ]
+    if not any(name == b"cache-control" for name, _ in response.headers):
+        headers.append((b"cache-control", b"no-cache, private"))
+    if length is not None:
+        headers.append((b"content-length", str(length).encode()))
+    return {"type": "http.response.start", "status": response.status, "headers": headers}
+
+
+def in_wanted_form(request: Request, response: Response) -> Response:
+    """The answer in protobuf, where its client takes nothing else; one that has no form there stays as it is."""
+    if response.content_type != JSON or response.passed_on or not wants_protobuf(request.header(b"accept")):
+        return response
+    whole = response.whole()
+    obj = orjson.loads(whole) if whole else None
+    encoded = encode_protobuf(obj) if isinstance(obj, dict) else None
+    if encoded is None:
+        return response
+    return replace(response, body=encoded, pieces=(), gzipped=None, content_type=CONTENT_TYPE)
+
+
+async def send_whole(request: Request, response: Response) -> None:
+    """Send an answer that is no stream, compressed where the client takes that and it is long."""
+    body = response.body
+    if len(body) <= GZIP_FROM and not response.pieces:
+        head = head_of(response, request.audit_id, len(body))
+        body = body if request.method != "HEAD" else b""
+        at_once = (request.scope.get("extensions") or {}).get(ANSWER)
+        if at_once is None or response.passed_on or not at_once(response.status, head["headers"], body):
+            await request.send(head)
+            await request.send({"type": "http.response.body", "body": body})
+        return
+    pieces = response.pieces or _pieces(body)
+    size = sum(map(len, pieces))
+    if size > GZIP_FROM and not response.passed_on and b"gzip" in request.headers.get(b"accept-encoding", b""):
+        if response.gzipped is not None:
+            pieces = await response.gzipped()
+        else:
+            pieces = _pieces(await asyncio.to_thread(gzip.compress, response.whole(), gzip_parts.LEVEL))
+        size = sum(map(len, pieces))
+        response.headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+    await request.send(head_of(response, request.audit_id, size))
+    await _send_pieces(request, pieces if request.method != "HEAD" else [b""])
+
+
+async def _send_pieces(request: Request, pieces: Sequence[bytes]) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(PIECE_SECONDS) as patience:
+            for number, piece in enumerate(pieces, 1):
+                patience.reschedule(loop.time() + PIECE_SECONDS)
+                await request.send({"type": "http.response.body", "body": piece, "more_body": number < len(pieces)})
+    except TimeoutError:
+        abort(request)
+
+
+def _pieces(body: bytes) -> Sequence[bytes]:
+    """TLS takes a large body in pieces in half the time, and what the client has read need not be kept."""
+    if len(body) <= PIECE_BYTES:
+        return (body,)
+    view = memoryview(body)
+    return [bytes(view[begin : begin + PIECE_BYTES]) for begin in range(0, len(body), PIECE_BYTES)]
+
+
+def abort(request: Request) -> None:
+    """Cut a client off that does not read."""
+    cut = (request.scope.get("extensions") or {}).get(ABORT)
+    if cut is not None:
+        cut()

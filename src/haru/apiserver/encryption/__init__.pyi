@@ -1,0 +1,2 @@
+from .config import EncryptionError as EncryptionError
+from .config import load_encryption as load_encryption

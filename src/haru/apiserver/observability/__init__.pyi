@@ -1,0 +1,1 @@
+from .snapshots import PATH as PATH

@@ -1,0 +1,152 @@
+"""Taking a request to a pod and its answer back, bounded in time and size.
+
+What the client is known by ends here: its token, its certificate, headers that name users, cookies. Certificates of
+pods are not checked, as in 1.36: nobody signs them.
+Source: the upgrade-aware proxy of k8s.io/apimachinery, as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from haru.apiserver.core import Core
+from haru.apiserver.peers.proxy import AnswerStream
+from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, HEAD_SECONDS, Tunnel, passed_headers
+from haru.apiserver.proxy.links import Links, Page
+from haru.apiserver.proxy.targets import Place, Wanted, place_of
+from haru.apiserver.request.http import Request, Response
+from haru.kube.errors import StatusError, bad_request_error
+from haru.upgrade_proxy import HIJACK, TunnelError, open_tunnel, wants_upgrade
+
+CONNECT_SECONDS = 10.0
+_CORS = frozenset(f"access-control-allow-{name}" for name in ("credentials", "headers", "methods", "origin"))
+_OURS = ("x-forwarded-uri", "x-forwarded-host", "x-forwarded-proto")
+
+
+class Proxy:
+    """The way to pods, for one server."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def connect(self, request: Request, wanted: Wanted) -> Response:
+        """The pod's answer, or a connection to it. Raises StatusError."""
+        place = await place_of(self._core, wanted)
+        query = (request.scope.get("query_string") or b"").decode("latin-1")
+        target = quote(wanted.rest or "/", safe="/:@!$&'()*+,;=-._~") + (f"?{query}" if query else "")
+        if wants_upgrade(request.scope["headers"]):
+            return await self._tunnel(request, place, target)
+        if not wanted.rest:
+            # Relative links of the page that comes back are to lead below it.
+            path = quote(request.path, safe="/:@!$&'()*+,;=-._~")
+            location = f"{path}/" + (f"?{query}" if query else "")
+            return Response(301, b"", "text/plain", [(b"location", location.encode("latin-1"))])
+        prefix = request.path.removesuffix(wanted.rest)
+        answer = await self._ask(request, place, target, prefix)
+        return self._answer(request, place, prefix, answer)
+
+    async def _ask(self, request: Request, place: Place, target: str, prefix: str) -> aiohttp.ClientResponse:
+        body = await request.body()
+        # A page that came compressed could not be rewritten.
+        dropped = {*_OURS, "accept-encoding"} if "text/html" in request.header(b"accept") else set(_OURS)
+        headers = [(name, value) for name, value in passed_headers(request, keeps_upgrade=False) if name not in dropped]
+        headers.append(("x-forwarded-uri", quote(request.path, safe="/:@!$&'()*+,;=-._~")))
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, keepalive_timeout=30, ssl=self._tls)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+            jar = aiohttp.DummyCookieJar()
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=timeout, auto_decompress=False, trust_env=False, cookie_jar=jar
+            )
+        url = URL(f"{place.scheme}://{place.netloc}{target}", encoded=True)
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                return await self._session.request(
+                    request.method,
+                    url,
+                    headers=headers,
+                    data=body or None,
+                    allow_redirects=False,
+                    skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
+                )
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            why = _why(error, place)
+            raise StatusError(503, "ServiceUnavailable", f"error trying to reach service: {why}") from error
+
+    def _answer(self, request: Request, place: Place, prefix: str, answer: aiohttp.ClientResponse) -> Response:
+        links = Links(prefix, place.netloc, request.header(b"host"))
+        kept: list[tuple[bytes, bytes]] = []
+        page = _is_page(answer) and request.method != "HEAD"
+        for name, value in ((name.lower(), value) for name, value in answer.headers.items()):
+            if name in ANSWER_DROPPED or name in _CORS or (page and name == "content-length"):
+                continue
+            kept.append((name.encode("latin-1"), (links.url(value) if name == "location" else value).encode("latin-1")))
+        content_type = answer.headers.get("Content-Type", "")
+        source: Any = _Rewritten(answer, Page(links)) if page else answer
+        return Response(answer.status, b"", content_type, kept, AnswerStream(self._core, source).run, passed_on=True)
+
+    async def _tunnel(self, request: Request, place: Place, target: str) -> Response:
+        if HIJACK not in (request.scope.get("extensions") or {}):
+            raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
+        headers: Sequence[tuple[str, str]] = [("host", place.netloc), *passed_headers(request, keeps_upgrade=True)]
+        tls = self._tls if place.scheme == "https" else None
+        try:
+            opened = await open_tunnel(
+                place.address, place.port, request.method, target, headers, tls=tls, seconds=HEAD_SECONDS
+            )
+        except TunnelError as error:
+            raise StatusError(503, "ServiceUnavailable", f"error trying to reach service: {error}") from error
+        if opened.status != 101:
+            return Response(opened.status, opened.body, opened.headers.get("content-type", "text/plain"))
+        return Response(101, tunnel=Tunnel(self._core, opened).run)
+
+
+class _Rewritten:
+    """An answer whose page is rewritten on its way."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, page: Page) -> None:
+        self._answer, self._page = answer, page
+        self.content = self
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """The pieces."""
+        async for piece in self._answer.content.iter_any():
+            if written := self._page.feed(piece):
+                yield written
+        if rest := self._page.end():
+            yield rest
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._answer.close()
+
+
+def _is_page(answer: aiohttp.ClientResponse) -> bool:
+    """Whether links in it are rewritten; not in one that is compressed, nor in a redirect."""
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    packed = answer.headers.get("Content-Encoding", "identity").lower() != "identity"
+    return kind == "text/html" and not packed and "Location" not in answer.headers
+
+
+def _why(error: Exception, place: Place) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer from {place.netloc}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"dial tcp {place.address}:{place.port}: {error.os_error.strerror or error.os_error}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,2 @@
+from .client import Kubelets as Kubelets
+from .options import KubeletOptions as KubeletOptions

@@ -1,0 +1,177 @@
+"""Ways into containers and to a kubelet's own API: `pods/exec`, `/attach`, `/portforward`, `nodes/proxy`.
+
+What follows the head of a connection is between client and kubelet: WebSocket and SPDY alike. The client's own
+credentials end here; the kubelet is shown the API server's certificate. Source: the connect verbs of 1.36, as
+behaviour (with AuthorizePodWebsocketUpgradeCreatePermission).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+import aiohttp
+
+from haru.apiserver.auth.node_authorizer import Attributes
+from haru.apiserver.context import Obj, ServerContext
+from haru.apiserver.peers.proxy import AnswerStream
+from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
+from haru.apiserver.registry.subresources.pods import chosen_container
+from haru.apiserver.request.http import Request, Response
+from haru.kube.errors import StatusError, bad_request_error, method_not_allowed_error, not_found_error
+from haru.upgrade_proxy import HIJACK, Opened, splice, wants_upgrade
+
+_POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(exec|attach|portforward)/?")
+_NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy(/.*)?", re.DOTALL)
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_FLAGS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+_OURS = frozenset({"host", "authorization", "content-length", "transfer-encoding", "expect", "cookie", "audit-id"})
+_HOPS = frozenset({"connection", "keep-alive", "te", "trailer", "upgrade", "proxy-authorization", "proxy-connection"})
+ANSWER_DROPPED = _HOPS | {"transfer-encoding", "date"}
+"""Headers of an answer that are about its own connection."""
+_TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+HEAD_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a path names. `rest` is the path at the kubelet, for `nodes/proxy`."""
+
+    plural: str
+    subresource: str
+    namespace: str
+    name: str
+    rest: str = ""
+
+
+def connection_of(path: str) -> Connection | None:
+    """What a path is about, if it is one of these."""
+    if found := _POD.fullmatch(path):
+        return Connection("pods", found[3], found[1], found[2])
+    if found := _NODE.fullmatch(path):
+        return Connection("nodes", "proxy", "", found[1], found[2] or "/")
+    return None
+
+
+def asked_rights(request: Request, wanted: Connection) -> list[Attributes]:
+    """What the user must be allowed, all of it; a way into a container also by a GET needs `create`. Raises 405."""
+    verb = _VERBS.get(request.method)
+    if verb is None or (wanted.plural == "pods" and request.method not in ("GET", "POST")):
+        raise method_not_allowed_error("the server does not allow this method on the requested resource")
+    verbs = ("get", "create") if wanted.plural == "pods" and verb == "get" else (verb,)
+    return [Attributes(each, "", wanted.plural, wanted.subresource, wanted.namespace, wanted.name) for each in verbs]
+
+
+async def connect(core: ServerContext, kubelets: Kubelets | None, request: Request, wanted: Connection) -> Response:
+    """The connection, or the kubelet's answer."""
+    if wanted.plural == "nodes":
+        return await _node(core, kubelets, request, wanted)
+    pod = await core.read("", "pods", wanted.namespace, wanted.name)
+    if pod is None:
+        raise not_found_error("", "pods", wanted.name)
+    node = (pod.get("spec") or {}).get("nodeName")
+    if not node:
+        raise bad_request_error(f"pod {wanted.name} does not have a host assigned")
+    endpoint = await kubelets.endpoint(node) if kubelets is not None else None
+    if kubelets is None or endpoint is None:
+        raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {node}: its pods are simulated")
+    if not wants_upgrade(request.scope["headers"]):
+        raise bad_request_error("Upgrade request required")
+    return await _tunnel(core, kubelets, request, endpoint, pod_target(request, wanted, pod))
+
+
+def pod_target(request: Request, wanted: Connection, pod: Obj) -> str:
+    """The target at the kubelet. 400 for a container that is not clear."""
+    names = [wanted.namespace, wanted.name]
+    query: list[tuple[str, str]] = []
+    if wanted.subresource == "portforward":
+        query = [("port", port) for port in request.query.get("ports") or ()]
+    else:
+        names.append(chosen_container(pod, request.param("container")))
+        query = [(kubelets, "1") for name, kubelets in _FLAGS.items() if request.flag(name)]
+        query += [("command", part) for part in request.query.get("command") or ()]
+    path = "/".join(quote(name, safe="") for name in names)
+    kind = {"portforward": "portForward"}.get(wanted.subresource, wanted.subresource)
+    return f"/{kind}/{path}" + (f"?{urlencode(query)}" if query else "")
+
+
+async def _node(core: ServerContext, kubelets: Kubelets | None, request: Request, wanted: Connection) -> Response:
+    if ":" in wanted.name:
+        raise bad_request_error(f'nodes "{wanted.name}": write the node\'s name alone: other ports are not proxied')
+    if await core.peek("", "nodes", "", wanted.name) is None:
+        raise not_found_error("", "nodes", wanted.name)
+    endpoint = await kubelets.endpoint(wanted.name) if kubelets is not None else None
+    if kubelets is None or endpoint is None:
+        raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {wanted.name}: it is simulated")
+    query = (request.scope.get("query_string") or b"").decode("latin-1")
+    target = quote(wanted.rest, safe="/:@!$&'()*+,;=-._~") + (f"?{query}" if query else "")
+    if wants_upgrade(request.scope["headers"]):
+        return await _tunnel(core, kubelets, request, endpoint, target)
+    body = await request.body()
+    sent = kubelets.request(endpoint, request.method, target, passed_headers(request, keeps_upgrade=False), body)
+    try:
+        async with asyncio.timeout(HEAD_SECONDS):
+            answer: aiohttp.ClientResponse = await sent
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        raise StatusError(
+            503, "ServiceUnavailable", f"error trying to reach service: {error or 'no answer'}"
+        ) from error
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
+    kept = [(name, value) for name, value in headers if name.decode("latin-1") not in ANSWER_DROPPED]
+    stream = AnswerStream(core, answer).run
+    return Response(answer.status, b"", answer.headers.get("Content-Type", ""), kept, stream, passed_on=True)
+
+
+def passed_headers(request: Request, *, keeps_upgrade: bool) -> list[tuple[str, str]]:
+    """The client's headers without what is about the client's own connection, and who it is."""
+    dropped = _OURS if keeps_upgrade else _OURS | _HOPS
+    kept = []
+    for raw, data in request.scope["headers"]:
+        name, value = raw.decode("latin-1").lower(), data.decode("latin-1")
+        if name in dropped or name.startswith(("x-remote-", "impersonate-")):
+            continue
+        if name == "sec-websocket-protocol":
+            parts = [part for part in map(str.strip, value.split(",")) if not part.startswith(_TOKEN_PROTOCOL)]
+            value = ", ".join(parts)
+        kept.append((name, value))
+    return kept
+
+
+async def _tunnel(
+    core: ServerContext, kubelets: Kubelets, request: Request, endpoint: Endpoint, target: str
+) -> Response:
+    if HIJACK not in (request.scope.get("extensions") or {}):
+        raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
+    opened = await kubelets.tunnel(endpoint, request.method, target, passed_headers(request, keeps_upgrade=True))
+    if opened.status != 101:
+        return Response(opened.status, opened.body, opened.headers.get("content-type", "text/plain"))
+    return Response(101, tunnel=Tunnel(core, opened).run)
+
+
+class Tunnel:
+    """A connection that was taken over, until one side ends it or the server stops."""
+
+    def __init__(self, core: ServerContext, opened: Opened) -> None:
+        self._core, self._opened = core, opened
+        self._work: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """End it."""
+        if self._work is not None:
+            self._work.cancel()
+
+    async def run(self, request: Request) -> None:
+        """Pass everything on."""
+        client = request.scope["extensions"][HIJACK]()
+        client.writer.write(self._opened.head)
+        self._work = asyncio.create_task(splice(client, self._opened.ends))
+        self._core.streams.add(self)
+        if self._core.stopping:
+            self.close()
+        try:
+            await asyncio.wait([self._work])
+        finally:
+            self._core.streams.discard(self)
+            self._work.cancel()

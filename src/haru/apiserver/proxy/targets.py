@@ -1,0 +1,182 @@
+"""Where a proxied request goes: the address that a pod has, or that of a pod behind a service, and nowhere else.
+
+An address is asked for only if a pod of a real node has it by its status, and if it is one that others than the machine
+itself are reached by: never loopback, link-local, multicast or unspecified. Pods of simulated nodes run nothing; their
+addresses are made up, and may be somebody's.
+Source: pod and service locations, `SplitSchemeNamePort` and `IsProxyableIP` of Kubernetes 1.36, as behaviour.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from haru.apiserver.auth.node_authorizer import Attributes
+from haru.apiserver.core import Core
+from haru.apiserver.request.http import Request
+from haru.apiserver.service_endpoints import ready_endpoints, slices_of
+from haru.kube.errors import (
+    StatusError,
+    bad_request_error,
+    method_not_allowed_error,
+    not_found_error,
+)
+
+Obj = Mapping[str, Any]
+
+_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/(pods|services)/([^/]+)/proxy(/.*)?", re.DOTALL)
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_BROADCAST = "255.255.255.255"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a path names; `name` as it is written, `rest` from the slash behind `proxy` on."""
+
+    plural: str
+    namespace: str
+    name: str
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it goes: `http` or `https`, an address, and a port, which may be the scheme's."""
+
+    scheme: str
+    address: str
+    port: int
+
+    @property
+    def netloc(self) -> str:
+        """As in a URL."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{host}:{self.port}" if self.port != {"http": 80, "https": 443}[self.scheme] else host
+
+
+def wanted_of(path: str) -> Wanted | None:
+    """What a path is about, if it is one of these."""
+    found = _PATH.fullmatch(path)
+    return Wanted(found[2], found[1], found[3], found[4] or "") if found else None
+
+
+def asked_right(request: Request, wanted: Wanted) -> Attributes:
+    """What the user must be allowed. Rights to one name are to what stands in the path, scheme and port included."""
+    verb = _VERBS.get(request.method)
+    if verb is None:
+        raise method_not_allowed_error("the server does not allow this method on the requested resource")
+    return Attributes(verb, "", wanted.plural, "proxy", wanted.namespace, wanted.name)
+
+
+def split_name(text: str) -> tuple[str, str, str] | None:
+    """Scheme, name and port of `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; None for what is none of them."""
+    parts = text.split(":")
+    scheme, name, port = ("", parts[0], parts[1] if len(parts) == 2 else "") if len(parts) < 3 else (*parts, "", "")[:3]
+    if len(parts) > 3 or not name or (len(parts) == 3 and scheme not in ("http", "https")):
+        return None
+    return scheme or "http", name, port
+
+
+def is_proxyable(address: str) -> bool:
+    """Whether an address is one of a host among others."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    bad = found.is_unspecified or found.is_loopback or found.is_multicast or found.is_link_local
+    return not bad and str(found) != _BROADCAST
+
+
+async def place_of(core: Core, wanted: Wanted) -> Place:
+    """Where a request is to go. Raises StatusError."""
+    split = split_name(wanted.name)
+    if split is None:
+        raise bad_request_error(f'invalid {wanted.plural[:-1]} request "{wanted.name}"')
+    if wanted.plural == "pods":
+        return await _pod(core, wanted.namespace, *split)
+    return await _service(core, wanted, *split)
+
+
+async def _pod(core: Core, namespace: str, scheme: str, name: str, port: str) -> Place:
+    pod = await core.read("", "pods", namespace, name)
+    if pod is None:
+        raise not_found_error("", "pods", name)
+    number = _number(port) if port else _first_port(pod)
+    address = (pod.get("status") or {}).get("podIP") or ""
+    await _check_real(core, pod)
+    if not is_proxyable(address):
+        raise bad_request_error("address not allowed")
+    return Place(scheme, address, number or (443 if scheme == "https" else 80))
+
+
+async def _check_real(core: Core, pod: Obj) -> None:
+    """503 for a pod that nobody runs."""
+    node = (pod.get("spec") or {}).get("nodeName")
+    if not node:
+        raise bad_request_error(f"pod {pod['metadata']['name']} does not have a host assigned")
+    if core.kubelets is None or await core.kubelets.endpoint(node) is None:
+        raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {node}: its pods are simulated")
+
+
+def _number(port: str) -> int:
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise bad_request_error(f'invalid port "{port[:64]}": must be a number from 1 to 65535')
+    return int(port)
+
+
+def _first_port(pod: Obj) -> int:
+    """The first port that a container declares; 0: none does."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    ports = [port.get("containerPort") or 0 for each in containers for port in each.get("ports") or ()]
+    return int(ports[0]) if ports else 0
+
+
+async def _service(core: Core, wanted: Wanted, scheme: str, name: str, port: str) -> Place:
+    service = await core.peek("", "services", wanted.namespace, name)
+    if service is None:
+        raise not_found_error("", "services", name)
+    if port.isascii() and port.isdigit():
+        declared = [each for each in (service.get("spec") or {}).get("ports") or () if each.get("port") == int(port)]
+        if not declared:
+            raise _unavailable(f'no service port {port} found for service "{name}"')
+        port = declared[0].get("name") or ""
+    found = await _endpoints(core, wanted.namespace, name, port)
+    # A few are looked at, not all: of a service with thousands of endpoints most are good, or none is.
+    refused: StatusError | None = None
+    for address, number, pod_name in Random().sample(found, min(len(found), 16)):
+        pod = await core.peek("", "pods", wanted.namespace, pod_name)
+        if pod is None or address not in _addresses(pod) or not is_proxyable(address):
+            continue
+        try:
+            await _check_real(core, pod)
+        except StatusError as error:
+            refused = error
+            continue
+        return Place(scheme, address, number)
+    raise refused or _unavailable(f'no endpoints available for service "{wanted.name}"')
+
+
+async def _endpoints(core: Core, namespace: str, service: str, port: str) -> Sequence[tuple[str, int, str]]:
+    """Address, port and pod of the ready endpoints of a service's port; of those that are pods of its namespace."""
+    found: list[tuple[str, int, str]] = []
+    for endpoint, number in ready_endpoints(await slices_of(core, namespace, service), port):
+        target = endpoint.get("targetRef") or {}
+        own = target.get("kind") == "Pod" and target.get("namespace", namespace) == namespace
+        if own and target.get("name"):
+            found.append((endpoint["addresses"][0], number, target["name"]))
+    return found
+
+
+def _addresses(pod: Obj) -> set[str]:
+    status = pod.get("status") or {}
+    return {status.get("podIP") or "", *(each.get("ip") or "" for each in status.get("podIPs") or ())}
+
+
+def _unavailable(message: str) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message)

@@ -1,0 +1,277 @@
+"""LIST: pages of one snapshot, by selectors, at the revision that the client means.
+
+A continue token carries the snapshot's revision and the last key, so all pages show one moment; when that moment has
+left the history the answer is 410 with a token to go on inconsistently.
+Source: apiserver-storage semantics of `resourceVersion` and `resourceVersionMatch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from haru.apiserver.apiextensions.reader import in_version
+from haru.apiserver.encoding.list_cache import FROM_RECORDS, ListBody
+from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN
+from haru.apiserver.encoding.objects import Selection, partial_bytes
+from haru.apiserver.encoding.rendering import (
+    object_bytes,
+    partial,
+    render_plain,
+    representation_of,
+    table_of,
+    versioned,
+)
+from haru.apiserver.request.call import Call
+from haru.apiserver.request.http import Request, Response
+from haru.kube.errors import (
+    FieldError,
+    StatusError,
+    bad_request_error,
+    expired_error,
+    forbidden,
+    invalid,
+    invalid_error,
+)
+from haru.kube.selectors import FieldSelector, parse_field_selector, parse_label_selector, selectable_path
+from haru.storage import Compacted, FutureRevision, Page, Record
+
+Obj = dict[str, Any]
+
+WAIT_FOR_REVISION = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The records of one page, the revision they are of, and how it goes on."""
+
+    records: Sequence[Record]
+    revision: int
+    next: str = ""
+    remaining: int | None = None
+
+
+def selection_of(call: Call) -> Selection:
+    """The selectors of the request; 400 for malformed ones and for fields that can not select."""
+    request, kind = call.request, call.resource.kind
+    if not request.query and not call.name:
+        return Selection(call.resource.stored, None, None)
+    labels = parse_label_selector(request.param("labelSelector")) if request.param("labelSelector") else None
+    fields = parse_field_selector(request.param("fieldSelector")) if request.param("fieldSelector") else None
+    for path, _, _ in fields.requirements if fields else ():
+        selectable_path(kind, path)
+    if call.verb == "watch" and call.name:
+        fields = _named(call.name, fields)
+    return Selection(call.resource.stored, labels, fields)
+
+
+def _named(name: str, fields: FieldSelector | None) -> FieldSelector:
+    """A watch of one object by its path selects it by its name, and can select by nothing else."""
+    if fields is not None and fields.requirements and fields.exact("metadata.name") != name:
+        raise bad_request_error("fieldSelector metadata.name doesn't match requested name")
+    return FieldSelector((("metadata.name", "=", name),))
+
+
+def revision_of(request: Request) -> int:
+    """The `resourceVersion` parameter, 0 when absent."""
+    text = request.param("resourceVersion")
+    if text and not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 1 << 64):
+        error = invalid("resourceVersion", text[:80], "resource version must be an unsigned integer")
+        raise invalid_error("meta.k8s.io", "ListOptions", "", [error])
+    return int(text or 0)
+
+
+def _encode_token(revision: int, key: str) -> str:
+    token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key})
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def _decode_token(text: str, prefix: str) -> tuple[int, str]:
+    """The revision and the last key. A token comes from the client: a key outside of `prefix` would show others'."""
+    try:
+        token = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        revision, start = token["rv"], token["start"]
+        if token["v"] != "meta.k8s.io/v1" or type(revision) is not int or revision < -1:
+            raise ValueError
+        if not isinstance(start, str) or not start.startswith(prefix):
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        raise bad_request_error("continue key is not valid: the token was not made for this list") from None
+    return revision, start
+
+
+def check_options(request: Request) -> None:
+    """422 for combinations of options that have no meaning."""
+    errors: list[FieldError] = []
+    match, version = request.param("resourceVersionMatch"), request.param("resourceVersion")
+    going_on = request.param("continue")
+    if "sendInitialEvents" in request.query:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if match:
+        if not version:
+            errors.append(
+                forbidden(
+                    "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+                )
+            )
+        if going_on:
+            errors.append(
+                forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+            )
+        if match not in ("Exact", "NotOlderThan"):
+            why = 'supported values: "Exact", "NotOlderThan", ""'
+            errors.append(FieldError("FieldValueNotSupported", "resourceVersionMatch", match, why))
+        if match == "Exact" and version == "0":
+            why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            errors.append(forbidden("resourceVersionMatch", why))
+    if errors:
+        raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
+
+
+async def find(call: Call, selection: Selection, default_limit: int = 0) -> Found:
+    """The page that the request asks for."""
+    request = call.request
+    if not request.query:
+        page = await call.core.store.range(call.resource.prefix(call.namespace))
+        return Found(page.records, page.revision)
+    check_options(request)
+    limit = request.number("limit")
+    if limit < 0:
+        raise invalid_error("meta.k8s.io", "ListOptions", "", [invalid("limit", limit, "must be non-negative")])
+    token = request.param("continue")
+    if token:
+        if request.param("resourceVersion") not in ("", "0"):
+            raise bad_request_error("specifying resource version is not allowed when using continue")
+        revision, after = _decode_token(token, call.resource.prefix(call.namespace))
+    else:
+        revision, after = await _snapshot(call, limit), ""
+    return await _collect(call, selection, revision, after, limit)
+
+
+async def _snapshot(call: Call, limit: int) -> int:
+    """The revision that must be read exactly, or 0 for the newest."""
+    request = call.request
+    revision = revision_of(request)
+    if not revision:
+        return 0
+    await wait_for_revision(call, revision)
+    match = request.param("resourceVersionMatch")
+    exact = match == "Exact" or (not match and limit > 0)
+    return revision if exact else 0
+
+
+async def wait_for_revision(call: Call, revision: int) -> None:
+    """A revision of the future may be on its way; 504 when it does not come."""
+    store = call.core.store
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WAIT_FOR_REVISION
+    while store.revision < revision:
+        if loop.time() >= deadline:
+            cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            message = f"Timeout: Too large resource version: {revision}, current: {store.revision}"
+            raise StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
+        await asyncio.sleep(0.05)
+
+
+async def _collect(call: Call, selection: Selection, revision: int, after: str, limit: int) -> Found:
+    prefix = call.resource.prefix(call.namespace)
+    store = call.core.store
+    try:
+        if selection.everything:
+            page = await store.range(prefix, after=after, limit=limit, revision=max(revision, 0))
+            return _found(page, page.remaining)
+        page = await store.range(prefix, after=after, revision=max(revision, 0))
+    except (Compacted, FutureRevision):  # of the future: the token is from a store that is no more
+        raise _expired(call, after) from None
+    chosen = [record for record in page.records if selection.matches(record)]
+    if limit and len(chosen) > limit:
+        return _found(Page(chosen[:limit], page.revision, len(chosen) - limit), None)
+    return Found(chosen, page.revision)
+
+
+def _found(page: Page, remaining: int | None) -> Found:
+    if not page.remaining:
+        return Found(page.records, page.revision)
+    return Found(page.records, page.revision, _encode_token(page.revision, page.records[-1].key), remaining)
+
+
+def _expired(call: Call, after: str) -> StatusError:
+    if not after:
+        return expired_error("The resourceVersion for the provided list is too old.")
+    error = expired_error(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+        "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    # -1: whatever is newest when the client comes back.
+    return ExpiredPage(error, _encode_token(-1, after))
+
+
+class ExpiredPage(StatusError):
+    """410 with a token that goes on from the newest state."""
+
+    def __init__(self, error: StatusError, token: str) -> None:
+        super().__init__(error.code, error.reason, error.message, error.details)
+        self.token = token
+
+    def to_status(self) -> Obj:
+        """The Status, the token in its list metadata."""
+        return {**super().to_status(), "metadata": {"continue": self.token}}
+
+
+def _as_they_lie(call: Call, selection: Selection, found: Found, records: Sequence[Record], metadata: Obj) -> Response:
+    """Objects, or their metadata, as their bytes lie in the store; of a whole collection joined before."""
+    resource, kind = call.resource, call.resource.kind
+    name, version = kind.list_kind, kind.api_version
+    is_partial = representation_of(call.request) == PARTIAL
+    if is_partial:
+        name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+    head = f'{{"kind":"{name}","apiVersion":"{version}","metadata":{orjson.dumps(metadata).decode()},"items":['.encode()
+
+    def encode(record: Record) -> bytes:
+        return partial_bytes(record) if is_partial else object_bytes(record, resource)
+
+    is_whole = selection.everything and not found.next and not call.request.param("continue")
+    # Which version custom resources lie in may be changed by their owner.
+    if not is_whole or kind.custom is not None or len(records) < FROM_RECORDS:
+        return Response(200, b"%b%b]}" % (head, b",".join(map(encode, records))))
+    lists = call.core.lists
+    body = ListBody(head, lists.items((resource.prefix(call.namespace), kind.api_version, name), records, encode))
+
+    async def gzipped() -> list[bytes]:
+        packed = await body.gzipped()
+        lists.trim()
+        return packed
+
+    return Response(200, pieces=body.pieces, gzipped=gzipped)
+
+
+async def handle_list(call: Call) -> Response:
+    """GET of a collection."""
+    selection = selection_of(call)
+    found = await find(call, selection)
+    records = await in_version(found.records, call.resource)
+    metadata: Obj = {"resourceVersion": str(found.revision)}
+    if found.next:
+        metadata["continue"] = found.next
+        if found.remaining is not None:
+            metadata["remainingItemCount"] = found.remaining
+    resource = call.resource
+    kind = resource.kind
+    representation = representation_of(call.request)
+    if representation is PLAIN or representation == PARTIAL:
+        return _as_they_lie(call, selection, found, records, metadata)
+    objs = [versioned(record, resource) for record in records]
+    if representation.shape == "table":
+        return render_plain(representation, table_of(call.core, call.request, resource, objs, metadata))
+    listed: Obj = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": objs}
+    if representation.shape == "partial":
+        listed["kind"], listed["apiVersion"] = "PartialObjectMetadataList", "meta.k8s.io/v1"
+        listed["items"] = [partial(obj) for obj in objs]
+    return render_plain(representation, listed)

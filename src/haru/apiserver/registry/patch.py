@@ -1,0 +1,184 @@
+"""PATCH: four ways to say what should change, over one way to change it.
+
+Sources: RFC 6902, RFC 7386, strategic merge patch, server-side apply (KEP 555).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from haru.apiserver.registry.write import Outcome, Prepare, change, create
+from haru.apiserver.request import bodies
+from haru.apiserver.request.call import Call
+from haru.kube.conversion import convert
+from haru.kube.errors import (
+    StatusError,
+    bad_request_error,
+    conflict_error,
+    forbidden,
+    invalid_error,
+    required,
+    too_large_error,
+    unsupported_media_type_error,
+)
+from haru.kube.kinds import Kind, by_kind
+from haru.kube.patch.apply import server_side_apply
+from haru.kube.patch.json_patch import apply_json_patch
+from haru.kube.patch.merge_patch import apply_merge_patch
+from haru.kube.patch.strategic import apply_strategic_merge_patch
+from haru.kube.schema import MessageType
+
+Obj = dict[str, Any]
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+OPERATIONS_LIMIT = 10_000
+
+
+async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
+    """Carry a patch out; `prepare` as for `change`."""
+    content_type = check_patch(call)
+    data = await call.request.body()
+    kind = call.resource.kind
+    if content_type == APPLY_PATCH:
+        return await apply(call, configuration(call, kind, data), prepare)
+    patched, repeated = patcher(call.resource.message_type, content_type, data)
+
+    async def make(live: Obj) -> Obj:
+        return decoded(call, kind, patched(live), repeated)
+
+    return await change(call, make, prepare=prepare)
+
+
+def check_patch(call: Call) -> str:
+    """The kind of patch; 415 for none, 422 for options that do not go with it."""
+    content_type = bodies.media_type(call.request)
+    accepted = [t for t in TYPES if t != STRATEGIC_PATCH or call.resource.kind.custom is None]
+    if content_type not in accepted:
+        raise unsupported_media_type_error(
+            "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+        )
+    errors = []
+    if content_type == APPLY_PATCH:
+        if not call.request.param("fieldManager"):
+            errors.append(required("fieldManager", "is required for apply patch"))
+    elif call.request.param("force"):
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    if errors:
+        raise invalid_error("meta.k8s.io", "PatchOptions", "", errors)
+    return content_type
+
+
+def patcher(message: MessageType, content_type: str, data: bytes) -> tuple[Callable[[Obj], Obj], list[str]]:
+    """The function from the live object to the patched one, and the names that occur twice in the patch."""
+    value = bodies.parse_json(data)
+    repeated = bodies.repeated_fields(data, value)
+    if content_type == JSON_PATCH:
+        if not isinstance(value, list):
+            raise bad_request_error("error decoding patch: the body must be a list of operations")
+        if len(value) > OPERATIONS_LIMIT:
+            raise too_large_error(
+                f"The allowed maximum operations in a JSON patch is {OPERATIONS_LIMIT}, got {len(value)}"
+            )
+        return lambda live: apply_json_patch(live, value), repeated
+    if not isinstance(value, dict):
+        raise bad_request_error("error decoding patch: the body must be an object")
+    if content_type == MERGE_PATCH:
+        return lambda live: apply_merge_patch(live, value), repeated
+    return lambda live: apply_strategic_merge_patch(live, value, message), repeated
+
+
+def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str]) -> Obj:
+    """A patched object with known fields only, or the refusal that strictness asks for."""
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+        raise StatusError(422, "Invalid", "the patched object has no metadata")
+    version, named = obj.get("apiVersion"), obj.get("kind")
+    if named != kind.kind:
+        raise bad_request_error(f"the patch may not change the kind ({kind.kind}) to {named}")
+    wish = bodies.strictness(call.request)
+    known = repeated if wish != "Ignore" else []
+    if version == kind.api_version:
+        return bodies.decode_checked(obj, kind, wish, known, call.request)
+    # A patch may write an object in another version: it is read in that one.
+    other = by_kind(version, kind.kind) if isinstance(version, str) and kind.custom is None else None
+    if other is None:
+        raise bad_request_error(f"the patch may not change the apiVersion ({kind.api_version}) to {version}")
+    return convert(bodies.decode_checked(obj, other, wish, known, call.request), kind)
+
+
+async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Outcome:
+    """Server-side apply: the configuration over the live object, or a new object."""
+    kind = call.resource.kind
+    force = call.request.flag("force")
+
+    def merged(live: Obj | None) -> Obj:
+        return server_side_apply(
+            live,
+            applied,
+            manager=call.manager,
+            api_version=kind.api_version,
+            force=force,
+            message_type=call.resource.message_type,
+            subresource=call.subresource,
+            now=call.now,
+        )
+
+    async def make(live: Obj) -> Obj:
+        return merged(live)
+
+    for _ in range(3):
+        if await call.core.record(call.resource, call.namespace, call.name) is None:
+            if call.subresource:
+                raise call.not_found()
+            metadata = applied["metadata"]
+            if metadata.get("resourceVersion"):
+                raise call.not_found()
+            if metadata.get("uid"):
+                why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
+                raise conflict_error(kind.group, kind.plural, call.name, why)
+            try:
+                return await create(call, merged(None), applied=True)
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                continue
+        try:
+            return await change(call, make, prepare=prepare, applied=True)
+        except StatusError as error:
+            if error.code != 404 or error.details.get("kind") != kind.plural:
+                raise
+    raise conflict_error(kind.group, kind.plural, call.name)
+
+
+def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
+    """The applied configuration: an object of the kind with the path's name."""
+    wish = bodies.strictness(call.request)
+    value, repeated = _json_or_yaml(data, wish)
+    if not value.get("apiVersion") or not value.get("kind"):
+        raise bad_request_error("error decoding YAML: Object 'Kind' or 'apiVersion' is missing")
+    bodies.check_kind(value, kind)
+    metadata = value.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise bad_request_error("error decoding YAML: metadata must be an object")
+    if metadata.setdefault("name", call.name) != call.name:
+        raise bad_request_error(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
+        )
+    if kind.namespaced and metadata.setdefault("namespace", call.namespace) != call.namespace:
+        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
+    return bodies.decode_checked(value, kind, wish, repeated, call.request)
+
+
+def _json_or_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:
+    """The body and the names that occur twice in it. Most clients send JSON, which is faster to read."""
+    if data.lstrip().startswith(b"{"):
+        try:
+            value = bodies.parse_json(data)
+        except StatusError:
+            return bodies.read_yaml(data, wish)  # a flow mapping
+        return value, [] if wish == "Ignore" else bodies.repeated_fields(data, value)
+    return bodies.read_yaml(data, wish)

@@ -1,0 +1,173 @@
+"""Kinds that are answered, not stored: reviews, and `bindings`.
+
+Sources: authentication.k8s.io/v1 and authorization.k8s.io/v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from haru.apiserver.auth.node_authorizer import Attributes, node_of
+from haru.apiserver.auth.tokens.validation import InvalidToken
+from haru.apiserver.auth.user import UserInfo, user_object
+from haru.apiserver.context import Obj
+from haru.apiserver.registry.subresources.binding import bind
+from haru.apiserver.registry.verbs import Handler
+from haru.apiserver.request import bodies
+from haru.apiserver.request.call import Call, read_write_options
+from haru.apiserver.request.http import Response, json_response
+from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid, required
+from haru.kube.selectors import parse_field_selector
+
+
+async def _read(call: Call) -> Obj:
+    read_write_options(call)
+    obj = await bodies.read_object(call.request, call.resource.kind)
+    obj.setdefault("metadata", {})
+    return obj
+
+
+async def review_token(call: Call) -> Response:
+    """TokenReview: whose token is this."""
+    obj = await _read(call)
+    spec = obj.get("spec") or {}
+    token, audiences = spec.get("token") or "", spec.get("audiences") or []
+    if not token:
+        raise bad_request_error("token is required for TokenReview in authentication")
+    error = "invalid bearer token"
+    found: tuple[UserInfo, Sequence[str]] | None = None
+    if (static := call.core.tokens.find(token)) is not None:
+        # Such a token is for this server, and for nobody else.
+        own = call.core.account_tokens.audiences
+        shared = [each for each in audiences or own if each in own]
+        found = (static, shared) if shared else None
+    else:
+        try:
+            checked = await call.core.account_tokens.check(token, audiences)
+            found = (checked.user, checked.audiences) if checked is not None else None
+        except InvalidToken as reason:
+            error = f"[{error}, {reason}]"
+    if found is None:
+        obj["status"] = {"user": {}, "error": error}
+    else:
+        obj["status"] = {"authenticated": True, "user": user_object(found[0]), "audiences": list(found[1])}
+    return json_response(obj, 201)
+
+
+async def review_self(call: Call) -> Response:
+    """SelfSubjectReview: who am I."""
+    obj = await _read(call)
+    obj["status"] = {"userInfo": user_object(call.request.user)}
+    return json_response(obj, 201)
+
+
+async def _decide(call: Call, user: UserInfo, spec: Mapping[str, Any]) -> Obj:
+    authorizer = call.core.authorizer
+    assert authorizer is not None
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if path:
+        return {"allowed": authorizer.allowed_path(user, path.get("verb") or "", path.get("path") or "")}
+    wanted = resource or {}
+    name, node = _selected(wanted.get("fieldSelector") or {})
+    asked = Attributes(
+        wanted.get("verb") or "",
+        wanted.get("group") or "",
+        wanted.get("resource") or "",
+        wanted.get("subresource") or "",
+        wanted.get("namespace") or "",
+        wanted.get("name") or name,
+        node,
+    )
+    await authorizer.prepare(user, asked)
+    decision = authorizer.decide(user, asked)
+    return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
+
+
+def _selected(selector: Mapping[str, Any]) -> tuple[str, str]:
+    """The name and the node that a field selector demands; what can not be read demands nothing."""
+    found: dict[str, str] = {}
+    try:
+        raw = parse_field_selector(selector.get("rawSelector") or "")
+        found = {path: raw.exact(path) or "" for path in ("metadata.name", "spec.nodeName")}
+    except StatusError:
+        pass
+    for requirement in selector.get("requirements") or ():
+        values: list[str] = requirement.get("values") or []
+        if requirement.get("operator") == "In" and len(values) == 1:
+            found[requirement.get("key") or ""] = values[0]
+    return found.get("metadata.name", ""), found.get("spec.nodeName", "")
+
+
+def _check_attributes(call: Call, spec: Mapping[str, Any]) -> list[FieldError]:
+    both = bool(spec.get("resourceAttributes")) + bool(spec.get("nonResourceAttributes"))
+    if both == 2:
+        why = "cannot be specified in combination with resourceAttributes"
+        return [invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], why)]
+    if not both:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        return [invalid("spec.resourceAttributes", None, why)]
+    return []
+
+
+async def review_own_access(call: Call) -> Response:
+    """SelfSubjectAccessReview: may I."""
+    obj = await _read(call)
+    spec = obj.get("spec") or {}
+    errors = _check_attributes(call, spec)
+    if errors:
+        raise call.invalid("", errors)
+    obj["status"] = await _decide(call, call.request.user, spec)
+    return json_response(obj, 201)
+
+
+async def review_access(call: Call) -> Response:
+    """SubjectAccessReview and LocalSubjectAccessReview: may they."""
+    obj = await _read(call)
+    spec = obj.get("spec") or {}
+    errors = _check_attributes(call, spec)
+    if not spec.get("user") and not spec.get("groups"):
+        errors.append(required("spec.user", "at least one of user or group must be specified"))
+    if call.resource.kind.namespaced:
+        given = (spec.get("resourceAttributes") or {}).get("namespace") or ""
+        if given != call.namespace:
+            errors.append(invalid("spec.resourceAttributes.namespace", given, "must match metadata.namespace"))
+        obj["metadata"]["namespace"] = call.namespace
+    if errors:
+        raise call.invalid("", errors)
+    user = UserInfo(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
+    obj["status"] = await _decide(call, user, spec)
+    return json_response(obj, 201)
+
+
+async def review_own_rules(call: Call) -> Response:
+    """SelfSubjectRulesReview: what may I do here."""
+    obj = await _read(call)
+    namespace = (obj.get("spec") or {}).get("namespace") or ""
+    if not namespace:
+        raise bad_request_error("no namespace on request")
+    authorizer = call.core.authorizer
+    assert authorizer is not None
+    rules = authorizer.rules(call.request.user, namespace)
+    obj["status"] = {
+        "resourceRules": [r for r in rules if r.get("resources")],
+        "nonResourceRules": [
+            {"verbs": r["verbs"], "nonResourceURLs": r["nonResourceURLs"]} for r in rules if r.get("nonResourceURLs")
+        ],
+        "incomplete": False,
+    }
+    if node_of(call.request.user) is not None:
+        why = "node authorizer does not support user rule resolution"
+        obj["status"].update(incomplete=True, evaluationError=why)
+    return json_response(obj, 201)
+
+
+VIRTUAL: dict[str, Handler] = {
+    "bindings": bind,
+    "localsubjectaccessreviews": review_access,
+    "selfsubjectaccessreviews": review_own_access,
+    "selfsubjectreviews": review_self,
+    "selfsubjectrulesreviews": review_own_rules,
+    "subjectaccessreviews": review_access,
+    "tokenreviews": review_token,
+}

@@ -1,0 +1,118 @@
+"""Objects of a few resources, as they are stored: a cursor in the store's history tells what has changed.
+
+What was acknowledged before, by this server or another one, is seen by who takes in the changes now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from haru.apiserver.context import ServerContext
+from haru.storage import Compacted, Record, Tally, Watch
+
+
+class StoreReflector:
+    """The objects of some resources of one group."""
+
+    def __init__(self, core: ServerContext, group: str, plurals: Iterable[str]) -> None:
+        self._core = core
+        self._group = group
+        self._records: dict[str, dict[str, Record]] = {plural: {} for plural in plurals}
+        self._watches: dict[str, Watch] = {}
+        self._tally: Tally | None = None
+        self._counted = -1
+        """What was taken in, as the tally counts."""
+
+    def of(self, plural: str) -> Iterator[Record]:
+        """What there is of a resource."""
+        return iter(self._records[plural].values())
+
+    async def start(self) -> None:
+        """Read everything, and follow it from there."""
+        # A server in the place of an older version may not serve it: then there is nothing of it.
+        served = [plural for plural in self._records if self._core.served.find(self._group, plural) is not None]
+        self._tally = self._core.store.tally(map(self._prefix, served))
+        for plural in served:
+            await self._read(plural)
+
+    async def take_in(self) -> bool:
+        """Take in what has changed; whether anything has."""
+        if self._tally is None or self._tally.count == self._counted:
+            return False
+        counted, changed = self._tally.count, False
+        for plural, watch in list(self._watches.items()):
+            records = self._records[plural]
+            try:
+                events = watch.pending()
+            except Compacted:
+                await self._read(plural)
+                changed = True
+                continue
+            for event in events:
+                changed = True
+                if event.new is not None:
+                    records[event.key] = event.new
+                else:
+                    records.pop(event.key, None)
+        self._counted = counted
+        return changed
+
+    def _prefix(self, plural: str) -> str:
+        return self._core.served.preferred(self._group, plural).prefix("")
+
+    async def _read(self, plural: str) -> None:
+        if plural in self._watches:
+            self._watches[plural].close()
+        prefix = self._prefix(plural)
+        page = await self._core.store.range(prefix)
+        records = self._records[plural]
+        records.clear()
+        records.update((record.key, record) for record in page.records)
+        self._watches[plural] = self._core.store.watch(prefix, page.revision)
+
+
+class NamespacedStoreReflector:
+    """The objects of one namespaced resource of the core group, by namespace."""
+
+    def __init__(self, core: ServerContext, plural: str) -> None:
+        self._core = core
+        self._plural = plural
+        self._records: dict[str, dict[str, Record]] = {}
+        self._watch: Watch | None = None
+
+    async def start(self) -> None:
+        """Read everything, and follow it from there."""
+        if self._watch is not None:
+            self._watch.close()
+        prefix = self._core.served.preferred("", self._plural).prefix("")
+        page = await self._core.store.range(prefix)
+        self._records = {}
+        for record in page.records:
+            self._put(record)
+        self._watch = self._core.store.watch(prefix, page.revision)
+
+    async def of(self, namespace: str) -> list[Record]:
+        """What there is in a namespace now, in the order of names."""
+        await self._take_in()
+        found = self._records.get(namespace)
+        return [found[key] for key in sorted(found)] if found else []
+
+    async def _take_in(self) -> None:
+        assert self._watch is not None, "start comes first"
+        try:
+            events = self._watch.pending()
+        except Compacted:
+            await self.start()
+            return
+        for event in events:
+            if event.new is not None:
+                self._put(event.new)
+                continue
+            namespace = event.key.split("/")[1]
+            here = self._records.get(namespace, {})
+            here.pop(event.key, None)
+            if not here:
+                self._records.pop(namespace, None)
+
+    def _put(self, record: Record) -> None:
+        self._records.setdefault(record.key.split("/")[1], {})[record.key] = record

@@ -1,0 +1,121 @@
+"""Binding: the one write that puts a pod on a node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from haru.apiserver.context import Obj
+from haru.apiserver.registry.write import change, place_in_namespace
+from haru.apiserver.request import bodies
+from haru.apiserver.request.call import Call, read_write_options
+from haru.apiserver.request.http import Response, json_response, success_status
+from haru.kube.errors import (
+    FieldError,
+    StatusError,
+    bad_request_error,
+    conflict_error,
+    invalid_error,
+    required,
+)
+from haru.kube.kinds import by_kind
+from haru.kube.meta import set_condition
+
+_KIND = by_kind("v1", "Binding")
+_TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
+
+async def bind(call: Call) -> Response:
+    """POST of a Binding, below its pod or to `bindings`."""
+    assert _KIND is not None
+    read_write_options(call)
+    binding = await bodies.read_object(call.request, _KIND)
+    metadata = binding.setdefault("metadata", {})
+    pods = replace(call, resource=call.core.served.preferred("", "pods"), subresource="binding")
+    pods.name = call.name or metadata.get("name") or ""
+    place_in_namespace(pods, metadata)
+    _validate(pods.name, binding)
+    if pods.chain is not None:
+        binding = await pods.chain.about_subresource(pods, binding)
+        metadata = binding.setdefault("metadata", {})
+        _validate(pods.name, binding)
+        pods.chain = None
+
+    labelled = await _with_topology(call, binding)
+
+    async def make(pod: Obj) -> Obj:
+        if metadata.get("uid") and metadata["uid"] != pod["metadata"]["uid"]:
+            raise _conflict(
+                pods.name,
+                f"Precondition failed: UID in precondition: {metadata['uid']}, "
+                f"UID in object meta: {pod['metadata']['uid']}",
+            )
+        version = metadata.get("resourceVersion")
+        if version and version != pod["metadata"]["resourceVersion"]:
+            raise _conflict(
+                pods.name,
+                f"Precondition failed: ResourceVersion in precondition: {version}, "
+                f"ResourceVersion in object meta: {pod['metadata']['resourceVersion']}",
+            )
+        return bound(call, pod, labelled)
+
+    await change(pods, make, prepare=_as_it_is, applied=True)
+    return json_response(success_status({}) | {"code": 201}, 201)
+
+
+async def _with_topology(call: Call, binding: Obj) -> Obj:
+    """The binding with the zone and region of its node, which the pod then has as labels (KEP-4742)."""
+    if not call.core.gates.enabled("PodTopologyLabelsAdmission"):
+        return binding
+    node = await call.core.peek("", "nodes", "", binding["target"]["name"])
+    known = (node or {"metadata": {}})["metadata"].get("labels") or {}
+    found = {name: known[name] for name in _TOPOLOGY if name in known}
+    if not found:
+        return binding
+    metadata = binding.get("metadata") or {}
+    return {**binding, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **found}}}
+
+
+async def _as_it_is(call: Call, wanted: Obj, live: Obj) -> Obj:
+    return wanted
+
+
+def _validate(name: str, binding: Obj) -> None:
+    if (binding["metadata"].get("name") or "") != name:
+        raise bad_request_error("name in URL does not match name in Binding object")
+    target = binding.get("target") or {}
+    errors: list[FieldError] = []
+    if target.get("kind") not in (None, "", "Node"):
+        errors.append(
+            FieldError("FieldValueNotSupported", "target.kind", target["kind"], 'supported values: "Node", ""')
+        )
+    if not target.get("name"):
+        errors.append(required("target.name"))
+    if errors:
+        raise invalid_error("", "Binding", name, errors)
+
+
+def _conflict(name: str, why: str) -> StatusError:
+    return conflict_error("", "pods/binding", name, why)
+
+
+def bound(call: Call, pod: Obj, binding: Obj) -> Obj:
+    """The pod on its node; 409 for one that has a node, is going away, or is held back by gates."""
+    metadata, spec, status = dict(pod["metadata"]), dict(pod.get("spec") or {}), dict(pod.get("status") or {})
+    name = metadata["name"]
+    if metadata.get("deletionTimestamp"):
+        raise _conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise _conflict(name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise _conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
+    spec["nodeName"] = binding["target"]["name"]
+    given = binding.get("metadata") or {}
+    if given.get("annotations"):
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **given["annotations"]}
+    if given.get("labels") and call.core.gates.enabled("PodTopologyLabelsAdmission"):
+        metadata["labels"] = {**(metadata.get("labels") or {}), **given["labels"]}
+    condition = {"type": "PodScheduled", "status": "True"}
+    # What the pod waited for has come (KEP-5278): the nomination must not be counted beside the pod.
+    status.pop("nominatedNodeName", None)
+    status["conditions"] = set_condition(status.get("conditions"), condition, call.now)
+    return {**pod, "metadata": metadata, "spec": spec, "status": status}

@@ -1,0 +1,135 @@
+"""Parts of a pod that are written on their own, and its log."""
+
+from __future__ import annotations
+
+from haru.apiserver.admission.accounts import check_ephemeral_containers
+from haru.apiserver.admission.limit_ranges import check_resized_pod
+from haru.apiserver.admission.pod_resize import check_room_on_node
+from haru.apiserver.admission.pod_standards import check_pod_update
+from haru.apiserver.context import Obj
+from haru.apiserver.registry.verbs import patch_with, update_with
+from haru.apiserver.registry.write import keep_server_metadata
+from haru.apiserver.request.call import Call
+from haru.apiserver.request.http import Response, text_response
+from haru.kube.defaulting import apply_defaults
+from haru.kube.errors import FieldError, bad_request_error
+from haru.kube.validation.common import same
+from haru.kube.validation.pod_subresources import validate_ephemeral_containers_update, validate_resize
+from haru.kube.validation.types import Rules
+
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_SIZES = ("resources", "resizePolicy")
+
+
+async def update_ephemeral_containers(call: Call) -> Response:
+    """PUT of a pod's ephemeral containers."""
+    return await update_with(call, _ephemeral)
+
+
+async def patch_ephemeral_containers(call: Call) -> Response:
+    """PATCH of a pod's ephemeral containers."""
+    return await patch_with(call, _ephemeral)
+
+
+async def update_resources(call: Call) -> Response:
+    """PUT of the resources of a pod's containers."""
+    return await update_with(call, _resized)
+
+
+async def patch_resources(call: Call) -> Response:
+    """PATCH of the resources of a pod's containers."""
+    return await patch_with(call, _resized)
+
+
+def _next_generation(call: Call, wanted: Obj, live: Obj, spec: Obj) -> Obj:
+    metadata = keep_server_metadata(call, wanted, live)
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if name in live["metadata"]:
+            metadata[name] = live["metadata"][name]
+        else:
+            metadata.pop(name, None)
+    if not same(spec, live["spec"]):
+        metadata["generation"] = int(metadata.get("generation") or 0) + 1
+    return {**live, "metadata": metadata, "spec": spec}
+
+
+async def _ephemeral(call: Call, wanted: Obj, live: Obj) -> Obj:
+    """Containers may be added, never changed or removed; the pod that comes of it is judged whole."""
+    wanted = apply_defaults(wanted, call.resource.kind, call.core.gates)
+    spec = _spec_with(live, "ephemeralContainers", wanted)
+    new = _next_generation(call, wanted, live, spec)
+    _require(call, validate_ephemeral_containers_update(new, live, Rules(call.core.gates, call.core.check_selector)))
+    await check_ephemeral_containers(call, new)
+    await check_pod_update(call, new, live)
+    return new
+
+
+async def _resized(call: Call, wanted: Obj, live: Obj) -> Obj:
+    """Only cpu and memory may change, and not so that the pod changes its QoS class (KEP 1287) or outgrows its node."""
+    wanted = apply_defaults(wanted, call.resource.kind, call.core.gates)
+    new = _next_generation(call, wanted, live, _resized_spec(wanted, live))
+    _require(call, validate_resize(new, live, Rules(call.core.gates, call.core.check_selector)))
+    await check_resized_pod(call, new, live)
+    await check_room_on_node(call, new, live)
+    return new
+
+
+def _resized_spec(wanted: Obj, live: Obj) -> Obj:
+    """The stored spec with the wanted resources; containers that are others than those stored stay, to be refused."""
+    spec = _spec_with(live, "resources", wanted)
+    given = wanted.get("spec") or {}
+    for member in ("containers", "initContainers"):
+        before, after = spec.get(member) or [], given.get(member) or []
+        if [one.get("name") for one in before] == [one.get("name") for one in after]:
+            after = [_with_sizes(one, size) for one, size in zip(before, after, strict=True)]
+        if before or after:
+            spec[member] = after
+    return spec
+
+
+def _with_sizes(container: Obj, wanted: Obj) -> Obj:
+    kept = {name: value for name, value in container.items() if name not in _SIZES}
+    return {**kept, **{name: wanted[name] for name in _SIZES if name in wanted}}
+
+
+def _spec_with(live: Obj, member: str, wanted: Obj) -> Obj:
+    """The stored spec with one member as the writer wants it."""
+    spec = {name: value for name, value in live["spec"].items() if name != member}
+    given = wanted.get("spec") or {}
+    return {**spec, member: given[member]} if member in given else spec
+
+
+def _require(call: Call, errors: list[FieldError]) -> None:
+    if errors:
+        raise call.invalid(call.name, errors)
+
+
+async def read_log(call: Call) -> Response:
+    """GET of a pod's log: the kubelet's of its node; that of a simulated one is empty."""
+    pod = await call.core.read("", "pods", call.namespace, call.name)
+    if pod is None:
+        raise call.not_found()
+    container = chosen_container(pod, call.request.param("container"))
+    node, kubelets = (pod.get("spec") or {}).get("nodeName"), call.core.kubelets
+    endpoint = await kubelets.endpoint(node) if node and kubelets is not None else None
+    if kubelets is None or endpoint is None:
+        return text_response("")
+    from haru.apiserver.proxy.kubelets.logs import log_of
+
+    return await log_of(call, kubelets, endpoint, container)
+
+
+def chosen_container(pod: Obj, chosen: str) -> str:
+    """The container that is asked for; 400 when that is not clear or it does not exist."""
+    spec, pod_name = pod.get("spec") or {}, pod["metadata"]["name"]
+    names = [c["name"] for c in spec.get("containers") or ()]
+    every = names + [c["name"] for m in ("initContainers", "ephemeralContainers") for c in spec.get(m) or ()]
+    if not chosen:
+        chosen = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER) or ""
+        if not chosen and len(names) > 1:
+            listed = " ".join(names)
+            raise bad_request_error(f"a container name must be specified for pod {pod_name}, choose one of: [{listed}]")
+        chosen = chosen or names[0]
+    if chosen not in every:
+        raise bad_request_error(f"container {chosen} is not valid for pod {pod_name}")
+    return str(chosen)

@@ -1,0 +1,178 @@
+"""Scale: the replica count of a workload, seen as autoscaling/v1 Scale whatever the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from haru.apiserver.apiextensions.reader import converted, read_record
+from haru.apiserver.context import Obj
+from haru.apiserver.registry.patch import APPLY_PATCH, check_patch, configuration, decoded, patcher
+from haru.apiserver.registry.write import Outcome, change, keep_server_metadata, prepare_change
+from haru.apiserver.request import bodies
+from haru.apiserver.request.call import Call, read_write_options
+from haru.apiserver.request.http import Response, json_response
+from haru.kube.errors import invalid, invalid_error
+from haru.kube.kinds import Kind, by_kind
+from haru.kube.meta import value_at
+from haru.kube.patch.apply import server_side_apply
+from haru.kube.schema import type_of
+
+_KIND = by_kind("autoscaling/v1", "Scale")
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(obj: Obj, kind: Kind) -> Obj:
+    """The Scale of a workload; a custom resource's definition says where its counts lie."""
+    paths = _paths(kind)
+    shown: Obj = {"replicas": int(_at(obj, paths["statusReplicasPath"]) or 0)}
+    if kind.custom is not None:
+        selector = _at(obj, paths["labelSelectorPath"]) if paths.get("labelSelectorPath") else None
+        if isinstance(selector, str) and selector:
+            shown["selector"] = selector
+    elif (selector := (obj.get("spec") or {}).get("selector")) is not None:
+        if obj["kind"] == "ReplicationController":
+            selector = {"matchLabels": selector}  # an older kind: a plain map
+        shown["selector"] = selector_text(selector)
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: obj["metadata"][name] for name in _METADATA if name in obj["metadata"]},
+        "spec": {"replicas": int(_at(obj, paths["specReplicasPath"]) or 0)},
+        "status": shown,
+    }
+
+
+_PATHS: Obj = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+
+
+def _paths(kind: Kind) -> Obj:
+    return kind.custom.scale or _PATHS if kind.custom is not None else _PATHS
+
+
+def _at(obj: Obj, path: str) -> Any:
+    return value_at(obj, *path.split(".")[1:])
+
+
+def _with_replicas(obj: Obj, kind: Kind, replicas: int) -> Obj:
+    """The object with another count at its place."""
+    names = _paths(kind)["specReplicasPath"].split(".")[1:]
+
+    def placed(value: Any, rest: list[str]) -> Any:
+        if not rest:
+            return replicas
+        inner = value if isinstance(value, dict) else {}
+        return {**inner, rest[0]: placed(inner.get(rest[0]), rest[1:])}
+
+    made: Obj = placed(obj, names)
+    return made
+
+
+_OPERATORS = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}
+
+
+def selector_text(selector: Obj) -> str:
+    """A label selector as a query parameter would hold it."""
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
+        terms.append((key, _OPERATORS[expression["operator"]].format(key, values)))
+    return ",".join(text for _, text in sorted(terms))
+
+
+async def read(call: Call) -> Response:
+    """GET of the Scale."""
+    record = await call.core.record(call.resource, call.namespace, call.name)
+    if record is None:
+        raise call.not_found()
+    shown = await read_record(record, call.resource)
+    return json_response(scale_of(shown, call.resource.kind))
+
+
+async def update(call: Call) -> Response:
+    """PUT of the Scale."""
+    assert _KIND is not None
+    read_write_options(call)
+    wanted = await bodies.read_object(call.request, _KIND)
+    return await _write(call, lambda scale: wanted)
+
+
+async def patch(call: Call) -> Response:
+    """PATCH of the Scale."""
+    assert _KIND is not None
+    read_write_options(call)
+    content_type = check_patch(call)
+    data = await call.request.body()
+    if content_type == APPLY_PATCH:
+        return await _apply(call, configuration(call, _KIND, data))
+    patched, repeated = patcher(type_of(_KIND), content_type, data)
+    return await _write(call, lambda scale: decoded(call, _KIND, patched(scale), repeated))
+
+
+def _replicas(call: Call, scale: Obj) -> int:
+    replicas = int((scale.get("spec") or {}).get("replicas") or 0)
+    if replicas < 0:
+        error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid_error("autoscaling", "Scale", call.name, [error])
+    return replicas
+
+
+async def _apply(call: Call, applied: Obj) -> Response:
+    """Apply of a Scale: the same of the workload, with nothing in the configuration but the count."""
+    kind = call.resource.kind
+    given = {name: value for name, value in applied["metadata"].items() if name in _METADATA[:4]}
+    workload: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": given}
+    if "replicas" in (applied.get("spec") or {}):
+        workload = _with_replicas(workload, kind, _replicas(call, applied))
+
+    async def make(live: Obj) -> Obj:
+        merged = server_side_apply(
+            live,
+            workload,
+            manager=call.manager,
+            api_version=kind.api_version,
+            force=call.request.flag("force"),
+            message_type=call.resource.message_type,
+            subresource=call.subresource,
+            now=call.now,
+        )
+        if _at(merged, _paths(kind)["specReplicasPath"]) is None:
+            merged = _with_replicas(merged, kind, 0)
+        if call.chain is not None:
+            scale = await call.chain.about_scale(call, scale_of(merged, kind), scale_of(live, kind))
+            merged = _with_replicas(merged, kind, _replicas(call, scale))
+        return merged
+
+    return await _answer(call, await change(replace(call, chain=None), make, applied=True))
+
+
+async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
+    async def make(live: Obj) -> Obj:
+        before = scale_of(live, call.resource.kind)
+        scale = make_scale(before)
+        if call.chain is not None:
+            scale = await call.chain.about_scale(call, scale, before)
+        replicas = _replicas(call, scale)
+        given = scale.get("metadata") or {}
+        metadata = dict(live["metadata"])
+        metadata["resourceVersion"] = given.get("resourceVersion") or ""
+        if given.get("uid"):
+            metadata["uid"] = given["uid"]
+        return _with_replicas({**live, "metadata": metadata}, call.resource.kind, replicas)
+
+    async def prepare(inner: Call, wanted: Obj, live: Obj) -> Obj:
+        restored = {**wanted, "metadata": keep_server_metadata(inner, wanted, live)}
+        return await prepare_change(inner, restored, live)
+
+    outcome = await change(replace(call, chain=None), make, prepare=prepare, retry=call.verb == "patch")
+    return await _answer(call, outcome)
+
+
+async def _answer(call: Call, outcome: Outcome) -> Response:
+    if outcome.record is not None:
+        shown = await read_record(outcome.record, call.resource)
+    else:
+        assert outcome.obj is not None
+        shown = await converted(outcome.obj, call.resource.kind)
+    return json_response(scale_of(shown, call.resource.kind))

@@ -1,0 +1,130 @@
+"""TokenRequest: a signed token for a service account (KEP 1205)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from haru.apiserver.admission import node_restriction
+from haru.apiserver.auth.tokens.claims import Reference
+from haru.apiserver.auth.tokens.sources import SignerError
+from haru.apiserver.context import Obj
+from haru.apiserver.request import bodies
+from haru.apiserver.request.call import Call, read_write_options
+from haru.apiserver.request.http import Response, json_response
+from haru.kube.errors import (
+    FieldError,
+    bad_request_error,
+    conflict_error,
+    internal_error,
+    invalid,
+    invalid_error,
+    not_found_error,
+)
+from haru.kube.kinds import by_kind
+from haru.kube.names import format_time
+
+_KIND = by_kind("authentication.k8s.io/v1", "TokenRequest")
+DEFAULT_SECONDS = 3600
+LEAST_SECONDS = 600
+MOST_SECONDS = 1 << 32
+_BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+_ISSUED = "authentication.kubernetes.io/issued-credential-id"
+_LOG = logging.getLogger("haru.apiserver")
+
+
+async def issue_token(call: Call) -> Response:
+    """POST of a TokenRequest below its service account."""
+    assert _KIND is not None
+    read_write_options(call)
+    request = await bodies.read_object(call.request, _KIND)
+    _check_names(call, request.get("metadata") or {})
+    account = await call.core.read("", "serviceaccounts", call.namespace, call.name)
+    if account is None:
+        raise call.not_found()
+    if call.chain is not None:
+        request = await call.chain.about_subresource(call, request)
+        _check_names(call, request.get("metadata") or {})
+    tokens = call.core.account_tokens
+    if not tokens.can_sign:
+        raise bad_request_error("this server has no key to sign ServiceAccount tokens with")
+    spec = request.setdefault("spec", {})
+    _check_uid(call, account, (request.get("metadata") or {}).get("uid") or "")
+    audiences = spec.get("audiences") or list(tokens.audiences)
+    seconds = _seconds(call, spec.get("expirationSeconds"), tokens.max_seconds)
+    await node_restriction.check_token(call, spec.get("boundObjectRef"))
+    bound = await _bound(call, spec.get("boundObjectRef"))
+    try:
+        issued = await tokens.issue(account, audiences, seconds, bound)
+    except SignerError as error:
+        _LOG.error("no token for ServiceAccount %s/%s: %s", call.namespace, call.name, error)
+        raise internal_error(f"failed to generate token: {error}") from None
+    call.request.annotations[_ISSUED] = f"JTI={issued.token_id}"
+    metadata = request.setdefault("metadata", {})
+    metadata.update(name=call.name, namespace=call.namespace, creationTimestamp=call.now)
+    spec.update(audiences=audiences, expirationSeconds=seconds)
+    spec.setdefault("boundObjectRef", None)
+    stamp = format_time(datetime.fromtimestamp(issued.expires, UTC))
+    request["status"] = {"token": issued.token, "expirationTimestamp": stamp}
+    return json_response(request, 201)
+
+
+def _check_names(call: Call, metadata: Obj) -> None:
+    """What the body says of the account must be what the path says."""
+    for field, wanted, what in (("name", call.name, "name"), ("namespace", call.namespace, "namespace")):
+        given = metadata.get(field)
+        if given and given != wanted:
+            why = f"must match the service account {what} if specified"
+            errors = [invalid(f"metadata.{field}", given, why)]
+            raise invalid_error("authentication.k8s.io", "TokenRequest", call.name, errors)
+
+
+def _check_uid(call: Call, account: Obj, given: str) -> None:
+    uid = account["metadata"]["uid"]
+    if given and given != uid:
+        why = f"the UID in the token request ({given}) does not match the UID of the service account ({uid})"
+        raise conflict_error("authentication.k8s.io", "tokenrequests", call.name, why)
+
+
+def _seconds(call: Call, given: int | None, most: int) -> int:
+    """How long the token is good: what is asked for, shortened to what there may be at most (0: no bound)."""
+    seconds = DEFAULT_SECONDS if given is None else given
+    errors: list[FieldError] = []
+    if seconds < LEAST_SECONDS:
+        errors.append(invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+    elif seconds > MOST_SECONDS:
+        errors.append(invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+    if errors:
+        raise invalid_error("authentication.k8s.io", "TokenRequest", "", errors)
+    if most and seconds > most:
+        call.request.warnings.append(f"requested expiration of {seconds} seconds shortened to {most} seconds")
+        return most
+    return seconds
+
+
+async def _bound(call: Call, reference: Obj | None) -> Mapping[str, Reference]:
+    """What the token is tied to: it must exist, with the uid that was given; a pod goes with its node."""
+    if not reference:
+        return {}
+    kind, name = reference.get("kind") or "", reference.get("name") or ""
+    plural = _BOUND.get(kind)
+    if plural is None or reference.get("apiVersion", "v1") != "v1":
+        raise bad_request_error(f"cannot bind token for serviceaccount to a type {kind}")
+    found = await call.core.read("", plural, "" if kind == "Node" else call.namespace, name)
+    if found is None:
+        raise not_found_error("", plural, name)
+    uid = found["metadata"]["uid"]
+    bound = {kind.lower(): Reference(name, uid)}
+    if kind == "Pod":
+        spec = found.get("spec") or {}
+        if (spec.get("serviceAccountName") or "default") != call.name:
+            why = "to pod running with different serviceaccount name."
+            raise bad_request_error(f'cannot bind token for serviceaccount "{call.name}" {why}')
+        if node := spec.get("nodeName"):
+            there = await call.core.peek("", "nodes", "", node)
+            bound["node"] = Reference(node, there["metadata"]["uid"] if there else "")
+    if reference.get("uid") and reference["uid"] != uid:
+        why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record ({uid})"
+        raise conflict_error("", plural, name, why)
+    return bound

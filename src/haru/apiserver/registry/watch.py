@@ -1,0 +1,238 @@
+"""WATCH: a cursor in the store's history turned into lines of JSON.
+
+A watch never holds a writer up: what has happened lies in one log for all, the stream takes what is pending, joins it
+and sends it; a client that reads too slowly for the history is cut off with 410. The wait for events ends when the
+client goes, when the time is over and when the server stops.
+Source: the watch protocol of Kubernetes, with bookmarks (KEP 956) and watch-list (KEP 3157).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any
+
+import orjson
+
+from haru.apiserver.apiextensions.reader import events_in_version, in_version
+from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, not_acceptable
+from haru.apiserver.encoding.objects import Selection, partial_bytes, with_revision
+from haru.apiserver.encoding.rendering import object_bytes, partial, representation_of, table_of, versioned
+from haru.apiserver.registry.list import revision_of, selection_of, wait_for_revision
+from haru.apiserver.registry.watch_encoder import Piece, WatchWriter, pieces_of
+from haru.apiserver.request.call import Call
+from haru.apiserver.request.http import Request, Response
+from haru.kube.errors import FieldError, StatusError, expired_error, forbidden, invalid_error
+from haru.kube.wire_out import WATCH_CONTENT_TYPE, encode_event
+from haru.storage import Compacted, Event, Record, Watch
+
+Obj = dict[str, Any]
+
+BOOKMARK_SECONDS = 60.0
+REMEMBERED_LINES = 512
+
+
+def check_options(request: Request) -> bool:
+    """Whether the client wants the initial state streamed; 422 for combinations without meaning."""
+    errors: list[FieldError] = []
+    match = request.param("resourceVersionMatch")
+    if "sendInitialEvents" in request.query:
+        if match != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            errors.append(forbidden("resourceVersionMatch", why))
+    elif match:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        errors.append(forbidden("resourceVersionMatch", why))
+    if request.param("continue"):
+        errors.append(forbidden("continue", "continue is forbidden for watch"))
+    if errors:
+        raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
+    # What can not be read is refused before the stream begins.
+    request.number("timeoutSeconds")
+    request.flag("allowWatchBookmarks")
+    return request.flag("sendInitialEvents")
+
+
+class WatchStream:
+    """One watch request."""
+
+    def __init__(self, call: Call, selection: Selection, watch: Watch, initial: Sequence[Record]) -> None:
+        self._call = call
+        self._resource = call.resource
+        self._selection = selection
+        self._watch = watch
+        self._initial = initial
+        self._representation = representation_of(call.request)
+        self._plain = self._representation is PLAIN and call.resource.kind is call.resource.stored
+        # Of custom resources each watch has events of its own: they may have been converted for it.
+        self._is_shared = self._plain and selection.everything and call.resource.kind.custom is None
+        self._bookmarks = call.request.flag("allowWatchBookmarks")
+        self._initial_end = call.request.flag("sendInitialEvents")
+        self._seconds = call.request.number("timeoutSeconds")
+        self._columns_sent = False
+
+    # --- lines
+
+    def _object(self, record: Record, revision: int) -> bytes:
+        """The event's object; `revision` differs from the record's for a deletion."""
+        resource = self._resource
+        if self._representation is PLAIN:
+            value = object_bytes(record, resource)
+            return value if revision == record.revision else with_revision(value, revision)
+        if self._representation == PARTIAL:
+            return partial_bytes(record, revision)
+        obj = versioned(record, resource)
+        obj["metadata"]["resourceVersion"] = str(revision)
+        if self._representation.shape == "partial":
+            return orjson.dumps(partial(obj))
+        if self._representation.shape == "table":
+            table = table_of(self._call.core, self._call.request, resource, [obj], {"resourceVersion": str(revision)})
+            if self._columns_sent:
+                table["columnDefinitions"] = None
+            self._columns_sent = True
+            return orjson.dumps(table)
+        return orjson.dumps(obj)
+
+    def _line(self, type_: str, record: Record, revision: int) -> bytes:
+        return self._event(type_, self._object(record, revision))
+
+    def _event(self, type_: str, value: bytes) -> bytes:
+        """An event with an object in JSON, as the client takes it."""
+        if self._representation.protobuf:
+            return encode_event(type_, orjson.loads(value))
+        return b'{"type":"%b","object":%b}\n' % (type_.encode(), value)
+
+    def _event_line(self, event: Event) -> bytes:
+        """The line of a change as this watch's selection sees it; empty when it does not see it at all."""
+        everything = self._selection.everything
+        after = event.new if event.new is not None and (everything or self._selection.matches(event.new)) else None
+        before = event.old if event.old is not None and (everything or self._selection.matches(event.old)) else None
+        if after is not None:
+            type_, record = ("MODIFIED" if before is not None else "ADDED"), after
+        elif before is not None:
+            # A client is shown what it selected when the object leaves; upstream sends the state after leaving,
+            # with its own revision, when there is one.
+            type_, record = "DELETED", event.new or before
+        else:
+            return b""
+        if not self._plain:
+            return self._line(type_, record, event.revision)
+        # The same line goes to every watch of the stored version: it is made once.
+        lines: dict[str, bytes] | None = event.note
+        if lines is None:
+            lines = event.note = {}
+            _remember(self._call.core.encoded_events, event)
+        line = lines.get(type_)
+        if line is None:
+            line = lines[type_] = self._line(type_, record, event.revision)
+        return line
+
+    def _pieces(self, events: Sequence[Event]) -> Iterable[Piece]:
+        """What this watch sends of some changes."""
+        if self._is_shared:
+            return self._call.core.shared_pieces.pieces(events, self._event_line)
+        return pieces_of(line for event in events if (line := self._event_line(event)))
+
+    def _bookmark(self, revision: int, *, end_of_initial: bool = False) -> bytes:
+        kind = self._resource.kind
+        metadata: Obj = {"resourceVersion": str(revision)}
+        if end_of_initial:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        obj: Obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+        if self._representation.shape == "partial":
+            obj = partial(obj)
+        elif self._representation.shape == "table":
+            obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+            obj.update(columnDefinitions=[], rows=[])
+        return self._event("BOOKMARK", orjson.dumps(obj))
+
+    # --- the stream
+
+    async def run(self, request: Request) -> None:
+        """Write lines until the time is over, the client is gone, the history is, or the server stops.
+
+        TimeoutError for a client that does not read.
+        """
+        loop = asyncio.get_running_loop()
+        seconds = self._seconds or Random().randrange(1800, 3600)
+        deadline = loop.time() + seconds
+        gone = asyncio.create_task(_close_when_gone(request, self._watch))
+        outlet = WatchWriter(request)
+        try:
+            await self._send_initial(outlet)
+            next_bookmark = loop.time() + BOOKMARK_SECONDS
+            while not self._watch.closed:
+                now = loop.time()
+                events = await events_in_version(self._watch.pending(), self._resource)
+                if events:
+                    await outlet.send(self._pieces(events))
+                if now >= next_bookmark or now >= deadline:
+                    next_bookmark = now + BOOKMARK_SECONDS
+                    if self._bookmarks:
+                        await outlet.send([Piece(self._bookmark(self._watch.revision))])
+                if now >= deadline:
+                    return
+                await self._watch.wait(max(0.0, min(deadline, next_bookmark) - loop.time()))
+        except (Compacted, StatusError) as error:
+            told = error if isinstance(error, StatusError) else expired_error(str(error))
+            await outlet.send([Piece(self._event("ERROR", orjson.dumps(told.to_status())))])
+        finally:
+            self._watch.close()
+            self._call.core.watches.discard(self._watch)
+            gone.cancel()
+
+    async def _send_initial(self, outlet: WatchWriter) -> None:
+        records = await in_version(self._initial, self._resource)
+        self._initial = ()
+        await outlet.send(pieces_of(self._line("ADDED", record, record.revision) for record in records))
+        if self._initial_end and self._bookmarks:
+            await outlet.send([Piece(self._bookmark(self._watch.revision, end_of_initial=True))])
+
+
+def _remember(remembered: list[Event], event: Event) -> None:
+    """Lines are kept with the youngest events only: they double the memory of what the history holds anyway."""
+    remembered.append(event)
+    if len(remembered) > REMEMBERED_LINES:
+        for old in remembered[: REMEMBERED_LINES // 2]:
+            old.note = None
+        del remembered[: REMEMBERED_LINES // 2]
+
+
+async def _close_when_gone(request: Request, watch: Watch) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    watch.close()
+
+
+async def handle_watch(call: Call) -> Response:
+    """GET with `watch`: the head at once, then the stream."""
+    request, store = call.request, call.core.store
+    representation = representation_of(request)
+    if representation.yaml:
+        raise not_acceptable(f"application/json;stream=watch, {WATCH_CONTENT_TYPE}")
+    wants_initial = check_options(request)
+    selection = selection_of(call)
+    revision = revision_of(request)
+    prefix = call.resource.prefix(call.namespace)
+    initial: Sequence[Record] = ()
+    if revision:
+        await wait_for_revision(call, revision)
+    if wants_initial or (not revision and "sendInitialEvents" not in request.query):
+        page = await store.range(prefix)
+        initial = [record for record in page.records if selection.matches(record)]
+        since = page.revision
+    else:
+        since = revision or store.revision
+    try:
+        watch = call.core.follow(store.watch(prefix, since))
+    except Compacted as error:
+        raise gone_error(error) from None
+    stream = WatchStream(call, selection, watch, initial)
+    content_type = WATCH_CONTENT_TYPE if representation.protobuf else "application/json"
+    return Response(200, b"", content_type, [], stream.run)
+
+
+def gone_error(error: Compacted) -> StatusError:
+    """410 for a revision that has left the history."""
+    return expired_error(str(error))

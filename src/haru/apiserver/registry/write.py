@@ -1,0 +1,426 @@
+"""Creating and changing objects: the one path that every write takes.
+
+create: defaults, admission, the kind's strategy, validation, managedFields, conversion to the stored version, and a
+compare-and-set that expects nothing under the key. change: read, let the caller make the new object out of the live
+one, restore what the writer may not touch, judge, and a compare-and-set on the revision that was read; who loses the
+race starts again from the newer object, unless the client named the version that it meant.
+Source: k8s.io/apiserver `registry/generic`, as behaviour.
+"""
+
+from __future__ import annotations
+
+import copy
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+
+from haru.apiserver import admission
+from haru.apiserver.admission import quotas
+from haru.apiserver.apiextensions.reader import is_whole, read_record, stored_form
+from haru.apiserver.apiextensions.rules import rule_errors
+from haru.apiserver.encoding.objects import Note, encode
+from haru.apiserver.registry.strategies import strategy_for
+from haru.apiserver.request.call import Call
+from haru.kube.defaulting import apply_defaults
+from haru.kube.errors import (
+    already_exists_error,
+    bad_request_error,
+    conflict_error,
+    invalid,
+    invalid_error,
+    method_not_allowed_error,
+    required,
+)
+from haru.kube.names import generate_name, name_suffix
+from haru.kube.patch.apply import track_update
+from haru.kube.strategy import (
+    allows_unconditional_update,
+    has_first_status,
+    has_generation,
+    prepare_for_create,
+    prepare_for_status_update,
+    prepare_for_update,
+    spec_changed,
+)
+from haru.kube.validation import validate_create, validate_status_update, validate_update
+from haru.kube.warnings import warnings_on_create, warnings_on_update
+from haru.storage import CompareFailed, Delete, Put, Record
+
+Obj = dict[str, Any]
+Change = Callable[[Obj], Awaitable[Obj]]
+"""From the live object, in the version of the request, to the wanted one. Must not change what it is given."""
+Prepare = Callable[[Call, Obj, Obj], Awaitable[Obj]]
+"""From the call, the wanted and the live object to the one that may be stored, or an error."""
+
+NAME_ATTEMPTS = 8
+CHANGE_ATTEMPTS = 100
+SUFFIX_CHOICES = 27**5
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a write left: the stored record (None for a dry run or a removal), or else the object itself."""
+
+    record: Record | None
+    obj: Obj | None
+    created: bool = False
+
+
+# --- create
+
+
+async def create(call: Call, obj: Obj, *, applied: bool = False) -> Outcome:
+    """Store a new object, which the call may change; `applied`: managedFields are already as they should be."""
+    kind = call.resource.kind
+    if not strategy_for(kind.group, kind.plural).allocates:
+        return await _create(call, obj, applied)
+    for _ in range(CHANGE_ATTEMPTS):
+        call.together.clear()
+        try:
+            return await _create(call, copy.deepcopy(obj), applied)
+        except CompareFailed:
+            continue  # somebody else was given something meanwhile, perhaps the same: chosen anew
+    raise conflict_error(kind.group, kind.plural, (obj.get("metadata") or {}).get("name", ""))
+
+
+async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
+    kind = call.resource.kind
+    if kind.custom is not None and kind.custom.terminating:
+        raise method_not_allowed_error("create not allowed while custom resource definition is terminating")
+    metadata = own_metadata(obj)
+    place_in_namespace(call, metadata)
+    if metadata.get("resourceVersion"):
+        raise bad_request_error("resourceVersion should not be set on objects to be created")
+    name_new_object(call, metadata)
+    obj = apply_defaults(obj, kind, call.core.gates, call.now)
+    # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
+    obj = own(obj if applied else _tracked(call, None, obj))
+    generated = bool(metadata.get("generateName")) and not call.name and "name" not in metadata
+    for attempt in range(NAME_ATTEMPTS if generated else 1):
+        if generated:
+            obj["metadata"]["name"] = generate_name(
+                metadata["generateName"], name_suffix(secrets.randbelow(SUFFIX_CHOICES))
+            )
+        if attempt == 0:
+            obj = await _admit_new(call, obj, generated)
+        taken = await _insert(call, await stored_form(obj, call.resource))
+        if isinstance(taken, Outcome):
+            return taken
+    error = already_exists_error(kind.group, kind.plural, obj["metadata"]["name"])
+    if generated:
+        error.message += ", the server was not able to generate a unique name for the object"
+        error.details["retryAfterSeconds"] = 1
+    raise error
+
+
+def own(obj: Obj) -> Obj:
+    """A copy whose top level, metadata and spec may be changed."""
+    copied = dict(obj)
+    copied["metadata"] = dict(obj.get("metadata") or {})
+    if isinstance(obj.get("spec"), dict):
+        copied["spec"] = dict(obj["spec"])
+    return copied
+
+
+def own_metadata(obj: Obj) -> Obj:
+    """The object's metadata, made if it has none."""
+    metadata: Obj = obj.setdefault("metadata", {})
+    return metadata
+
+
+def place_in_namespace(call: Call, metadata: Obj) -> None:
+    """The namespace of the path is the object's; 400 when the body says another."""
+    given = metadata.get("namespace") or ""
+    if not call.resource.kind.namespaced:
+        if given:
+            raise bad_request_error(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata.pop("namespace", None)
+        return
+    if given and given != call.namespace:
+        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
+    metadata["namespace"] = call.namespace
+
+
+def name_new_object(call: Call, metadata: Obj) -> None:
+    """Fill in what the server owns."""
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"):
+        metadata.pop(name, None)
+    if not metadata.get("name"):
+        metadata.pop("name", None)
+    drop_empty(metadata)
+    metadata["uid"] = call.core.new_uid()
+    metadata["creationTimestamp"] = call.now
+    if has_generation(call.resource.kind):
+        metadata["generation"] = 1
+
+
+async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
+    kind, core = call.resource.kind, call.core
+    if not obj["metadata"].get("name"):
+        error = required("metadata.name", "name or generateName is required")
+        raise call.invalid("", [error])
+    await admission.admit_create(call, obj)
+    if call.chain is not None:
+        obj = await call.chain.change_new(call, obj, partial(admission.admit_create, call), generated=generated)
+        place_in_namespace(call, obj["metadata"])
+        drop_empty(obj["metadata"])
+    complete = strategy_for(kind.group, kind.plural).complete_create
+    if complete is not None:
+        await complete(call, obj)
+    obj = prepare_for_create(obj, kind, core.gates, call.now)
+    if call.resource.has_status and "status" not in obj and has_first_status(kind):
+        obj = {**obj, "status": {}}
+    errors = validate_create(obj, kind, core.gates, core.check_selector) or rule_errors(kind, obj, None)
+    if errors:
+        raise call.invalid(obj["metadata"]["name"], errors)
+    await admission.validate_create(call, obj)
+    if call.chain is not None:
+        await call.chain.judge_new(call, obj, generated=generated)
+    call.request.warnings += warnings_on_create(obj, kind)
+    return obj
+
+
+async def _insert(call: Call, obj: Obj) -> Outcome | None:
+    resource, metadata = call.resource, obj["metadata"]
+    key = resource.key(metadata.get("namespace", ""), metadata["name"])
+    if call.dry_run:
+        await quotas.check(call, obj, None)
+        return None if await call.core.store.get(key) else Outcome(None, obj, True)
+    value, place = encode(obj)
+    try:
+        event, *_ = await quotas.write(call, Put(key, value, 0, place), obj, None)
+    except CompareFailed as error:
+        if error.key != key:
+            raise
+        return None
+    if event.new is not None and event.new.note is None:
+        event.new.note = Note(metadata.get("labels") or {})
+    return Outcome(event.new, None, True)
+
+
+# --- change
+
+
+async def change(
+    call: Call, make: Change, *, prepare: Prepare | None = None, applied: bool = False, retry: bool = True
+) -> Outcome:
+    """Replace an object by what `make` makes of it. 404 when there is none.
+
+    `prepare` restores, completes and judges what was made (for subresources with rules of their own); `applied`:
+    managedFields are already as they should be; without `retry` a writer that named its version gets the conflict.
+    """
+    resource, core = call.resource, call.core
+    key = resource.key(call.namespace, call.name)
+    for _ in range(CHANGE_ATTEMPTS):
+        call.together.clear()
+        record = await core.store.get(key)
+        if record is None:
+            raise call.not_found()
+        live = await read_record(record, resource)
+        wanted = await make(live)
+        check_preconditions(call, wanted, live)
+        pinned = bool(named_version(wanted["metadata"]))
+        owned = applied
+        check_identity(call, wanted)
+        if call.chain is not None:
+            track = None if applied else partial(_tracked, call, live)
+            changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))
+            if changed is not None:
+                wanted, owned = changed, True
+        new = await (prepare or prepare_change)(call, wanted, live)
+        if not owned:
+            new = _tracked(call, live, new)
+        if call.chain is not None:
+            await call.chain.judge_update(call, new, live)
+        if _unchanged(new, live) and not record.stale and is_whole(record, resource):
+            return Outcome(record, None)
+        outcome = await _replace(call, record, await stored_form(new, resource))
+        if outcome is not None:
+            return outcome
+        if pinned and not retry:
+            break
+    raise conflict_error(resource.kind.group, resource.kind.plural, call.name)
+
+
+def _built_in(call: Call, live: Obj) -> Callable[[Obj], Awaitable[None]] | None:
+    """The server's own plugins for an update of the main resource: webhooks see what these make of it."""
+    if call.subresource:
+        return None
+
+    async def admit(obj: Obj) -> None:
+        await admission.admit_update(call, obj, live)
+
+    return admit
+
+
+def _tracked(call: Call, live: Obj | None, new: Obj) -> Obj:
+    """With the owners of fields written down."""
+    return track_update(
+        live,
+        new,
+        manager=call.manager,
+        api_version=call.resource.kind.api_version,
+        message_type=call.resource.message_type,
+        subresource=call.subresource,
+        now=call.now,
+    )
+
+
+def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
+    """A uid or resourceVersion that the writer gives must be the live object's; most kinds are written without, too.
+
+    A Scale is written without, whatever it is of.
+    """
+    kind = call.resource.kind
+    given, found = wanted.get("metadata") or {}, live["metadata"]
+    if given.get("uid") and given["uid"] != found["uid"]:
+        why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {found['uid']}"
+        raise conflict_error(kind.group, kind.plural, call.name, why)
+    version = named_version(given)
+    if not version:
+        if not allows_unconditional_update(kind) and call.subresource != "scale":
+            error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid_error(kind.group, kind.plural, call.name, [error])
+    elif version != found["resourceVersion"]:
+        if not version.isdigit():
+            error = invalid("metadata.resourceVersion", version, "must be an unsigned integer")
+            raise call.invalid(call.name, [error])
+        raise conflict_error(kind.group, kind.plural, call.name)
+
+
+def named_version(metadata: Obj) -> str:
+    """The resourceVersion that a writer names; empty for none, and for 0, which is none."""
+    version = str(metadata.get("resourceVersion") or "")
+    return "" if version.isdigit() and not int(version) else version
+
+
+def drop_empty(metadata: Obj) -> None:
+    """Empty maps and lists say nothing in metadata, and are not encoded by anybody."""
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if name in metadata and not metadata[name]:
+            del metadata[name]
+
+
+_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+
+
+def check_identity(call: Call, wanted: Obj) -> None:
+    """A body must say who it is, and mean the object of the URL, whether that exists or not."""
+    metadata = wanted.get("metadata") or {}
+    if not metadata.get("name"):
+        raise bad_request_error(
+            f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
+        )
+    _check_place(call, metadata)
+
+
+def _check_place(call: Call, metadata: Obj) -> None:
+    if (metadata.get("name") or call.name) != call.name:
+        raise bad_request_error(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
+        )
+    if (metadata.get("namespace") or call.namespace) != call.namespace:
+        raise bad_request_error("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
+    """The wanted metadata with what only the server sets as it was; also where a policy took it away."""
+    metadata = dict(wanted.get("metadata") or {})
+    _check_place(call, metadata)
+    found = live["metadata"]
+    metadata["name"] = call.name
+    if call.resource.kind.namespaced:
+        metadata["namespace"] = call.namespace
+    metadata["resourceVersion"] = found["resourceVersion"]
+    for name in _KEPT:
+        if name in found:
+            metadata[name] = found[name]
+        else:
+            metadata.pop(name, None)
+    drop_empty(metadata)
+    return metadata
+
+
+async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
+    """The wanted object with the parts that this (sub)resource does not write restored, completed and judged."""
+    kind, core = call.resource.kind, call.core
+    wanted = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
+    wanted["metadata"] = keep_server_metadata(call, wanted, live)
+    if call.subresource == "status":
+        new = apply_defaults(prepare_for_status_update(wanted, live, kind, core.gates), kind, core.gates)
+        await admission.admit_status(call, new, live)
+        errors = validate_status_update(new, live, kind, core.gates)
+        if kind.custom is not None and not errors:
+            errors = rule_errors(kind, new, live)
+    else:
+        new = own(apply_defaults(wanted, kind, core.gates, call.now))
+        complete = strategy_for(kind.group, kind.plural).complete_update
+        if complete is not None:
+            await complete(call, new, live)
+        new = own(prepare_for_update(new, live, kind, core.gates, call.now))
+        await admission.admit_update(call, new, live)
+        if has_generation(kind) and spec_changed(new, live, kind):
+            new["metadata"]["generation"] = int(live["metadata"].get("generation") or 0) + 1
+        errors = validate_update(new, live, kind, core.gates, core.check_selector) or rule_errors(kind, new, live)
+    if errors:
+        raise call.invalid(call.name, errors)
+    if not call.subresource:
+        await admission.validate_update(call, new, live)
+        call.request.warnings += warnings_on_update(new, live, kind)
+    return new
+
+
+def _unchanged(new: Obj, live: Obj) -> bool:
+    """Equal but for when whose fields were set last, and for the difference of no owners and an empty list of them."""
+    if new == live:
+        return True
+    left, right = new["metadata"], live["metadata"]
+    return (
+        {**left, "managedFields": None} == {**right, "managedFields": None}
+        and {**new, "metadata": None} == {**live, "metadata": None}
+        and _timeless(left.get("managedFields")) == _timeless(right.get("managedFields"))
+    )
+
+
+def _timeless(entries: Sequence[Obj] | None) -> list[bytes]:
+    shown = [{name: value for name, value in entry.items() if name != "time"} for entry in entries or ()]
+    return sorted(orjson.dumps(entry, option=orjson.OPT_SORT_KEYS) for entry in shown)
+
+
+async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
+    """Write over a record; None when another writer was faster."""
+    if call.dry_run:
+        await quotas.check(call, obj, record)
+        return Outcome(None, obj)
+    metadata = obj["metadata"]
+    if is_finished(obj):
+        try:
+            (event,) = await call.core.store.transact(Delete(record.key, record.revision))
+        except CompareFailed:
+            return None
+        metadata["resourceVersion"] = str(event.revision)
+        return Outcome(None, obj)
+    value, place = encode(obj)
+    try:
+        event, *_ = await quotas.write(call, Put(record.key, value, record.revision, place), obj, record)
+    except CompareFailed:
+        return None
+    if event.new is not None and event.new.note is None:
+        event.new.note = Note(metadata.get("labels") or {})
+    return Outcome(event.new, None)
+
+
+def is_finished(obj: Obj) -> bool:
+    """Whether an object that is being deleted has nothing left to wait for."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if obj["kind"] == "Namespace" and obj["apiVersion"] == "v1" and (obj.get("spec") or {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")

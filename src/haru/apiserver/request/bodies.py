@@ -1,0 +1,228 @@
+"""Request bodies: JSON, YAML or protobuf to one object, checked against the resource and the wish for strictness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from haru.apiserver.request.http import Request
+from haru.kube import yaml
+from haru.kube.decoding import strict_decode
+from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, unsupported_media_type_error
+from haru.kube.kinds import Kind
+from haru.kube.repeated_names import duplicate_fields
+from haru.kube.wire import decode_protobuf
+
+Obj = dict[str, Any]
+
+JSON_TYPES = ("", "application/json")
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
+PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf"
+DEPTH_LIMIT = 200
+"""Deeper values are refused: what encodes and walks them recurses."""
+QUICK_DEPTH = 30
+PROBLEMS_LIMIT = 100
+_STRICTNESS = ("Ignore", "Warn", "Strict")
+_COLON_ESCAPED = rb"\u003"
+"""How every escape begins that could stand for a colon."""
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def media_type(request: Request) -> str:
+    """The Content-Type without its parameters."""
+    return request.header(b"content-type").partition(";")[0].strip().lower()
+
+
+def parse_json(data: bytes) -> Any:
+    """A JSON value; 400 for what is none."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise bad_request_error(f"error decoding JSON request body: {error}") from None
+    if _may_be_deep(data) and _depth(value) > DEPTH_LIMIT:
+        raise _too_deep()
+    return value
+
+
+def _too_deep() -> StatusError:
+    return bad_request_error(f"the request body is nested deeper than {DEPTH_LIMIT} levels")
+
+
+def _may_be_deep(data: bytes) -> bool:
+    """A quick look at the brackets alone: few of them make few levels.
+
+    Of many, each round takes the innermost pairs away: few rounds mean few levels. Brackets inside of texts can leave a
+    rest behind, or pairs that are none; then the value itself is measured.
+    """
+    if data.count(b"{") + data.count(b"[") <= DEPTH_LIMIT:
+        return False
+    brackets = data.translate(None, _NO_BRACKETS)
+    for _ in range(QUICK_DEPTH):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+    return bool(brackets)
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
+            if isinstance(child, dict | list)
+        ]
+    return depth
+
+
+def parse_yaml(data: bytes) -> Obj:
+    """One YAML document; 400 for what is none."""
+    return read_yaml(data, "Strict")[0]
+
+
+def read_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:
+    """One YAML document, and which names occur twice in it: a mistake for a strict reader only."""
+    repeated: list[str] = []
+    try:
+        text = data.decode("utf-8")
+        try:
+            value = yaml.load(text)
+        except yaml.DuplicateKeyError as error:
+            if wish == "Strict":
+                raise
+            repeated = [str(error)]
+            value = yaml.load(text, repeated_keys=True)
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise bad_request_error(f"error decoding YAML: {error}") from None
+    _require_json(value)
+    if text.lstrip().startswith("{"):
+        repeated += repeated_fields(data, value)
+    return value, repeated
+
+
+def _require_json(value: Any) -> None:
+    """YAML and protobuf can say what JSON can not: numbers, texts and depths that could not be encoded again."""
+    if _depth(value) > DEPTH_LIMIT:
+        raise _too_deep()
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        raise bad_request_error(f"the request body has no form in JSON: {error}") from None
+
+
+def parse_body(data: bytes, content_type: str) -> Any:
+    """The value of a request body by its media type."""
+    if content_type in JSON_TYPES:
+        return parse_json(data)
+    if content_type == PROTOBUF_TYPE:
+        value = decode_protobuf(data)
+        _require_json(value)
+        return value
+    if content_type in YAML_TYPES:
+        return parse_yaml(data)
+    raise unsupported_media_type_error(
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    )
+
+
+def strictness(request: Request) -> str:
+    """The `fieldValidation` parameter; `Warn` unless the client says otherwise."""
+    values = request.query.get("fieldValidation")
+    if not values or not values[0]:
+        return "Warn"
+    if values[0] not in _STRICTNESS:
+        error = FieldError(
+            "FieldValueNotSupported", "fieldValidation", values[0], 'supported values: "", "Ignore", "Strict", "Warn"'
+        )
+        raise invalid_error(
+            "meta.k8s.io", "CreateOptions" if request.method == "POST" else "UpdateOptions", "", [error]
+        )
+    return values[0]
+
+
+async def read_object(request: Request, kind: Kind, *, any_kind: bool = False) -> Obj:
+    """The object of a POST or PUT in the version of `kind`: known fields only, no nulls, JSON types as they must be."""
+    data = await request.body()
+    content_type = media_type(request)
+    wish = strictness(request)
+    repeated: list[str] = []
+    if content_type in YAML_TYPES:
+        value, repeated = read_yaml(data, wish)
+    else:
+        value = parse_body(data, content_type)
+    if not isinstance(value, dict):
+        raise bad_request_error(
+            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: the body is no object'
+        )
+    if wish != "Ignore" and content_type in JSON_TYPES:
+        repeated = repeated_fields(data, value)
+    check_kind(value, kind)
+    return decode_checked(value, kind, wish, repeated, request)
+
+
+def repeated_fields(data: bytes, value: Any) -> list[str]:
+    """Names that occur twice in the text that `value` was read from.
+
+    Each member has a colon, which goes with the member that is dropped; one that stands in a text stays, and none comes
+    from elsewhere unless it was written as an escape. So as many colons as before mean that nothing was dropped.
+    """
+    if _COLON_ESCAPED not in data and orjson.dumps(value).count(b":") == data.count(b":"):
+        return []
+    try:
+        return duplicate_fields(data)
+    except ValueError:  # a flow mapping of YAML, which its own reader has judged
+        return []
+
+
+def decode_checked(value: Obj, kind: Kind, wish: str, repeated: list[str], request: Request) -> Obj:
+    """Drop unknown fields, and refuse, warn or say nothing about them as the client wishes."""
+    obj, unknown = strict_decode(value, kind)
+    problems = (unknown + repeated)[:PROBLEMS_LIMIT]
+    if problems and wish == "Strict":
+        raise strict_error(kind, problems)
+    if problems and wish == "Warn":
+        request.warnings.extend(problems)
+    return obj
+
+
+def strict_error(kind: Kind, problems: list[str]) -> StatusError:
+    """400 with every unknown or repeated field."""
+    return bad_request_error(
+        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+        f"strict decoding error: {', '.join(problems)}"
+    )
+
+
+def check_kind(value: Obj, kind: Kind) -> None:
+    """The body must be of the resource's kind; a body that does not say is taken for one."""
+    given_version, given_kind = value.get("apiVersion"), value.get("kind")
+    if given_version == kind.api_version and given_kind == kind.kind:
+        return
+    if not given_version and not given_kind:
+        value["apiVersion"], value["kind"] = kind.api_version, kind.kind
+        return
+    if not isinstance(given_version, str | None) or not isinstance(given_kind, str | None):
+        raise bad_request_error("apiVersion and kind must be strings")
+    version = (given_version or "").rpartition("/")[2]
+    if given_kind and given_kind != kind.kind:
+        raise bad_request_error(
+            f"{given_kind} in version {json_text(version)} cannot be handled as a {kind.kind}: "
+            f"the body is a {given_version or 'object'} {given_kind}, the path takes {kind.api_version} {kind.kind}"
+        )
+    if given_version and given_version != kind.api_version:
+        raise bad_request_error(
+            f"the API version in the data ({given_version}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    value["apiVersion"], value["kind"] = kind.api_version, kind.kind
+
+
+def json_text(text: str) -> str:
+    """A text in JSON's quotes."""
+    return orjson.dumps(text).decode()

@@ -1,0 +1,111 @@
+"""Define a REST request after routing: its target, its user and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from haru.apiserver.core import Core
+from haru.apiserver.registry.resources import Resource
+from haru.apiserver.request.http import Request
+from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, not_found_error
+from haru.storage import Put
+
+Obj = dict[str, Any]
+BuiltIn = Callable[[Obj], Awaitable[None]]
+"""The server's own mutating plugins: they change the object in place."""
+
+Owned = Callable[[Obj], Obj]
+"""Returns the object with its managedFields updated."""
+
+MANAGER_LIMIT = 128
+
+
+@dataclass(slots=True)
+class Call:
+    """Hold a request for one resource."""
+
+    core: Core
+    request: Request
+    resource: Resource
+    namespace: str
+    name: str
+    subresource: str
+    verb: str
+    now: str = ""
+    dry_run: bool = False
+    manager: str = ""
+    chain: DynamicAdmission | None = None
+    """The webhooks and policies to call; None without any, and for the server's own writes."""
+    together: list[Put] = field(default_factory=list)
+    """Other keys to write in the same transaction as the object."""
+
+    def not_found(self) -> StatusError:
+        """404 for the object that the call names."""
+        kind = self.resource.kind
+        return not_found_error(kind.group, kind.plural, self.name)
+
+    def invalid(self, name: str, errors: list[FieldError]) -> StatusError:
+        """422 with the findings of validation."""
+        kind = self.resource.kind
+        return invalid_error(kind.group, kind.kind, name, errors)
+
+
+class DynamicAdmission(Protocol):
+    """Call the webhooks and admission policies; `haru.apiserver.admission.dynamic` implements it.
+
+    The `change_` methods mutate, the `judge_` methods validate, the `about_` methods do both. Each raises StatusError
+    when a webhook or a policy refuses the request.
+    """
+
+    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn, *, generated: bool) -> Obj:
+        """Return a new object after mutation; `generated`: the server has generated its name."""
+
+    async def judge_new(self, call: Call, obj: Obj, *, generated: bool) -> None:
+        """Validate a new object that is complete."""
+
+    async def change_update(
+        self, call: Call, wanted: Obj, live: Obj, owned: Owned | None, built_in: BuiltIn | None = None
+    ) -> Obj | None:
+        """Return an updated object after mutation; None if nothing has changed it."""
+
+    async def judge_update(self, call: Call, new: Obj, live: Obj) -> None:
+        """Validate an updated object that is complete."""
+
+    async def about_deletion(self, call: Call, old: Obj, options: Mapping[str, Any]) -> None:
+        """Validate the deletion of an object."""
+
+    async def about_subresource(self, call: Call, body: Obj) -> Obj:
+        """Return a Binding, Eviction or TokenRequest after mutation and validation."""
+
+    async def about_scale(self, call: Call, scale: Obj, live: Obj) -> Obj:
+        """Return an updated Scale after mutation and validation."""
+
+
+def read_write_options(call: Call) -> None:
+    """Take `dryRun` and `fieldManager` from the query, and the time from the clock."""
+    request = call.request
+    call.now = call.core.now()
+    call.dry_run = is_dry_run(request.query.get("dryRun") or ())
+    manager = request.param("fieldManager")
+    if len(manager) > MANAGER_LIMIT:
+        raise bad_request_error(f"fieldManager must be no more than {MANAGER_LIMIT} characters")
+    call.manager = manager or default_manager(request)
+
+
+def is_dry_run(values: list[str] | tuple[str, ...]) -> bool:
+    """Whether `dryRun` is asked for; 422 for a value other than `All`."""
+    wanted = [value for value in values if value]
+    if not wanted:
+        return False
+    if wanted != ["All"]:
+        error = FieldError("FieldValueNotSupported", "dryRun", wanted, 'supported values: "All"')
+        raise invalid_error("meta.k8s.io", "CreateOptions", "", [error])
+    return True
+
+
+def default_manager(request: Request) -> str:
+    """The field manager of a client that names none: the first part of its user agent."""
+    agent = request.header(b"user-agent").partition("/")[0][:MANAGER_LIMIT]
+    return agent or "unknown"

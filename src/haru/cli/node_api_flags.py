@@ -1,0 +1,142 @@
+"""Define the API flags of `haru node`, named as the kubelet's."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.node.api import ServerOptions
+
+_SWITCH = argparse.BooleanOptionalAction
+
+
+def add_server_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the kubelet API."""
+    group = parser.add_argument_group("API of the node")
+    group.add_argument("--address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
+    group.add_argument(
+        "--port", type=_port, metavar="PORT", default=10250, help="port (default 10250; 0: any free port)"
+    )
+    group.add_argument(
+        "--healthz-bind-address",
+        metavar="IP",
+        default="127.0.0.1",
+        help="IP to listen on for /healthz without TLS (default 127.0.0.1)",
+    )
+    group.add_argument(
+        "--healthz-port",
+        type=_port,
+        metavar="PORT",
+        default=10248,
+        help="port of /healthz without TLS (default 10248; 0: none)",
+    )
+    group.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
+    group.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
+    group.add_argument(
+        "--cert-dir",
+        type=Path,
+        metavar="DIR",
+        help="directory in which a certificate is created if none is given (default ROOT-DIR/pki)",
+    )
+    group.add_argument("--client-ca-file", type=Path, metavar="FILE", help="CA of client certificates")
+    group.add_argument(
+        "--anonymous-auth", action=_SWITCH, default=False, help="accept requests without credentials (default no)"
+    )
+    group.add_argument(
+        "--authentication-token-webhook",
+        action=_SWITCH,
+        default=True,
+        help="verify bearer tokens by TokenReview (default yes)",
+    )
+    group.add_argument(
+        "--authentication-token-webhook-cache-ttl",
+        metavar="DURATION",
+        default="2m",
+        help="how long TokenReview answers are cached (default 2m)",
+    )
+    group.add_argument(
+        "--authorization-mode",
+        choices=("Webhook", "AlwaysAllow"),
+        default="Webhook",
+        help="authorization mode (default Webhook)",
+    )
+    group.add_argument(
+        "--authorization-webhook-cache-authorized-ttl",
+        metavar="DURATION",
+        default="5m",
+        help='how long an "allowed" answer is cached (default 5m)',
+    )
+    group.add_argument(
+        "--authorization-webhook-cache-unauthorized-ttl",
+        metavar="DURATION",
+        default="30s",
+        help='how long a "denied" answer is cached (default 30s)',
+    )
+    group.add_argument(
+        "--enable-debugging-handlers",
+        action=_SWITCH,
+        default=True,
+        help="serve container logs, exec, attach and port-forward (default yes)",
+    )
+    group.add_argument(
+        "--require-create-for-streams",
+        action="store_true",
+        help="require the verb create for exec, attach and port-forward over WebSocket too (1.36: get)",
+    )
+
+
+def server_options(flags: argparse.Namespace) -> ServerOptions:
+    """The flags, checked. Raises UsageError."""
+    from haru.node.api import ServerOptions
+
+    if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
+        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
+    for flag, file in (
+        ("--tls-cert-file", flags.tls_cert_file),
+        ("--tls-private-key-file", flags.tls_private_key_file),
+        ("--client-ca-file", flags.client_ca_file),
+    ):
+        if file is not None and not file.is_file():
+            raise UsageError(f'{flag}: Invalid value: "{file}": there is no such file')
+    return ServerOptions(
+        address=flags.address,
+        port=flags.port,
+        healthz_address=flags.healthz_bind_address,
+        healthz_port=flags.healthz_port or -1,
+        cert_file=flags.tls_cert_file,
+        key_file=flags.tls_private_key_file,
+        cert_dir=flags.cert_dir or flags.root_dir.absolute() / "pki",
+        client_ca_file=flags.client_ca_file,
+        anonymous=flags.anonymous_auth,
+        webhook_authentication=flags.authentication_token_webhook,
+        authentication_cache_seconds=_seconds(flags, "authentication_token_webhook_cache_ttl"),
+        mode=flags.authorization_mode,
+        authorized_seconds=_seconds(flags, "authorization_webhook_cache_authorized_ttl"),
+        unauthorized_seconds=_seconds(flags, "authorization_webhook_cache_unauthorized_ttl"),
+        debugging_handlers=flags.enable_debugging_handlers,
+        require_create_for_streams=flags.require_create_for_streams,
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port, 0 to 65535')
+    return int(text)
+
+
+def _seconds(flags: argparse.Namespace, name: str) -> float:
+    from haru.cel.errors import EvaluationError
+    from haru.cel.libraries import parse_duration
+
+    text = getattr(flags, name)
+    try:
+        seconds = parse_duration(text).ns / 1e9
+    except EvaluationError:
+        seconds = -1.0
+    if seconds < 0:
+        raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{text}": write a duration such as 2m')
+    return seconds

@@ -1,0 +1,78 @@
+"""Read the snapshot for a command from files, a data directory, or a running cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from haru.cli.connection import connect
+from haru.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from haru.api.cluster_reader import Fetched
+    from haru.api.snapshot import Snapshot
+    from haru.kube.gates import FeatureGates
+
+Obj = dict[str, Any]
+
+
+class Answer(Protocol):
+    """What a snapshot answers."""
+
+    def as_dict(self) -> Obj:
+        """The documented JSON."""
+        ...
+
+
+def file_gates(text: str) -> FeatureGates:
+    """The gates under which manifests are read: those of `haru up`, but for what `--feature-gates` says."""
+    from haru.api.files import gates_of
+
+    return gates_of(text, "--feature-gates")
+
+
+def snapshot_of(
+    options: argparse.Namespace,
+    user_agent: str,
+    kinds: Sequence[tuple[str, str]],
+    namespace: str | None = None,
+) -> Snapshot:
+    """The objects of these kinds, or all of the files that `-f` names; of namespace `default` what names none."""
+    from haru.api.snapshot import Snapshot
+
+    gates: Mapping[str, bool] = file_gates(getattr(options, "feature_gates", "")).all()
+    if options.filename:
+        if getattr(options, "data_dir", None):
+            raise UsageError("-f and --data-dir both name the cluster: leave one of them out")
+        return Snapshot.read(*options.filename, namespace=namespace or "default", feature_gates=gates)
+    fetched = asyncio.run(_fetched(options, user_agent, kinds))
+    where = namespace or fetched.namespace
+    return Snapshot(fetched.objects, namespace=where, feature_gates=gates, refused=fetched.refused)
+
+
+async def _fetched(options: argparse.Namespace, user_agent: str, kinds: Sequence[tuple[str, str]]) -> Fetched:
+    from haru.api.cluster_reader import fetch, fetch_kept
+
+    directory: Path | None = getattr(options, "data_dir", None)
+    if directory is not None:
+        return await fetch_kept(directory, user_agent, "--data-dir")
+    async with connect(options, user_agent) as client:
+        return await fetch(client, kinds)
+
+
+def show(answer: Answer, output: str, refused: Sequence[str] = (), text: Callable[[], str] | None = None) -> None:
+    """Print an answer in the form that `-o` names; the text says what it was made without."""
+    if output == "json":
+        print(json.dumps(answer.as_dict(), indent=2))
+    elif output == "yaml":
+        from haru.kube.yaml import dump
+
+        print(dump(answer.as_dict()), end="")
+    else:
+        print(text() if text is not None else answer)
+        if refused:
+            print(f"(not allowed to read {', '.join(refused)}: the answer is without them)")

@@ -1,0 +1,78 @@
+"""The dashboard on a loopback address: plain HTTP that nobody else on the network can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+from haru.client.api import ApiClient
+from haru.dashboard.access import Access, check_loopback
+from haru.serving import listening_socket, server_class, settings
+
+if TYPE_CHECKING:
+    from haru.dashboard.app import Dashboard
+    from haru.dashboard.views.usage import Measured
+
+_LINGER_SECONDS = 0.3
+
+
+class DashboardServer:
+    """Serves the dashboard of one cluster until it is stopped; port 0 takes a free one.
+
+    `measured` tells how the cards were used; without it that page says that nothing is known.
+
+    What makes pages is imported when the first one is asked for: it is no part of the start of `haru up`.
+    """
+
+    def __init__(self, client: ApiClient, host: str, port: int, measured: Measured | None = None) -> None:
+        check_loopback(host, port, "--dashboard")
+        self._host = "127.0.0.1" if host == "localhost" else host
+        self._wanted_port = port
+        self._client = client
+        self._measured = measured
+        self.url = ""
+        """The address with the one-time code; once started."""
+        self._access: Access | None = None
+        self._app: Dashboard | None = None
+        self._server: Any = None
+        self._socket: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen and serve; OSError when the address is taken."""
+        self._socket = listening_socket(self._host, self._wanted_port, "port for the dashboard")
+        port = self._socket.getsockname()[1]
+        self._access = Access(port)
+        config = settings(self._answer, timeout_graceful_shutdown=2)
+        self._server = server_class()(config)
+        # Not `serve()`: that takes the process' signals, which belong to whoever runs this server.
+        self._task = asyncio.create_task(self._server._serve([self._socket]), name="haru dashboard: http")
+        while not self._server.started:
+            if self._task.done():
+                self._task.result()
+                raise RuntimeError("the dashboard's server ended before it had started")
+            await asyncio.sleep(0.001)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{host}:{port}/?code={self._access.code}"
+
+    async def stop(self) -> None:
+        """Ends streams and watches, finishes what is in flight, closes."""
+        if self._task is None or self._socket is None:
+            return
+        if self._app is not None:
+            await self._app.stop()
+        self._server.end()
+        while not self._task.done():
+            await asyncio.wait([self._task], timeout=_LINGER_SECONDS)
+        self._socket.close()
+        self._task = None
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._app is None:
+            from haru.cluster_view import Watching
+            from haru.dashboard.app import Dashboard
+
+            assert self._access is not None
+            self._app = Dashboard(Watching(self._client), self._access, self._measured)
+        await self._app(scope, receive, send)

@@ -1,0 +1,216 @@
+"""The kubelet, as `haru driver check` plays it: it finds a driver, makes claims on free devices, has them prepared.
+
+Whatever the driver does that a kubelet does not expect is `Wrong`. Sources: KEP-4381, KEP-4680; the kubelet's APIs as
+`protocol` has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from haru.client.api import ApiClient
+from haru.drivers.cdi.reader import DIRECTORIES
+from haru.drivers.protocol import (
+    HEALTH,
+    REGISTRATION,
+    V1,
+    V1BETA1,
+    Claim,
+    ClaimsRequest,
+    Device,
+    Empty,
+    HealthReport,
+    PluginInfo,
+    PrepareAnswer,
+    PreparedClaim,
+    RegistrationStatus,
+    UnprepareAnswer,
+    method,
+)
+from haru.drivers.sockets import call, channel
+from haru.kube.errors import StatusError
+from haru.kube.kinds import known_kind
+from haru.kube.meta import name_of, namespace_of, uid_of
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+Obj = dict[str, Any]
+CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
+REQUEST: Final = "checked"
+_SECONDS: Final = 45.0
+_LOOK_SECONDS: Final = 0.1
+
+
+class Wrong(Exception):
+    """The driver does something that a kubelet does not expect; the text says what, and what was expected."""
+
+
+class NotApplicable(Exception):
+    """There is nothing to try; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The driver to check, and where it is."""
+
+    driver: str
+    node: str
+    kubelet: Path
+    cdi: Sequence[Path] = DIRECTORIES
+    namespace: str = "default"
+    restart: Callable[[], Awaitable[None]] | None = None
+    """Kills the driver and starts it again; it need not wait until it is back."""
+    seconds: float = _SECONDS
+
+
+class PlayedKubelet:
+    """What checks are made of. `find` comes first."""
+
+    def __init__(self, client: ApiClient, subject: Subject) -> None:
+        self.client, self.subject = client, subject
+        self.info = PluginInfo()
+        self.free: list[tuple[str, str]] = []
+        """(pool, device) of all that nobody has."""
+
+    async def find(self) -> PluginInfo:
+        """What the driver says at its registrar, once it answers."""
+        deadline = asyncio.get_running_loop().time() + self.subject.seconds
+        registry = self.subject.kubelet / "plugins_registry"
+        while asyncio.get_running_loop().time() < deadline:
+            for path in sorted(registry.rglob("*.sock")):
+                try:
+                    async with channel(path) as through:
+                        info = await self._call(through, method(REGISTRATION, "GetInfo"), Empty(), PluginInfo, 5)
+                        if info.name == self.subject.driver:
+                            status = RegistrationStatus(True)
+                            notify = method(REGISTRATION, "NotifyRegistrationStatus")
+                            await self._call(through, notify, status, Empty, 5)
+                            found: PluginInfo = info
+                            return found
+                except Wrong:
+                    continue
+            await asyncio.sleep(_LOOK_SECONDS)
+        raise Wrong(f"{registry}: no socket answers GetInfo with the name {self.subject.driver}")
+
+    async def _call(self, through: grpc.aio.Channel, path: str, request: Any, answer: Any, seconds: float) -> Any:
+        import grpc.aio
+
+        try:
+            return await call(through, path, answer)(request, timeout=seconds)
+        except grpc.aio.AioRpcError as error:
+            raise Wrong(f"{path}: {error.code().name}: {error.details() or 'no reason given'}") from None
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[grpc.aio.Channel]:
+        async with channel(self.info.endpoint) as through:
+            yield through
+
+    def versions(self) -> list[str]:
+        """The DRA services that are announced, the newest first."""
+        return [version for version in (V1, V1BETA1) if version in self.info.supported_versions]
+
+    async def prepare(self, *claims: Claim, version: str = "") -> dict[str, PreparedClaim]:
+        """NodePrepareResources; the answer mentions every claim."""
+        async with self._open() as through:
+            path = method(version or self.versions()[0], "NodePrepareResources")
+            answer = await self._call(through, path, ClaimsRequest(list(claims)), PrepareAnswer, self.subject.seconds)
+        _complete(path, claims, answer.claims)
+        found: dict[str, PreparedClaim] = answer.claims
+        return found
+
+    async def unprepare(self, *claims: Claim, version: str = "") -> None:
+        """NodeUnprepareResources without an error for any claim."""
+        async with self._open() as through:
+            path = method(version or self.versions()[0], "NodeUnprepareResources")
+            request = ClaimsRequest(list(claims))
+            answer = await self._call(through, path, request, UnprepareAnswer, self.subject.seconds)
+        _complete(path, claims, answer.claims)
+        for claim in claims:
+            if error := answer.claims[claim.uid].error:
+                raise Wrong(f"{path}: claim {claim.uid}: {error}")
+
+    async def devices(self, claim: Claim, version: str = "") -> list[Device]:
+        """The devices of a claim that can be prepared."""
+        answer = (await self.prepare(claim, version=version))[claim.uid]
+        if answer.error:
+            raise Wrong(f"NodePrepareResources: claim {claim.uid}: {answer.error}")
+        return sorted(answer.devices, key=lambda device: (device.pool_name, device.device_name))
+
+    @asynccontextmanager
+    async def claim(self) -> AsyncIterator[Claim]:
+        """An allocated claim on a device that nobody has; it is given back and deleted."""
+        if not self.free:
+            raise NotApplicable("no device of the driver is published on the node and free")
+        pool, device = self.free[0]
+        made = await _allocated(self.client, self.subject, pool, device)
+        claim = Claim(namespace_of(made), uid_of(made), name_of(made))
+        try:
+            yield claim
+        finally:
+            try:
+                await self.unprepare(claim)
+            finally:
+                await self.client.delete(CLAIMS, claim.name, claim.namespace, uid=claim.uid)
+
+    async def reports(self, count: int) -> HealthReport:
+        """The last of so many reports of a new stream, which is then cut."""
+        import grpc.aio
+
+        if HEALTH not in self.info.supported_versions:
+            raise NotApplicable(f"{HEALTH} is not announced")
+        async with self._open() as through, asyncio.timeout(self.subject.seconds):
+            watch = call(through, method(HEALTH, "NodeWatchResources"), HealthReport, stream=True)(Empty())
+            report = HealthReport()
+            try:
+                for _ in range(count):
+                    report = await watch.read()
+                    if not isinstance(report, HealthReport):
+                        raise Wrong("NodeWatchResources: the stream ends by itself")
+            except grpc.aio.AioRpcError as error:
+                raise Wrong(f"NodeWatchResources: {error.code().name}: {error.details()}") from None
+            watch.cancel()
+        return report
+
+    def restart(self) -> Callable[[], Awaitable[None]]:
+        """What kills the driver and starts it again. Raises `NotApplicable`."""
+        if self.subject.restart is None:
+            raise NotApplicable("nothing was named that restarts the driver")
+        return self.subject.restart
+
+
+def _complete(path: str, claims: Sequence[Claim], answers: dict[str, Any]) -> None:
+    if set(answers) != {claim.uid for claim in claims}:
+        raise Wrong(f"{path}: the answer is about {sorted(answers)}, asked was {sorted(c.uid for c in claims)}")
+
+
+async def taken(client: ApiClient, driver: str) -> set[tuple[str, str]]:
+    """(pool, device) of all that claims have."""
+    taken = set()
+    for claim in (await client.list(CLAIMS))["items"]:
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        for result in (allocation.get("devices") or {}).get("results") or ():
+            if result["driver"] == driver:
+                taken.add((result["pool"], result["device"]))
+    return taken
+
+
+async def _allocated(client: ApiClient, subject: Subject, pool: str, device: str) -> Obj:
+    """A claim that is allocated as a scheduler does it."""
+    request = {"name": REQUEST, "exactly": {"deviceClassName": "haru-check"}}
+    metadata = {"name": f"haru-check-{uuid.uuid4().hex[:8]}", "namespace": subject.namespace}
+    made = await client.create(CLAIMS, {"metadata": metadata, "spec": {"devices": {"requests": [request]}}})
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [subject.node]}]}
+    result = {"request": REQUEST, "driver": subject.driver, "pool": pool, "device": device}
+    made["status"] = {"allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}}}
+    try:
+        return await client.update_status(CLAIMS, made)
+    except StatusError:
+        await client.delete(CLAIMS, name_of(made), subject.namespace)
+        raise

@@ -1,0 +1,185 @@
+"""Which simulated nodes `haru up` starts with: those asked for, else those of the last start, else the default's.
+
+The profiles are kept in the ConfigMap `haru-up` in kube-system, so that a snapshot has them too; one that came from a
+file with its description. Nodes that are asked for no more go, with their ResourceSlices and Leases; nothing is changed
+while pods are bound to one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any, Final
+
+import orjson
+
+from haru.client.api import ApiClient
+from haru.controllers.base import bounded
+from haru.drivers.simulated.objects import PROFILE_LABEL
+from haru.drivers.simulated.profiles import Profile, ProfileError, described_profile, load_profile
+from haru.embedded.errors import OptionError
+from haru.embedded.options import DEFAULT_PROFILES, UpOptions, parse_profiles
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind, known_kind
+from haru.kube.meta import controller_of, key_of, labels_of, name_of, uid_of
+
+Obj = dict[str, Any]
+Nodes = list[tuple[Profile, str]]
+
+NAMESPACE: Final = "kube-system"
+NAME: Final = "haru-up"
+_KEY: Final = "profiles"
+_NAMED: Final = 5
+"""How many nodes, and pods of a node, a refusal names."""
+_LEASE_NAMESPACE: Final = "kube-node-lease"
+_ENDED: Final = ("Succeeded", "Failed")
+
+CONFIG_MAPS: Final = known_kind("v1", "ConfigMap")
+LEASES: Final = known_kind("coordination.k8s.io/v1", "Lease")
+NODES: Final = known_kind("v1", "Node")
+PODS: Final = known_kind("v1", "Pod")
+SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")
+
+
+def requested_nodes(options: UpOptions) -> Nodes | None:
+    """The nodes that the options ask for, None if they leave it open; OptionError for a profile that is none."""
+    if not options.simulated_nodes:
+        if options.profiles:
+            raise OptionError("--no-simulated-nodes: Forbidden with --profile, which names simulated nodes")
+        return []
+    if not options.profiles:
+        return None
+    try:
+        return _nodes((load_profile(entry.profile), entry.count) for entry in options.profiles)
+    except ProfileError as error:
+        raise OptionError(f"--profile: {error}") from error
+
+
+async def settle_nodes(client: ApiClient, requested: Nodes | None, where: str) -> tuple[Nodes, str]:
+    """The nodes of this start, and what to say about them; those that are not wanted any more are deleted.
+
+    `where` is the flag that asked for them. OptionError, and nothing is changed, while pods are bound to such nodes.
+    """
+    record = await _record(client)
+    if requested is None and record is not None:
+        nodes = _remembered(record)
+        return nodes, f"simulated nodes as at the last start: {_told(nodes)}"
+    if requested is None:
+        nodes = _nodes((load_profile(entry.profile), entry.count) for entry in parse_profiles(DEFAULT_PROFILES))
+    else:
+        nodes = requested
+        await _drop(client, _known(record), {name for _, name in nodes}, where)
+    await _remember(client, record, nodes)
+    return nodes, ""
+
+
+def _nodes(profiles: Iterable[tuple[Profile, int]]) -> Nodes:
+    return [(profile, f"{profile.name}-{number}") for profile, count in profiles for number in range(count)]
+
+
+def _counted(nodes: Nodes) -> list[tuple[Profile, int]]:
+    grouped = groupby(nodes, key=lambda node: (node[0].name, node[0].source))
+    return [(members[0][0], len(members)) for members in (list(group) for _, group in grouped)]
+
+
+def _told(nodes: Nodes) -> str:
+    return ",".join(f"{profile.name}:{count}" for profile, count in _counted(nodes)) or "none"
+
+
+# -- the record -------------------------------------------------------------------------------------------------------
+
+
+async def _record(client: ApiClient) -> Obj | None:
+    try:
+        return await client.get(CONFIG_MAPS, NAME, NAMESPACE)
+    except StatusError as error:
+        if error.code != 404:
+            raise
+        return None
+
+
+def _remembered(record: Obj) -> Nodes:
+    where = f"ConfigMap {NAMESPACE}/{NAME}"
+    try:
+        entries = orjson.loads((record.get("data") or {})[_KEY])
+        return _nodes((_profile(entry, where), int(entry["count"])) for entry in entries)
+    except (LookupError, TypeError, ValueError) as error:  # a ProfileError is a ValueError
+        raise OptionError(
+            f"{where}: the profiles of the last start cannot be read ({error}): say which with --profile"
+        ) from error
+
+
+def _profile(entry: Obj, where: str) -> Profile:
+    name, described = entry["name"], entry.get("spec")
+    return described_profile(described, where, name) if described else load_profile(name)
+
+
+def _known(record: Obj | None) -> set[str]:
+    """The names of the nodes of the last start; none where they cannot be told."""
+    try:
+        return {name for _, name in _remembered(record)} if record is not None else set()
+    except OptionError:
+        return set()
+
+
+async def _remember(client: ApiClient, record: Obj | None, nodes: Nodes) -> None:
+    entries = [
+        {"name": profile.name, "count": count, **({"spec": profile.source} if profile.source else {})}
+        for profile, count in _counted(nodes)
+    ]
+    data = {_KEY: orjson.dumps(entries).decode()}
+    if record is None:
+        await client.create(CONFIG_MAPS, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": data})
+    elif record.get("data") != data:
+        await client.update(CONFIG_MAPS, {**record, "data": data})
+
+
+# -- nodes that go ----------------------------------------------------------------------------------------------------
+
+
+async def _drop(client: ApiClient, known: set[str], wanted: set[str], where: str) -> None:
+    """Delete the nodes of the last start that are not wanted; whoever took the name of one since keeps it."""
+    if not known - wanted:
+        return
+    nodes = {name_of(node): node for node in (await client.list(NODES))["items"]}
+    going = {name: node for name, node in nodes.items() if name in known - wanted and PROFILE_LABEL in labels_of(node)}
+    if not going:
+        return
+    await _check_pods(client, going, where)
+    slices = [item for item in (await client.list(SLICES))["items"] if item["spec"].get("nodeName") in going]
+    # Nodes last: after a crash under way the next start finds what is left.
+    await bounded(slices, lambda item: _delete(client, SLICES, name_of(item), uid=uid_of(item)))
+    await bounded(going, lambda name: _delete(client, LEASES, name, _LEASE_NAMESPACE))
+    await bounded(going.values(), lambda node: _delete(client, NODES, name_of(node), uid=uid_of(node)))
+
+
+async def _check_pods(client: ApiClient, going: Iterable[str], where: str) -> None:
+    """OptionError while pods are bound there; those that have ended, and those of a DaemonSet, go with the node."""
+    held: dict[str, list[str]] = {name: [] for name in going}
+    for pod in (await client.list(PODS, field_selector="spec.nodeName!="))["items"]:
+        ended = (pod.get("status") or {}).get("phase") in _ENDED
+        if (node := pod["spec"]["nodeName"]) in held and not ended and not _is_daemon(pod):
+            held[node].append(key_of(pod))
+    told = [f"{node} ({_few(sorted(pods))})" for node, pods in sorted(held.items()) if pods]
+    if told:
+        raise OptionError(
+            f"{where}: Forbidden: pods are bound to nodes that it leaves out: {_few(told)}; "
+            "delete these pods first, or keep these nodes"
+        )
+
+
+def _is_daemon(pod: Obj) -> bool:
+    return (controller_of(pod) or {}).get("kind") == "DaemonSet"
+
+
+def _few(words: list[str]) -> str:
+    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    return ", ".join(words[:_NAMED]) + more
+
+
+async def _delete(client: ApiClient, kind: Kind, name: str, namespace: str = "", uid: str = "") -> None:
+    try:
+        await client.delete(kind, name, namespace, uid=uid)
+    except StatusError as error:
+        if error.code != 404:
+            raise

@@ -1,0 +1,14 @@
+from .backfill.earliest_start import reserve_earliest_start as reserve_earliest_start
+from .dra.model.model import Features as Features
+from .framework.options import Options as Options
+from .framework.profile import Profile as Profile
+from .podgroup.gang_pre_enqueue import pre_enqueue as pre_enqueue
+from .podgroup.podgroup_cycle import decide as decide
+from .scheduling_round import RoundResult as RoundResult
+from .scheduling_round import run_round as run_round
+from .state.cache import SchedulerCache as SchedulerCache
+from .state.decision import REASON_TYPES as REASON_TYPES
+from .state.decision import Decision as Decision
+from .state.decision import Reason as Reason
+from .state.overlay import Overlay as Overlay
+from .state.snapshot import Snapshot as Snapshot

@@ -1,0 +1,292 @@
+"""What is taken: devices, shares and consumed capacity, derived from allocated claims, with who holds each.
+
+An `AllocatedState` never changes; `with_allocation` and `without` give new ones that share all but what is touched,
+so that a gang can assume hundreds of allocations in one cycle and drop them again. Results with admin access count
+for nothing.
+Source: KEP-4381; shares and capacity KEP-5075; admin access KEP-5018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from haru.engine.dra.bucketed_map import Bucketed, Seen
+from haru.engine.dra.model.model import DeviceId, Obj, PoolKey
+from haru.engine.dra.model.quantities import amount
+from haru.engine.state.cow_map import Computed
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One share of a device that allows several allocations: who holds it and what it consumes (billionths)."""
+
+    share_id: str
+    holder: str
+    consumed: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """What is taken of one pool: whole devices by name with their holders, and shares by device name.
+
+    Where several `states` must be respected (now, and once evicted pods are gone), what any of them takes is taken.
+    """
+
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shares: Mapping[str, tuple[Share, ...]] = field(default_factory=dict)
+    states: tuple[PoolUse, ...] = ()
+
+    @staticmethod
+    def of_all(*uses: PoolUse) -> PoolUse:
+        """What must be seen as taken where all states are to be respected; the first that takes a device names it."""
+        states = tuple(state for use in uses for state in use.states or (use,))
+        devices: dict[str, tuple[str, ...]] = {}
+        shares: dict[str, tuple[Share, ...]] = {}
+        for state in reversed(states):
+            devices |= state.devices
+            shares |= state.shares
+        return PoolUse(devices, shares, states)
+
+    def consumed(self, device: str) -> dict[str, int]:
+        """The capacity of a device that its shares consume together."""
+        total: dict[str, int] = {}
+        if self.states:
+            for state in self.states:
+                for name, value in state.consumed(device).items():
+                    total[name] = max(value, total.get(name, 0))
+            return total
+        for share in self.shares.get(device, ()):
+            for name, value in share.consumed:
+                total[name] = total.get(name, 0) + value
+        return total
+
+    def holders(self, device: str) -> tuple[str, ...]:
+        """The claims that hold a device or shares of it."""
+        return self.devices.get(device, ()) + tuple(s.holder for s in self.shares.get(device, ()))
+
+    def without_holders(self, claims: Collection[str]) -> PoolUse:
+        """What is taken once these claims hold nothing of the pool."""
+        if self.states:
+            return PoolUse.of_all(*(state.without_holders(claims) for state in self.states))
+        devices = {name: tuple(h for h in held if h not in claims) for name, held in self.devices.items()}
+        shares = {name: tuple(s for s in held if s.holder not in claims) for name, held in self.shares.items()}
+        return PoolUse(
+            {n: held for n, held in devices.items() if held}, {n: held for n, held in shares.items() if held}
+        )
+
+    def names(self) -> frozenset[str]:
+        """The devices of which anything is taken: those count against the pool's counters."""
+        return frozenset(self.devices) | frozenset(self.shares)
+
+    def shared_throughout(self, device: str) -> bool:
+        """Whether a device has shares in every state."""
+        return all(device in state.shares for state in self.states or (self,))
+
+    def charged(self) -> tuple[frozenset[str], ...]:
+        """The same for each state. A device that has shares in one counts in all: another share is not charged."""
+        shared = frozenset(self.shares)
+        return tuple(frozenset(state.devices) | shared for state in self.states or (self,))
+
+
+EMPTY_USE = PoolUse()
+
+
+class _Taken(NamedTuple):
+    """One result of an allocation, reduced to what it takes."""
+
+    device: DeviceId
+    share_id: str | None
+    consumed: tuple[tuple[str, int], ...]
+
+
+def _amounts(consumed: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, amount(value)) for name, value in consumed.items())) if consumed else ()
+
+
+def _taken(allocation: Obj) -> tuple[_Taken, ...]:
+    found = []
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        if result.get("adminAccess"):
+            continue
+        device = DeviceId(result["driver"], result["pool"], result["device"])
+        found.append(_Taken(device, result.get("shareID"), _amounts(result.get("consumedCapacity") or {})))
+    return tuple(found)
+
+
+def _with(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse:
+    if use.states:
+        return PoolUse.of_all(*(_with(state, holder, taken) for state in use.states))
+    devices, shares = dict(use.devices), dict(use.shares)
+    for item in taken:
+        name = item.device.device
+        if item.share_id is None:
+            devices[name] = (*devices.get(name, ()), holder)
+        else:
+            shares[name] = (*shares.get(name, ()), Share(item.share_id, holder, item.consumed))
+    return PoolUse(devices, shares)
+
+
+def _without(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse | None:
+    if use.states:
+        return PoolUse.of_all(*(_without(state, holder, taken) or EMPTY_USE for state in use.states))
+    devices, shares = dict(use.devices), dict(use.shares)
+    for item in taken:
+        name = item.device.device
+        if item.share_id is None:
+            rest = list(devices.pop(name, ()))
+            if holder in rest:
+                rest.remove(holder)
+            if rest:
+                devices[name] = tuple(rest)
+        else:
+            kept = tuple(s for s in shares.pop(name, ()) if (s.holder, s.share_id) != (holder, item.share_id))
+            if kept:
+                shares[name] = kept
+    return PoolUse(devices, shares) if devices or shares else None
+
+
+def _by_pool(taken: Iterable[_Taken]) -> dict[PoolKey, list[_Taken]]:
+    pools: dict[PoolKey, list[_Taken]] = {}
+    for item in taken:
+        pools.setdefault(PoolKey(item.device.driver, item.device.pool), []).append(item)
+    return pools
+
+
+class AllocatedState:
+    """All that is taken, by pool, and what each claim holds. Immutable."""
+
+    __slots__ = ("_claims", "_pools")
+
+    def __init__(
+        self,
+        pools: Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse] | None = None,
+        claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] | None = None,
+    ) -> None:
+        self._pools: Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse] = pools or Bucketed()
+        self._claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] = claims or Bucketed()
+
+    @classmethod
+    def from_claims(cls, claims: Iterable[Obj]) -> AllocatedState:
+        """The state that allocated claims amount to; claims without allocation are passed over."""
+        held: dict[str, tuple[_Taken, ...]] = {}
+        pools: dict[PoolKey, PoolUse] = {}
+        for claim in claims:
+            allocation = (claim.get("status") or {}).get("allocation")
+            if allocation:
+                key = claim_key(claim)
+                held[key] = _taken(allocation)
+                for pool, taken in _by_pool(held[key]).items():
+                    pools[pool] = _with(pools.get(pool, EMPTY_USE), key, taken)
+        return cls(Bucketed.of(pools), Bucketed.of(held))
+
+    @classmethod
+    def of(
+        cls,
+        devices: Iterable[tuple[str, str, str]] = (),
+        shared: Iterable[tuple[DeviceId, str]] = (),
+        capacity: Mapping[DeviceId, Mapping[str, Any]] | None = None,
+    ) -> AllocatedState:
+        """A state given as bare facts, without holders: devices, share IDs, and capacity consumed per device."""
+        left = dict(capacity or {})
+        taken = []
+        for device, share_id in shared:
+            consumed = left.pop(DeviceId(*device), {})
+            taken.append(_Taken(DeviceId(*device), share_id, _amounts(consumed)))
+        taken += [_Taken(DeviceId(*device), "", _amounts(consumed)) for device, consumed in left.items()]
+        whole: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
+        for driver, pool, name in devices:
+            whole.setdefault((driver, pool), {})[name] = ("",)
+        pools = {PoolKey(*key): PoolUse(names) for key, names in whole.items()}
+        for key, items in _by_pool(taken).items():
+            pools[key] = _with(pools.get(key, EMPTY_USE), "", items)
+        return cls(Bucketed.of(pools))
+
+    def use(self, pool: PoolKey) -> PoolUse:
+        """What is taken of a pool."""
+        return self._pools.get(pool) or EMPTY_USE
+
+    def changed(self, before: AllocatedState) -> set[PoolKey]:
+        """The pools of which something else is taken than before."""
+        return self._pools.difference(before._pools)
+
+    def with_allocation(self, claim: str, allocation: Obj) -> AllocatedState:
+        """The state in which a claim holds this allocation, in place of what it held."""
+        if self._claims.get(claim) is not None:
+            return self.without(claim).with_allocation(claim, allocation)
+        taken = _taken(allocation)
+        changed = {pool: _with(self.use(pool), claim, items) for pool, items in _by_pool(taken).items()}
+        return AllocatedState(self._pools.put(changed), self._claims.put({claim: taken}))
+
+    def without_device(self, device: DeviceId) -> AllocatedState:
+        """The state in which nobody holds the device as a whole."""
+        key = PoolKey(device.driver, device.pool)
+        use = self.use(key)
+        devices = {name: holders for name, holders in use.devices.items() if name != device.device}
+        left = PoolUse(devices, use.shares) if devices or use.shares else None
+        return AllocatedState(self._pools.put({key: left}), self._claims)
+
+    def without(self, claim: str) -> AllocatedState:
+        """The state in which a claim holds nothing."""
+        taken = self._claims.get(claim)
+        if taken is None:
+            return self
+        changed = {pool: _without(self.use(pool), claim, items) for pool, items in _by_pool(taken).items()}
+        return AllocatedState(self._pools.put(changed), self._claims.put({claim: None}))
+
+    def freed(self, claims: Iterable[str]) -> AllocatedState:
+        """The state in which none of these claims holds anything."""
+        gone: dict[PoolKey, list[tuple[str, list[_Taken]]]] = {}
+        held: dict[str, tuple[_Taken, ...] | None] = {}
+        for claim in claims:
+            taken = self._claims.get(claim)
+            if taken is not None:
+                held[claim] = None
+                for pool, items in _by_pool(taken).items():
+                    gone.setdefault(pool, []).append((claim, items))
+        if not held:
+            return self
+        changed: dict[PoolKey, PoolUse | None] = {}
+        for pool, holdings in gone.items():
+            use: PoolUse | None = self.use(pool)
+            for claim, items in holdings:
+                use = _without(use or EMPTY_USE, claim, items)
+            changed[pool] = use
+        return AllocatedState(self._pools.put(changed), self._claims.put(held))
+
+    def seen_through(self, use_of: Callable[[PoolKey], PoolUse], is_free: Callable[[str], bool]) -> AllocatedState:
+        """The state in which this is taken of each pool and some claims hold nothing, looked up when asked for."""
+        pools = Computed(lambda: (pool for pool, _ in self._pools.items()), use_of)
+        held = Computed(lambda: (claim for claim, _ in self._claims.items()), lambda claim: self._held(claim, is_free))
+        return AllocatedState(Seen(pools), Seen(held))
+
+    def _held(self, claim: str, is_free: Callable[[str], bool]) -> tuple[_Taken, ...]:
+        return () if is_free(claim) else self._claims.get(claim) or ()
+
+    def and_also(self, other: AllocatedState) -> AllocatedState:
+        """The state for who must respect this one and the other: what either takes is taken, counters by the worse."""
+        changed = {
+            pool: PoolUse.of_all(self.use(pool), other.use(pool)) for pool in self._pools.difference(other._pools)
+        }
+        return AllocatedState(self._pools.put(changed), self._claims) if changed else self
+
+    def holders(self, device: DeviceId) -> tuple[str, ...]:
+        """The claims that hold a device or shares of it."""
+        return self.use(PoolKey(device.driver, device.pool)).holders(device.device)
+
+    @property
+    def devices(self) -> dict[DeviceId, str]:
+        """Every device that is taken whole, with its holder."""
+        return {
+            DeviceId(pool.driver, pool.pool, name): holders[0]
+            for pool, use in self._pools.items()
+            for name, holders in use.devices.items()
+        }
+
+
+def claim_key(claim: Obj) -> str:
+    """How a claim is named: `namespace/name`, or the name alone when it has no namespace."""
+    metadata = claim.get("metadata") or {}
+    namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
+    return f"{namespace}/{name}" if namespace else name

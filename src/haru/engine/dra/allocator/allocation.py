@@ -1,0 +1,162 @@
+"""The allocator's entry: claims of one pod, one node, all or nothing.
+
+    Allocated      one AllocationResult per claim, in their order
+    DoesNotFit     this node cannot serve the claims
+    AllocationError (raised)   the attempt is to be aborted on every node
+    GaveUp (raised)            no answer within the step budget
+
+A pure function: the caller persists what it returns. Source: KEP-4381.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from haru.engine.dra.allocated_state import AllocatedState
+from haru.engine.dra.allocator.allocation_problem import AllocationProblem
+from haru.engine.dra.allocator.allocation_result import build
+from haru.engine.dra.allocator.device_search import DeviceSearch
+from haru.engine.dra.allocator.node_devices import NodeDevices
+from haru.engine.dra.allocator.search_state import Pick
+from haru.engine.dra.diagnosis.reasons import DeviceRefusal
+from haru.engine.dra.errors import AllocationError, GaveUp
+from haru.engine.dra.model.claims import Claim, SubRequest, decode_claims
+from haru.engine.dra.model.model import Features, NodeView, Obj
+from haru.engine.dra.pools.inventory import DeviceSnapshot
+from haru.engine.dra.pools.pools import PoolView
+from haru.engine.dra.scoring.fragmentation_score import preferred
+from haru.engine.dra.scoring.permuted_problem import PermutedProblem
+
+INVALID_POOLS = "invalid resource pools were encountered"
+CANNOT_ALLOCATE = "cannot allocate all claims"
+DEFAULT_BUDGET = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """The node serves the claims: `results[i]` is the `status.allocation` of the i-th claim."""
+
+    results: tuple[Obj, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DoesNotFit:
+    """The node cannot serve the claims. `reasons` say in short why; `explain_requests` says it in full."""
+
+    reasons: tuple[DeviceRefusal, ...]
+
+    @property
+    def message(self) -> str:
+        """The first reason as text."""
+        return self.reasons[0].message if self.reasons else CANNOT_ALLOCATE
+
+
+Allocation = Allocated | DoesNotFit
+
+
+class Solution(NamedTuple):
+    """What was chosen, by position: for each claim its picks and the alternatives that they are for."""
+
+    claims: tuple[Claim, ...]
+    picks: list[list[Pick]]
+    asks: list[list[SubRequest]]
+
+    def results(self, site: NodeDevices, new_share_id: Callable[[], str]) -> tuple[Obj, ...]:
+        """The allocations of the claims, on the node that was asked or one like it."""
+        return tuple(
+            [build(site, *chosen, new_share_id) for chosen in zip(self.claims, self.picks, self.asks, strict=True)]
+        )
+
+
+def allocate(
+    snapshot: DeviceSnapshot,
+    allocated: AllocatedState,
+    node: NodeView,
+    claims: Sequence[Obj] | Sequence[Claim],
+    features: Features,
+    *,
+    new_share_id: Callable[[], str],
+    step_budget: int = DEFAULT_BUDGET,
+    expired: Callable[[], bool] | None = None,
+    scoring: bool = False,
+) -> Allocation:
+    """Find devices on the node for all claims together: the first solution in the order of Kubernetes 1.36.
+
+    With `scoring` the first one in the order of `preference`, which keeps whole cards whole; it exists exactly if the
+    other does.
+
+    Raises AllocationError when the attempt must be aborted, GaveUp when `step_budget` steps did not suffice or
+    `expired` said that it is time. Claims may be given decoded (`decode_claims`) when many nodes are asked about the
+    same ones.
+    """
+    wanted = decoded(claims, snapshot, features)
+    if not wanted:
+        return Allocated(())
+    views = gather(snapshot, node, features)
+    board = AllocationProblem(views, allocated, node, wanted, features)
+    answer = solve(board, step_budget, expired, scoring=scoring)
+    return answer if isinstance(answer, DoesNotFit) else Allocated(answer.results(board, new_share_id))
+
+
+def gather(snapshot: DeviceSnapshot, node: NodeView, features: Features) -> list[PoolView]:
+    """The pools that the node sees, in their order."""
+    try:
+        return snapshot.views(node, features.PartitionableDevices)
+    except AllocationError as error:
+        raise AllocationError(f"gather pool information: {error}") from error
+
+
+def solve(
+    board: AllocationProblem, step_budget: int, expired: Callable[[], bool] | None = None, *, scoring: bool = False
+) -> Solution | DoesNotFit:
+    """The first solution on a board; with `scoring` in the order of `preference`, if that has an answer."""
+    if scoring and not board.hopeless:
+        found = _solve_preferred(board, step_budget, expired)
+        if found is not None:
+            return found
+    search = None if board.hopeless else DeviceSearch(board, step_budget, expired)
+    picks = None if search is None else search.solve()
+    if search is None or picks is None:
+        invalid = tuple(str(view.key) for view in board.all_views if view.status == "invalid")
+        if invalid:
+            return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": invalid}),))
+        return DoesNotFit((DeviceRefusal("DevicesUnavailable", CANNOT_ALLOCATE),))
+    asks = [
+        [request.asks[chosen.get(number, 0)] for number, request in enumerate(claim.requests)]
+        for claim, chosen in zip(board.claims, search.chosen, strict=True)
+    ]
+    return Solution(tuple(board.claims), picks, asks)
+
+
+def _solve_preferred(
+    board: AllocationProblem, step_budget: int, expired: Callable[[], bool] | None
+) -> Solution | DoesNotFit | None:
+    """The first solution in the order of preference; None where the usual order is to decide.
+
+    The search is exact, so in either order there is a solution or there is none. Only where this one is not found
+    within the budget, or its devices cannot be written down as one allocation, the usual order may know better.
+    """
+    order = preferred(board)
+    if order is None:
+        return None
+    other = PermutedProblem(board, order)
+    try:
+        found = solve(other, step_budget, expired)
+        if isinstance(found, DoesNotFit):
+            return found
+        found = found._replace(picks=other.restored(found.picks))
+        if not all(view.confined for view in board.views):
+            found.results(board, str)
+    except (AllocationError, GaveUp):
+        return None
+    return found
+
+
+def decoded(claims: Sequence[Obj] | Sequence[Claim], snapshot: DeviceSnapshot, features: Features) -> tuple[Claim, ...]:
+    """The claims in decoded form, whichever way they were given."""
+    ready = tuple(claim for claim in claims if isinstance(claim, Claim))
+    if len(ready) == len(claims):
+        return ready
+    return decode_claims([c for c in claims if not isinstance(c, Claim)], snapshot.classes, features)

@@ -1,0 +1,434 @@
+"""Cheap necessary conditions: counts which show that the rest of the walk cannot be had, without walking it.
+
+For the current request from its place on, and for the requests after it:
+
+    enough free devices, group by group as far as counters let a group give them out
+    enough for all of them at once, where they compete
+    of one value, where devices must match; of enough values, where they must differ
+    counters of one name, or of names that differ in a number only, summed over all groups as far as devices in question
+    draw on them, suffice for the least that all requests take together
+
+A request that may end the attempt with an error (a faulty selector, all devices under a constraint) must be reached
+if the walk reaches it, so nothing is said about it or about what follows it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import product
+
+from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS, AllocationProblem
+from haru.engine.dra.allocator.candidates import SubrequestPlan
+from haru.engine.dra.allocator.constraints import Values
+from haru.engine.dra.allocator.hall_check import HallCheck
+from haru.engine.dra.allocator.max_partitions import max_partitions
+from haru.engine.dra.allocator.search_state import SearchState
+
+_MAX_RIVALRY = 6000
+"""Devices times demands up to which rivals are matched against each other."""
+
+_MOST_KNOWN = 20_000
+
+Request = tuple[SubrequestPlan, ...]
+Value = tuple[str, object]
+
+
+class ConstraintDomain:
+    """What the requests under one constraint allow together: values to agree on, or enough of them to differ."""
+
+    def __init__(self) -> None:
+        self._agree: dict[tuple[int, int], set[Value]] = {}
+        self._differ: dict[tuple[int, int], set[Value]] = {}
+        self._wanted: Counter[tuple[int, int]] = Counter()
+
+    def agree(self, claim: int, constraint: int, values: set[Value]) -> None:
+        """A request can have all its devices with one of these values."""
+        key = (claim, constraint)
+        self._agree[key] = self._agree[key] & values if key in self._agree else values
+
+    def differ(self, claim: int, constraint: int, values: set[Value], need: int) -> None:
+        """A request needs so many devices with different ones of these values."""
+        key = (claim, constraint)
+        self._differ.setdefault(key, set()).update(values)
+        self._wanted[key] += need
+
+    def contradictory(self) -> bool:
+        """Whether some constraint cannot hold for all of its requests together."""
+        return any(not values for values in self._agree.values()) or any(
+            len(values) < self._wanted[key] for key, values in self._differ.items()
+        )
+
+
+class CounterGroups:
+    """The devices of one view by what they have in common: those of two cards draw on no counter together.
+
+    `of` gives the number of a device's card, by position; `counters` those of each card.
+    """
+
+    def __init__(self, charges: Mapping[int, Sequence[tuple[int, int]]]) -> None:
+        joined: dict[int, int] = {}
+
+        def root(counter: int) -> int:
+            while (above := joined.setdefault(counter, counter)) != counter:
+                counter = above
+            return counter
+
+        for charge in charges.values():
+            for counter, _ in charge[1:]:
+                joined[root(counter)] = root(charge[0][0])
+        self.of = {position: root(charge[0][0]) for position, charge in charges.items() if charge}
+        self.counters: dict[int, list[int]] = {}
+        for counter in sorted(joined):
+            self.counters.setdefault(root(counter), []).append(counter)
+
+
+class ConflictingMatches:
+    """Constraints of which each wants its devices with one value of an attribute, and the devices that would do."""
+
+    def __init__(self) -> None:
+        self._needs: dict[str, Counter[tuple[int, int]]] = {}
+        self._free: dict[str, set[int]] = {}
+
+    def want(self, claim: int, constraint: int, attribute: str, need: int, free: Iterable[int]) -> None:
+        """A request wants so many of these devices, of one value with all others under the constraint."""
+        self._needs.setdefault(attribute, Counter())[claim, constraint] += need
+        self._free.setdefault(attribute, set()).update(free)
+
+    def crowded(self) -> Iterator[tuple[str, int, int, list[int]]]:
+        """Attributes that several constraints are about: how many, what each needs at least, and the devices."""
+        for attribute, needs in self._needs.items():
+            if len(needs) > 1:
+                yield attribute, len(needs), min(needs.values()), sorted(self._free[attribute])
+
+
+class PruningBounds:
+    """Answers `hopeless` for a place of the walk, given what has been taken."""
+
+    def __init__(self, board: AllocationProblem) -> None:
+        self._board = board
+        self._values: dict[tuple[int, str], Values | None] = {}
+        self._plain = not (board.sharing or board.counting)
+        """Whether a device is free unless it is taken."""
+        self._taken: dict[int, dict[str, int]] = {}
+        self._cards: dict[int, CounterGroups] = {}
+        self._capacities: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
+        self._rest, barriers = _rests(board)
+        self._costs = [
+            [_size(plans) + sum(_size(later) for _, later in rest) for plans, rest in zip(claim, rests, strict=True)]
+            for claim, rests in zip(board.plans, self._rest, strict=True)
+        ]
+        self._applicable = not barriers or not _may_exceed_limit(board)
+
+    def cost(self, claim: int, request: int) -> int:
+        """How many devices `hopeless` looks at there."""
+        return self._costs[claim][request]
+
+    def hopeless(
+        self, ledger: SearchState, claim: int, request: int, plan: SubrequestPlan | None, done: int = 0, start: int = 0
+    ) -> bool:
+        """Whether a count shows that nothing can come of this place. False says nothing."""
+        plans: Request = (plan,) if plan is not None else tuple(self._board.plans[claim][request])
+        if not self._applicable or any(_barrier(p) for p in plans):
+            return False
+        demands = [(claim, plans, done, start)]
+        demands += [(c, later, 0, 0) for c, later in self._rest[claim][request]]
+        least: Counter[str] = Counter()
+        common = ConstraintDomain()
+        together = ConflictingMatches()
+        usable: set[int] = set()
+        wanted: list[tuple[int, list[int]]] = []
+        for number, alternatives, have, begin in demands:
+            offers = [self._free_of(ledger, number, p, have, begin) for p in alternatives]
+            options = [
+                self._option(ledger, number, p, have, free, common)
+                for p, free in zip(alternatives, offers, strict=True)
+            ]
+            found = [option for option in options if option is not None]
+            if not found:
+                return True
+            if self._exclusive(alternatives):
+                if number != claim or not ledger.picks[claim]:
+                    self._note_matches(together, number, alternatives, offers)
+                needed = min(p.needed - have for p in alternatives)
+                wanted.append((needed, list(dict.fromkeys(p for free in offers for p in free))))
+            for name in set.intersection(*(set(option) for option in found)):
+                least[name] += min(option[name] for option in found)
+            for free in offers:
+                usable.update(free)
+        if (least and not self._counters_suffice(ledger, least, usable)) or common.contradictory():
+            return True
+        if not all(self._each_has_a_value(ledger, *found) for found in together.crowded()):
+            return True
+        # Within a request the check above suffices; where a request begins, it is looked at who else wants the same.
+        return done == 0 and len(wanted) > 1 and not self._rivals_agree(ledger, wanted)
+
+    def _exclusive(self, plans: Request) -> bool:
+        """Whether no device that a request takes can be taken by another one."""
+        if self._plain:
+            return not any(p.ask.admin for p in plans)
+        return not any(p.ask.admin or any(map(self._board.shareable, p.candidates)) for p in plans)
+
+    def _rivals_agree(self, ledger: SearchState, wanted: list[tuple[int, list[int]]]) -> bool:
+        positions = {p for _, found in wanted for p in found}
+        if len(positions) * sum(needed for needed, _ in wanted) > _MAX_RIVALRY:
+            return True
+        board = self._board
+        clusters: dict[tuple[int, int], int] = {}
+        members: dict[int, list[int]] = {}
+        cluster_of: dict[int, int] = {}
+        for position in sorted(positions):
+            charge = board.charge(position)
+            if charge:
+                key = (board.view_of[position], self._cards_of(board.view_of[position]).of[position])
+                number = cluster_of[position] = clusters.setdefault(key, len(clusters))
+                members.setdefault(number, []).append(position)
+        limits = {number: self._capacity(ledger, board.view_of[found[0]], found) for number, found in members.items()}
+        return HallCheck(cluster_of, limits).satisfiable(wanted)
+
+    def _note_matches(
+        self, together: ConflictingMatches, claim: int, plans: Request, offers: Sequence[Iterable[int]]
+    ) -> None:
+        """What a request wants of one value, whichever alternative is chosen."""
+        if any(plan.takes_all for plan in plans):
+            return
+        constraints = self._board.claims[claim].constraints
+        need = min(plan.needed for plan in plans)
+        for index in set.intersection(*(set(plan.constraints) for plan in plans)):
+            if constraints[index].match:
+                free = (position for offer in offers for position in offer)
+                together.want(claim, index, constraints[index].attribute, need, free)
+
+    def _each_has_a_value(self, ledger: SearchState, attribute: str, many: int, need: int, free: list[int]) -> bool:
+        """Whether the devices of each value, `need` at a time, are enough for as many constraints."""
+        by_value: dict[Value, list[int]] = {}
+        for position in free:
+            for value in self._of(position, attribute):
+                by_value.setdefault(value, []).append(position)
+        served = 0
+        for found in by_value.values():
+            groups, plain = self._charged(found)
+            served += (plain + self._given_out(ledger, groups)) // need
+            if served >= many:
+                return True
+        return False
+
+    def _option(
+        self,
+        ledger: SearchState,
+        claim: int,
+        plan: SubrequestPlan,
+        done: int,
+        free: list[int],
+        common: ConstraintDomain,
+    ) -> dict[str, int] | None:
+        """The least a plan takes of each counter name; None if it cannot be had on its own."""
+        need = plan.needed - done
+        if plan.takes_all:
+            return {} if plan.candidates and len(free) == len(plan.candidates) - done else None
+        if len(free) < need or (plan.constraints and not self._constraints_allow(claim, plan, free, need, common)):
+            return None
+        return self._least_taken(ledger, free, need)
+
+    def _free_of(self, ledger: SearchState, claim: int, plan: SubrequestPlan, done: int, start: int) -> list[int]:
+        """The devices that a plan could still take, each for itself."""
+        if plan.takes_all:
+            return [p for p in plan.candidates[done:] if not ledger.in_use(claim, plan, p)]
+        candidates = plan.candidates
+        if start:
+            candidates = candidates[bisect_left(candidates, start) :]
+        if self._plain and not plan.ask.admin:
+            owners, allocated = ledger.owners, self._board.allocated
+            free = [p for p in candidates if not owners.get(p) and p not in allocated]
+            return [p for p in free if ledger.constrained(claim, plan, p) is not None] if plan.constraints else free
+        return [p for p in candidates if self._free(ledger, claim, plan, p)]
+
+    def _free(self, ledger: SearchState, claim: int, plan: SubrequestPlan, position: int) -> bool:
+        return (
+            not ledger.in_use(claim, plan, position)
+            and ledger.share_fits(plan, position)
+            and (position in ledger.used or ledger.counters_fit(position))
+            and (not plan.constraints or ledger.constrained(claim, plan, position) is not None)
+        )
+
+    def _constraints_allow(
+        self,
+        claim: int,
+        plan: SubrequestPlan,
+        free: list[int],
+        need: int,
+        common: ConstraintDomain,
+    ) -> bool:
+        constraints = self._board.claims[claim].constraints
+        matched = [i for i in plan.constraints if constraints[i].match]
+        alone = not _has_alternatives(self._board, claim)
+        for index in plan.constraints:
+            if not constraints[index].match:
+                values = set(self._all_values(free, constraints[index].attribute))
+                if len(values) < need:
+                    return False
+                if alone:
+                    common.differ(claim, index, values, need)
+        if not matched:
+            return True
+        tuples: Counter[tuple[Value, ...]] = Counter()
+        for position in free:
+            tuples.update(product(*(self._of(position, constraints[i].attribute) for i in matched)))
+        possible = [t for t, count in tuples.items() if count >= need]
+        if alone:
+            for place, index in enumerate(matched):
+                common.agree(claim, index, {t[place] for t in possible})
+        return bool(possible)
+
+    def _least_taken(self, ledger: SearchState, free: list[int], need: int) -> dict[str, int] | None:
+        """What `need` of these devices take at least of each counter name; None if counters cannot give that many."""
+        if self._plain:
+            return {}
+        groups, plain = self._charged(free)
+        if plain >= need:
+            return {}
+        if plain + self._given_out(ledger, groups) < need:
+            return None
+        least: dict[str, int] = {}
+        for number, position in enumerate(p for found in groups.values() for p in found):
+            taken = self._by_name(position)
+            if number == 0:
+                least = dict(taken)
+            else:
+                least = {name: min(least[name], taken[name]) for name in least.keys() & taken.keys()}
+        return {name: amount * (need - plain) for name, amount in least.items() if amount > 0}
+
+    def _given_out(self, ledger: SearchState, groups: Mapping[int, list[int]]) -> int:
+        """How many devices, by view, counters can give out at most."""
+        return sum(self._capacity(ledger, view, found) for view, found in groups.items())
+
+    def _charged(self, free: list[int]) -> tuple[dict[int, list[int]], int]:
+        """The devices that draw on counters, by view; and how many do not."""
+        board = self._board
+        groups: dict[int, list[int]] = {}
+        plain = 0
+        for position in free:
+            # Shares of one device are charged once, so a shareable device may cost nothing more.
+            if board.charge(position) and not board.shareable(position):
+                groups.setdefault(board.view_of[position], []).append(position)
+            else:
+                plain += 1
+        return groups, plain
+
+    def _capacity(self, ledger: SearchState, view: int, free: list[int]) -> int:
+        """How many of these devices of one view its counters can give out at most."""
+        left, cards = ledger.left[view], self._cards_of(view)
+        members: dict[int, list[int]] = {}
+        for position in free:
+            members.setdefault(cards.of[position], []).append(position)
+        total = 0
+        for card, found in members.items():
+            key = (view, tuple(found), tuple([left[counter] for counter in cards.counters[card]]))
+            most = self._capacities.get(key)
+            if most is None:
+                if len(self._capacities) >= _MOST_KNOWN:
+                    self._capacities.clear()
+                most = self._capacities[key] = self._most(found, left)
+            total += most
+        return total
+
+    def _cards_of(self, view: int) -> CounterGroups:
+        found = self._cards.get(view)
+        if found is None:
+            here = [position for position, number in enumerate(self._board.view_of) if number == view]
+            found = self._cards[view] = CounterGroups({position: self._board.charge(position) for position in here})
+        return found
+
+    def _most(self, found: list[int], left: Sequence[int]) -> int:
+        """How many devices of one card can be given out together, or at least not more than so many."""
+        if len(found) == 1:
+            return 1
+        exact = max_partitions([self._board.charge(p) for p in found], left)
+        if exact is not None:
+            return exact
+        members: dict[int, list[dict[int, int]]] = {}
+        for position in found:
+            charge = self._board.charge(position)
+            members.setdefault(charge[0][0], []).append(dict(charge))
+        total = 0
+        for charges in members.values():
+            common = set.intersection(*(set(charge) for charge in charges))
+            limits = [left[c] // least for c in common if (least := min(charge[c] for charge in charges)) > 0]
+            total += min([len(charges), *limits])
+        return total
+
+    def _by_name(self, position: int) -> dict[str, int]:
+        """What a device takes of counters of one name, and of all whose names differ in their number only."""
+        taken = self._taken.get(position)
+        if taken is None:
+            names = self._board.views[self._board.view_of[position]].counter_names
+            taken = self._taken[position] = {}
+            for counter, amount in self._board.charge(position):
+                for name in _spellings(names[counter][1]):
+                    taken[name] = taken.get(name, 0) + amount
+        return taken
+
+    def _counters_suffice(self, ledger: SearchState, least: Counter[str], usable: Iterable[int]) -> bool:
+        """Whether the counters that any of these devices draws on have enough left together."""
+        board = self._board
+        total: Counter[str] = Counter()
+        counters = {(board.view_of[p], counter) for p in usable for counter, _ in board.charge(p)}
+        for view, counter in counters:
+            left = ledger.left[view][counter]
+            if left > 0:
+                for name in _spellings(board.views[view].counter_names[counter][1]):
+                    total[name] += left
+        return all(total[name] >= amount for name, amount in least.items())
+
+    def _all_values(self, positions: Iterable[int], attribute: str) -> Iterator[Value]:
+        for position in positions:
+            yield from self._of(position, attribute)
+
+    def _of(self, position: int, attribute: str) -> list[Value]:
+        key = (position, attribute)
+        if key not in self._values:
+            self._values[key] = self._board.constraint_values(position, attribute)
+        values = self._values[key]
+        return [(values[0], value) for value in values[1]] if values is not None else []
+
+
+@lru_cache(maxsize=1024)
+def _spellings(name: str) -> tuple[str, ...]:
+    """A counter's name, and that of its family: memory-slice-3 is one of memory-slice-*."""
+    family = name.rstrip("0123456789")
+    return (name,) if family == name else (name, f"{family}*")
+
+
+def _size(plans: Sequence[SubrequestPlan]) -> int:
+    return sum(len(plan.candidates) for plan in plans)
+
+
+def _barrier(plan: SubrequestPlan) -> bool:
+    return plan.faulty or (plan.takes_all and bool(plan.constraints))
+
+
+def _has_alternatives(board: AllocationProblem, claim: int) -> bool:
+    return any(request.prioritized for request in board.claims[claim].requests)
+
+
+def _rests(board: AllocationProblem) -> tuple[list[list[list[tuple[int, Request]]]], bool]:
+    """Per claim and request, the requests that follow it up to the first that may end in an error."""
+    rests: list[list[list[tuple[int, Request]]]] = []
+    following: list[tuple[int, Request]] = []
+    barriers = False
+    for claim in range(len(board.plans) - 1, -1, -1):
+        found: list[list[tuple[int, Request]]] = []
+        for plans in reversed(board.plans[claim]):
+            found.append(following)
+            if any(_barrier(p) for p in plans):
+                following, barriers = [], True
+            else:
+                following = [(claim, tuple(plans)), *following]
+        rests.append(found[::-1])
+    return rests[::-1], barriers
+
+
+def _may_exceed_limit(board: AllocationProblem) -> bool:
+    return any(sum(max(p.needed for p in plans) for plans in claim) > MAX_RESULTS for claim in board.plans)

@@ -1,0 +1,134 @@
+"""What the search has taken so far, and how to take back the last of it: devices, shares, counters, constraints."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from haru.engine.dra.allocator.allocation_problem import AllocationProblem
+from haru.engine.dra.allocator.candidates import SubrequestPlan
+from haru.engine.dra.allocator.constraints import State, add_distinct, add_match
+from haru.engine.dra.allocator.consumable_capacity import fits
+from haru.engine.dra.errors import AllocationError
+
+
+class Pick(NamedTuple):
+    """One device chosen for an ask, and what it consumes of the device's capacities (None: not shared)."""
+
+    plan: SubrequestPlan
+    position: int
+    consumed: tuple[tuple[int, str], ...] | None
+
+
+class Undo(NamedTuple):
+    """How things stood before a pick."""
+
+    claim: int
+    position: int
+    states: list[State]
+    charged: bool
+    used: tuple[int, ...] | None
+
+
+class SearchState:
+    """The state of a walk over a board. `pick` changes it or leaves it as it was; `take_back` undoes the last pick."""
+
+    def __init__(self, board: AllocationProblem) -> None:
+        self.board = board
+        self._sharing = board.sharing
+        self.picks: list[list[Pick]] = [[] for _ in board.claims]
+        self.owners: dict[int, tuple[int, ...]] = {}
+        self.used: dict[int, tuple[int, ...]] = dict(board.consumed)
+        self.left: list[list[int]] = [list(counters) for counters in board.counters_left]
+        self.states: list[list[State]] = [
+            [None if c.match else frozenset() for c in claim.constraints] for claim in board.claims
+        ]
+
+    def in_use(self, claim: int, plan: SubrequestPlan, position: int) -> bool:
+        """Whether the device cannot be had because it is taken, as far as this plan has to mind."""
+        if plan.ask.admin:
+            return claim in self.owners.get(position, ())
+        return bool(self.owners.get(position)) or position in self.board.allocated
+
+    def share_fits(self, plan: SubrequestPlan, position: int) -> bool:
+        """Whether a shareable device has room for another share; for other devices the question does not arise."""
+        if not self._sharing or not self.board.devices[position].shape.shareable:
+            return True
+        return fits(self.board.devices[position].shape, plan.ask.wanted, self.used.get(position))
+
+    def counters_fit(self, position: int) -> bool:
+        """Whether what the device consumes is left in its counters."""
+        left = self.left[self.board.view_of[position]]
+        for counter, amount in self.board.charge(position):  # noqa: SIM110 - innermost: a generator takes twice as long
+            if left[counter] < amount:
+                return False
+        return True
+
+    def pick(self, claim: int, plan: SubrequestPlan, position: int) -> Undo | None:
+        """Take a device for a plan, if counters and constraints allow it; AllocationError where it had to be."""
+        board, before = self.board, self.states[claim]
+        shareable = board.shareable(position)
+        used = self.used.get(position)
+        charged = bool(board.charge(position)) and not (shareable and used is not None)
+        if charged and not self.counters_fit(position):
+            return None
+        if plan.constraints:
+            states = self.constrained(claim, plan, position)
+            if states is None:
+                if plan.takes_all:
+                    raise AllocationError(
+                        f"claim {board.claims[claim].name}, request {plan.ask.name}: cannot add device "
+                        f"{board.device_id(position)} because a claim constraint would not be satisfied"
+                    )
+                return None
+            self.states[claim] = states
+        if charged:
+            self._charge(position, -1)
+        consumed = None
+        if shareable:
+            consumed = board.share(position, plan.ask)
+            base = used or (0,) * len(consumed)
+            self.used[position] = tuple(u + c for u, (c, _) in zip(base, consumed, strict=True))
+        else:
+            self.owners[position] = (*self.owners.get(position, ()), claim)
+        self.picks[claim].append(Pick(plan, position, consumed))
+        return Undo(claim, position, before, charged, used)
+
+    def take_back(self, undo: Undo) -> None:
+        """Undo a pick; those after it must have been undone."""
+        pick = self.picks[undo.claim].pop()
+        self.states[undo.claim] = undo.states
+        if undo.charged:
+            self._charge(undo.position, 1)
+        if pick.consumed is not None:
+            if undo.used is None:
+                del self.used[undo.position]
+            else:
+                self.used[undo.position] = undo.used
+            return
+        owners = self.owners[undo.position][:-1]
+        if owners:
+            self.owners[undo.position] = owners
+        else:
+            del self.owners[undo.position]
+
+    def constrained(self, claim: int, plan: SubrequestPlan, position: int) -> list[State] | None:
+        """The claim's constraints after this device, or None if one forbids it."""
+        states = list(self.states[claim])
+        for index in plan.constraints:
+            constraint = self.board.claims[claim].constraints[index]
+            values = self.board.constraint_values(position, constraint.attribute)
+            state = states[index]
+            after: State = None
+            if constraint.match:
+                after = add_match(state, values) if not isinstance(state, frozenset) else None
+            elif isinstance(state, frozenset):
+                after = add_distinct(state, values)
+            if after is None:
+                return None
+            states[index] = after
+        return states
+
+    def _charge(self, position: int, sign: int) -> None:
+        left = self.left[self.board.view_of[position]]
+        for counter, amount in self.board.charge(position):
+            left[counter] += sign * amount

@@ -1,0 +1,1 @@
+"""Why devices are refused: funnels, and the causes behind them."""

@@ -1,0 +1,1 @@
+"""Slices, classes and claims, decoded: what the allocator works on."""

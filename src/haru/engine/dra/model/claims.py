@@ -1,0 +1,186 @@
+"""What claims ask for: requests, alternatives and constraints, decoded once per claim and free of any node.
+
+A request has one alternative (`exactly`) or several (`firstAvailable`); each is an `Ask` of its own: class, selectors,
+count or all, tolerations, capacity. What is wrong with an ask is kept in it as a text, because the reference finds
+such errors in a certain order, among those that depend on the node.
+Source: KEP-4381, 4816 (alternatives), 5018 (admin access), 5055 (tolerations), 5075 (capacity).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from haru.engine.dra.allocated_state import claim_key
+from haru.engine.dra.allocator.consumable_capacity import Wanted
+from haru.engine.dra.model.decode import expressions
+from haru.engine.dra.model.model import DeviceClass, Features, Obj
+from haru.engine.dra.model.quantities import amount, canonical
+from haru.engine.dra.selectors.compiled_selectors import Selection
+from haru.engine.dra.taints import Toleration, decode_toleration
+
+EXACT_COUNT = "ExactCount"
+ALL = "All"
+
+
+@dataclass(frozen=True, slots=True)
+class SubRequest:
+    """One alternative of a request, `request/name` when there are several, else the request itself."""
+
+    name: str
+    result_name: str
+    class_name: str
+    device_class: DeviceClass | None
+    selection: Selection
+    mode: str
+    count: int
+    admin: bool
+    tolerations: tuple[Toleration, ...]
+    raw_tolerations: tuple[Obj, ...]
+    wanted: Wanted
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request with its alternatives in order of preference."""
+
+    name: str
+    prioritized: bool
+    asks: tuple[SubRequest, ...]
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What devices of a claim must have in common (`match`), or must not."""
+
+    match: bool
+    attribute: str
+    requests: frozenset[str]
+
+    def applies(self, request: Request, ask: SubRequest) -> bool:
+        """Whether devices for this ask are subject to it; no requests named means all."""
+        return not self.requests or request.name in self.requests or ask.result_name in self.requests
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim to allocate. `constraint_error` is reported after its requests have been looked at."""
+
+    name: str
+    requests: tuple[Request, ...]
+    constraints: tuple[Constraint, ...]
+    config: tuple[Obj, ...]
+    constraint_error: str
+
+
+def decode_claims(claims: Sequence[Obj], classes: Mapping[str, DeviceClass], features: Features) -> tuple[Claim, ...]:
+    """What these claims ask for, given the device classes as they are now."""
+    return tuple(_claim(claim, classes, features) for claim in claims)
+
+
+def _claim(obj: Obj, classes: Mapping[str, DeviceClass], features: Features) -> Claim:
+    name = claim_key(obj)
+    devices: Obj = (obj.get("spec") or {}).get("devices") or {}
+    constraints, error = _constraints(name, devices.get("constraints") or ())
+    return Claim(
+        name=name,
+        requests=tuple(_request(name, r, classes, features) for r in devices.get("requests") or ()),
+        constraints=constraints,
+        config=tuple(devices.get("config") or ()),
+        constraint_error=error,
+    )
+
+
+def _constraints(claim: str, raw: Sequence[Obj]) -> tuple[tuple[Constraint, ...], str]:
+    found = []
+    for index, item in enumerate(raw):
+        requests = frozenset(item.get("requests") or ())
+        if item.get("matchAttribute") is not None:
+            found.append(Constraint(True, item["matchAttribute"], requests))
+        elif item.get("distinctAttribute") is not None:
+            found.append(Constraint(False, item["distinctAttribute"], requests))
+        else:
+            return (), f"claim {claim}, constraint #{index}: empty constraint (unsupported constraint type?)"
+    return tuple(found), ""
+
+
+def _request(claim: str, raw: Obj, classes: Mapping[str, DeviceClass], features: Features) -> Request:
+    name, alternatives = raw.get("name") or "", raw.get("firstAvailable") or ()
+    if alternatives:
+        error = ""
+        if not features.PrioritizedList:
+            error = f"claim {claim}, request {name}: has subrequests, but the DRAPrioritizedList feature is disabled"
+        asks = tuple(_ask(claim, f"{name}/", a, a.get("name") or "", classes, features) for a in alternatives)
+        return Request(name, True, asks, error)
+    exact = raw.get("exactly")
+    if exact is None:
+        error = f"claim {claim}, request {name}: neither exactly nor firstAvailable is set"
+        return Request(name, False, (), error)
+    return Request(name, False, (_ask(claim, "", exact, name, classes, features),), "")
+
+
+def _ask(
+    claim: str, prefix: str, raw: Obj, name: str, classes: Mapping[str, DeviceClass], features: Features
+) -> SubRequest:
+    class_name = raw.get("deviceClassName") or ""
+    device_class = classes.get(class_name)
+    own = expressions(raw.get("selectors"))
+    wanted = _wanted((raw.get("capacity") or {}).get("requests") or {})
+    mode = raw.get("allocationMode") or EXACT_COUNT
+    tolerations = tuple(raw.get("tolerations") or ())
+    return SubRequest(
+        name=name,
+        result_name=prefix + name,
+        class_name=class_name,
+        device_class=device_class,
+        selection=Selection(
+            device_class.selectors if device_class else (),
+            own,
+            features.ListTypeAttributes,
+            features.ConsumableCapacity,
+        ),
+        mode=mode,
+        count=int(raw["count"]) if raw.get("count") is not None else 1,
+        admin=bool(raw.get("adminAccess")),
+        tolerations=tuple(decode_toleration(t) for t in tolerations),
+        raw_tolerations=tolerations,
+        wanted=wanted,
+        error=_ask_error(claim, name, bool(prefix), raw, own, device_class, features),
+    )
+
+
+def _wanted(raw: Mapping[str, str]) -> Wanted:
+    return tuple((name, amount(value), canonical(value)) for name, value in sorted(raw.items()))
+
+
+def _ask_error(
+    claim: str,
+    name: str,
+    alternative: bool,
+    raw: Obj,
+    own: tuple[str | None, ...],
+    device_class: DeviceClass | None,
+    features: Features,
+) -> str:
+    """The first thing that is wrong with an ask whatever the node is, or nothing."""
+    where = f"claim {claim}, request {name}"
+    for index, expression in enumerate(own):
+        if expression is None:
+            return f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)"
+    if raw.get("adminAccess") is not None and not features.AdminAccess:
+        return f"{where}: admin access is requested, but the feature is disabled"
+    if raw.get("capacity") is not None and not features.ConsumableCapacity:
+        kind = "subrequest" if alternative else "request"
+        return f"claim {claim}, {kind} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+    class_name = raw.get("deviceClassName") or ""
+    if not class_name:
+        return f"{where}: missing device class name (unsupported request type?)"
+    if device_class is None:
+        missing = f'deviceclass.resource.k8s.io "{class_name}" not found'
+        return f"{where}: could not retrieve device class {class_name}: {missing}"
+    mode = raw.get("allocationMode") or EXACT_COUNT
+    if mode not in (EXACT_COUNT, ALL):
+        return f"{where}: unsupported count mode {mode}"
+    return ""

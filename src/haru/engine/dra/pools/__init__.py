@@ -1,0 +1,1 @@
+"""Published devices: pools, their devices in order, and their shared counters."""

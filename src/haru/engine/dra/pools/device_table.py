@@ -1,0 +1,126 @@
+"""The devices of a pool in order, shared by all pools that publish the same ones, with what follows from them alone.
+
+Nodes of one model publish equal devices. What does not depend on the node or on what is taken is worked out once for
+all of them: which device is where, and which devices an ask may have as far as the device itself decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any
+from weakref import WeakValueDictionary
+
+from haru.engine.dra.model.model import Device, PlainDevices, Shape
+from haru.engine.dra.pools.table_schema import TableSchema, table_schema_of
+from haru.engine.state.cached_property import cached_property
+
+_NAME, _SHAPE, _CONSUMES, _TAINTS, _BINDING, _PLACEMENT = map(
+    attrgetter, ("name", "shape", "consumes", "taints", "binding", "placement")
+)
+_FAULTY, _POLICIES, _SORT = attrgetter("faulty"), attrgetter("policies"), attrgetter("driver", "shareable")
+
+
+class DeviceTable:
+    """Devices in the order in which they are tried. `columns`, `offers` and `cards` are caches of functions of them."""
+
+    # As it is with plain devices.
+    conditional = consuming = placed = shareable = False
+    uniform = plain = True
+
+    def __init__(self, devices: tuple[Device, ...]) -> None:
+        self.devices = devices
+        self.shape_of = list(map(_SHAPE, devices))
+        """The shape of each device."""
+        if type(devices) is not PlainDevices:
+            self._look()
+        self.counters: dict[Hashable, Any] = {}
+        self.columns: dict[Hashable, Any] = {}
+        self.offers: dict[Hashable, Any] = {}
+        self.cards: dict[Hashable, Any] = {}
+
+    def _look(self) -> None:
+        """What there is about devices of which nothing is known."""
+        devices = self.devices
+        bindings = set(map(_BINDING, devices))
+        self.conditional = any(binding is not None and binding.conditions for binding in bindings)
+        """Whether some device has binding conditions."""
+        self.consuming = any(map(_CONSUMES, devices))
+        """Whether some device consumes counters."""
+        self.placed = not set(map(_PLACEMENT, devices)) <= {None}
+        """Whether some device says for itself where it can be used."""
+        faulty = any(map(_FAULTY, self.shapes))
+        sorts = set(map(_SORT, self.shapes))
+        self.uniform = not faulty and len(sorts) == 1
+        """Whether the devices are of one sort: only plain attributes and capacities tell them apart."""
+        self.shareable = any(many for _, many in sorts)
+        """Whether some device can be given out several times at once."""
+        taints = any(map(_TAINTS, devices))
+        shared = self.shareable or any(map(_POLICIES, self.shapes))
+        self.plain = not (taints or shared or self.conditional or self.consuming or bindings - {None})
+        """Whether there is nothing about the devices but attributes and capacities that are taken whole."""
+
+    def reading(self, attributes: Iterable[str], capacity: bool) -> Hashable:
+        """What the devices have under some names, and their capacities, if those are asked for.
+
+        Only for devices of one sort (`uniform`): tables with equal readings are the same, device by device, to whoever
+        reads no more. Where all devices agree it has one entry for all of them.
+        """
+        shapes = self.shape_of
+        count, first = len(shapes), shapes[0]
+        found: list[Hashable] = [count, first.driver, first.shareable]
+        held = [shape.by_name for shape in shapes]
+        for name in attributes:
+            column = [own.get(name) for own in held]
+            found.append(column[0] if column.count(column[0]) == count else (name, *column))
+        if capacity:
+            amounts = [shape.capacity for shape in shapes]
+            found.append(amounts[0] if amounts.count(amounts[0]) == count else (None, *amounts))
+        return tuple(found)
+
+    @cached_property
+    def model(self) -> TableSchema | None:
+        """What there is about the devices beside their identities; None where it is not that simple."""
+        return table_schema_of(self.shape_of) if self.plain and self.uniform and not self.placed else None
+
+    def look_ahead(self) -> None:
+        """Find out now what most tables are asked for."""
+        if self.devices:
+            _ = self.model
+
+    @cached_property
+    def shapes(self) -> Sequence[Shape]:
+        """The different shapes."""
+        return list(dict.fromkeys(self.shape_of))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each device is, by name. Nodes of one model have the same."""
+        names = tuple(map(_NAME, self.devices))
+        found = _places.get(names)
+        if found is None:
+            if len(_places) >= _MAX_PLACES:
+                _places.clear()
+            found = _places[names] = dict(zip(names, range(len(names)), strict=True))
+        return found
+
+    @cached_property
+    def largest(self) -> dict[str, int]:
+        """The largest capacity of each name, in billionths."""
+        found: dict[str, int] = {}
+        for name, capacity in [pair for shape in self.shapes for pair in shape.capacity]:
+            found[name] = max(capacity.value, found.get(name, 0))
+        return found
+
+
+_MAX_PLACES = 1024
+_places: dict[tuple[str, ...], dict[str, int]] = {}
+_tables: WeakValueDictionary[tuple[Device, ...], DeviceTable] = WeakValueDictionary()
+
+
+def table_of(devices: tuple[Device, ...]) -> DeviceTable:
+    """The one table of these devices."""
+    found = _tables.get(devices)
+    if found is None:
+        found = _tables[devices] = DeviceTable(devices)
+    return found

@@ -1,0 +1,51 @@
+"""What tables of devices have in common that differ in nothing but identities: UUIDs, addresses, serial numbers.
+
+Source: our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from weakref import WeakValueDictionary
+
+from haru.engine.dra.model.model import Shape
+
+
+class TableSchema:
+    """Tables of plain devices, by what all devices of one agree on. `varying` names what tells devices apart."""
+
+    __slots__ = ("__weakref__", "count", "driver", "varying")
+
+    def __init__(self, driver: str, count: int, varying: frozenset[str]) -> None:
+        self.driver = driver
+        self.count = count
+        self.varying = varying
+
+
+_models: WeakValueDictionary[Hashable, TableSchema] = WeakValueDictionary()
+
+
+def table_schema_of(shapes: Sequence[Shape]) -> TableSchema | None:
+    """The one model of devices with these shapes; None where they differ in more than the values of attributes.
+
+    Only for tables that are `plain` and `uniform`: attributes and capacities are all that there is about such devices.
+    """
+    first, count = shapes[0], len(shapes)
+    rows = [shape.attributes for shape in shapes]
+    if len(set(map(len, rows))) > 1 or [shape.capacity for shape in shapes].count(first.capacity) != count:
+        return None
+    same: list[Hashable] = []
+    varying: list[str] = []
+    for column in zip(*rows, strict=True):
+        pair = column[0]
+        if pair == column[-1] and column.count(pair) == count:
+            same.append(pair)
+        elif [name for name, _ in column].count(pair[0]) == count:
+            varying.append(pair[0])
+        else:
+            return None
+    key = (first.driver, count, tuple(same), tuple(varying), first.capacity)
+    found = _models.get(key)
+    if found is None:
+        found = _models[key] = TableSchema(first.driver, count, frozenset(varying))
+    return found

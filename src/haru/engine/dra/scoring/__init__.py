@@ -1,0 +1,1 @@
+"""Which of several allocations is better: prioritized alternatives and fragmentation."""

@@ -1,0 +1,1 @@
+"""CEL selectors, compiled and evaluated once per distinct device."""

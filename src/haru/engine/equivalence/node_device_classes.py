@@ -1,0 +1,196 @@
+"""Nodes that have the same devices, but for their identities, of which the same are taken: known as they come.
+
+Devices mostly have an identity of their own (UUID, bus address), and so no two nodes of a real cluster publish equal
+devices. A `TableSchema` is what tables have in common that differ in nothing else: what all devices of a table agree
+on, and the names of what tells them apart. A `NodeDeviceClass` is the schemas that a node has and the places of what is
+taken. It is one object for all nodes that are alike, made when slices and claims come; claims that do not look at what
+tells devices apart (`SelectorFootprint`) are asked of one node for all of them.
+
+Only what is simple has a node device class: whole devices of pools of one sound slice, without counters, shares or
+taints, that one node alone sees. Other nodes are looked at one by one.
+Source: our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from haru.engine.dra.allocated_state import EMPTY_USE, AllocatedState, PoolUse
+from haru.engine.dra.model.claims import Claim
+from haru.engine.dra.model.model import Obj
+from haru.engine.dra.pools.inventory import DeviceSnapshot, Inventory
+from haru.engine.dra.pools.pools import Pool, PoolView
+from haru.engine.dra.pools.table_schema import TableSchema
+from haru.engine.dra.selectors.compiled_selectors import Selection
+from haru.engine.dra.selectors.selector_fields import Names, names_read
+from haru.engine.state.cow_map import CowMap, FrozenMap
+
+_MAX_KNOWN = 65_536
+
+
+class NodeDeviceClass:
+    """The devices of a node by their places in the order in which they are tried; those taken, as bits."""
+
+    __slots__ = ("devices", "models", "taken")
+
+    def __init__(self, parts: Sequence[tuple[TableSchema, int]]) -> None:
+        self.models = tuple([model for model, _ in parts])
+        self.devices = self.taken = 0
+        """A bit for each device, and those of them that are taken."""
+        offset = 0
+        for model, taken in parts:
+            self.taken |= taken << offset
+            offset += model.count
+        self.devices = (1 << offset) - 1
+
+    @property
+    def free(self) -> int:
+        """How many devices nobody has."""
+        return (self.devices & ~self.taken).bit_count()
+
+
+class ClassifiedNode(NamedTuple):
+    """A node: its node device class, and what is taken of each of its pools, in the order of trial."""
+
+    node_device_class: NodeDeviceClass
+    uses: tuple[PoolUse, ...] = ()
+
+
+_NOTHING = ClassifiedNode(NodeDeviceClass(()))
+"""A node that sees no devices."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeDeviceClasses:
+    """The node device classes of a cluster's nodes at one moment, which is that of `devices` and `allocated`."""
+
+    by_node: FrozenMap[ClassifiedNode | None]
+    devices: DeviceSnapshot
+    allocated: AllocatedState
+
+    def of(self, devices: DeviceSnapshot, allocated: AllocatedState) -> FrozenMap[ClassifiedNode | None] | None:
+        """The classes by node, None for nodes without one (`classified_nodes_of`); None if this is of other devices."""
+        if self.devices is not devices or self.allocated is not allocated or devices.everywhere or devices.troubled:
+            return None
+        return self.by_node
+
+
+def classified_nodes_of(known: Mapping[str, ClassifiedNode | None] | None, node: str) -> ClassifiedNode | None:
+    """The class of a node, if it has one. Nodes that no pool names are not in the map: they have no devices."""
+    return known.get(node, _NOTHING) if known is not None else None
+
+
+def all_of(known: FrozenMap[ClassifiedNode | None], nodes: Sequence[str]) -> Sequence[ClassifiedNode | None]:
+    """The same for many nodes."""
+    return known.values_of(nodes, _NOTHING)
+
+
+class ClassIndex:
+    """The node device classes of the nodes, made anew for each snapshot where slices and claims have come or gone."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._by_node: CowMap[ClassifiedNode | None] = CowMap()
+        self._known: dict[Hashable, NodeDeviceClass] = {}
+        self._changed: list[Obj | None] = []
+
+    def taken_changed(self, *allocations: Obj | None) -> None:
+        """Something else is taken of the devices that these allocations take, which are new, or are gone."""
+        self._changed += allocations
+
+    def freeze(self, devices: DeviceSnapshot, allocated: AllocatedState) -> NodeDeviceClasses:
+        """The node device classes as they are now; later changes do not show in it. It costs what has changed."""
+        nodes = self._inventory.take_moved()
+        for driver, name in {(r["driver"], r["pool"]) for found in self._changed for r in _results(found)}:
+            pool = self._inventory.pool(f"{driver}/{name}")
+            if pool is not None:
+                nodes.update([item.placement.node_name for item in pool.slices])
+        self._changed.clear()
+        for node in nodes:
+            if node:
+                self._look(node, allocated)
+        return NodeDeviceClasses(self._by_node.freeze(), devices, allocated)
+
+    def _look(self, node: str, allocated: AllocatedState) -> None:
+        pools = self._inventory.pools_of(node)
+        if not pools:
+            self._by_node.pop(node, None)
+            return
+        if len(pools) > 1:
+            pools.sort(key=lambda pool: (pool.key.driver.encode(), pool.key.pool.encode()))
+        parts, uses = [], []
+        for pool in pools:
+            use = allocated.use(pool.key)
+            part = _part(pool, node, use)
+            if part is None:
+                self._by_node[node] = None
+                return
+            parts.append(part)
+            uses.append(use)
+        key = tuple(parts)
+        node_device_class = self._known.get(key)
+        if node_device_class is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            node_device_class = self._known[key] = NodeDeviceClass(parts)
+        self._by_node[node] = ClassifiedNode(node_device_class, tuple(uses))
+
+
+def _part(pool: Pool, node: str, use: PoolUse) -> tuple[TableSchema, int] | None:
+    """The model of a pool's devices and which of them are taken; None where it is not that simple."""
+    view = pool.sole_view(node)
+    model = _model(view) if view is not None else None
+    if view is None or model is None or use.shares or use.states:
+        return None
+    return model, 0 if use is EMPTY_USE else view.occupation(use)[0]
+
+
+def _model(view: PoolView) -> TableSchema | None:
+    plain = view.status == "ok" and view.confined and not view.counter_names and view.devices
+    return view.table.model if plain and not view.slices[0].counter_sets else None
+
+
+def _results(allocation: Obj | None) -> Sequence[Obj]:
+    return ((allocation or {}).get("devices") or {}).get("results") or ()
+
+
+class SelectorFootprint:
+    """What some claims look at: whether it tells nodes of one node device class apart."""
+
+    def __init__(self, selections: Iterable[Selection], compared: Iterable[str]) -> None:
+        read = [
+            None if expression is None else names_read(expression, selection.lists, selection.consumable)
+            for selection in dict.fromkeys(selections)
+            for expression in (*selection.class_expressions, *selection.request_expressions)
+        ]
+        self._reads: Sequence[Names] | None = None if None in read else [names for names in read if names is not None]
+        self._compared = frozenset(compared)
+        self._known: dict[TableSchema, bool] = {}
+
+    @classmethod
+    def of(cls, claims: Iterable[Claim]) -> SelectorFootprint:
+        """That of some claims together."""
+        asks = [ask for claim in claims for request in claim.requests for ask in request.asks]
+        return cls([ask.selection for ask in asks], [c.attribute for claim in claims for c in claim.constraints])
+
+    def is_blind(self, node_device_class: NodeDeviceClass) -> bool:
+        """Whether nodes of this node device class are all the same to the claims, device by device."""
+        return all(map(self._is_blind, node_device_class.models))
+
+    def _is_blind(self, model: TableSchema) -> bool:
+        found = self._known.get(model)
+        if found is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            found = self._known[model] = self._reads is not None and model.varying.isdisjoint(self._seen(model.driver))
+        return found
+
+    def _seen(self, driver: str) -> set[str]:
+        """The attributes of a driver's devices that the claims look at, as published."""
+        seen = set(self._compared)
+        seen.update(name.removeprefix(f"{driver}/") for name in self._compared)
+        for names in self._reads or ():
+            seen.update(text for pair in names.published(driver)[0] for text in pair)
+        return seen

@@ -1,0 +1,121 @@
+"""The feasible nodes for one kind of pod in classes that score alike, and the choice among the best of them.
+
+Source: kube-scheduler's prioritizing (weighted sum of normalised scores, any of the best), as behaviour.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Sequence
+
+from haru.engine.framework.interfaces import Scorer
+from haru.engine.framework.scores import pick
+
+Key = tuple[Hashable, ...]
+
+
+class ScoreIndex:
+    """Nodes by the keys that the scorers gave them. Nodes with a key that is `closed` do not take part for now."""
+
+    def __init__(self, scorers: Sequence[Scorer], closed: Callable[[Key], bool] | None = None) -> None:
+        self._scorers = scorers
+        self._closed = closed
+        self._key_of: dict[str, Key] = {}
+        self._members: dict[Key, list[str]] = {}
+        self._best: list[Key] | None = None
+
+    def key_of(self, name: str) -> Key | None:
+        """A node's key."""
+        return self._key_of.get(name)
+
+    def put(self, name: str, key: Key) -> None:
+        """Add a node, or move it."""
+        before = self._key_of.get(name)
+        if before == key:
+            return
+        if before is not None:
+            self.drop(name)
+        self._key_of[name] = key
+        members = self._members.get(key)
+        if members is None:
+            self._members[key] = [name]
+            self._best = None
+        else:
+            insort(members, name)
+
+    def put_all(self, names: Sequence[str], key: Key) -> None:
+        """Add nodes that are not there yet, in the order of their names."""
+        self._key_of.update(dict.fromkeys(names, key))
+        members = self._members.get(key)
+        if members is None:
+            self._members[key] = list(names)
+            self._best = None
+        else:
+            members += names
+            members.sort()
+
+    def drop(self, name: str) -> None:
+        """Remove a node if it is there."""
+        key = self._key_of.pop(name, None)
+        if key is not None:
+            members = self._members[key]
+            del members[bisect_left(members, name)]
+            if not members:
+                del self._members[key]
+                self._best = None
+
+    def takes(self, name: str) -> bool:
+        """Whether a node takes part."""
+        key = self._key_of.get(name)
+        return key is not None and (self._closed is None or not self._closed(key))
+
+    def __bool__(self) -> bool:
+        return bool(self._members if self._closed is None else self._open())
+
+    def _open(self) -> list[Key]:
+        return [key for key in self._members if self._closed is None or not self._closed(key)]
+
+    def choose(self, seed: int, salt: str, *, steady: bool = False) -> str:
+        """One of the best nodes, evenly; the same seed and salt give the same node.
+
+        `steady`: nothing has changed since the last choice but what was put and dropped, and sizes do not count.
+        """
+        if self._best is None or not steady:
+            totals = self._totals()
+            best = max(totals.values())
+            self._best = [key for key, total in totals.items() if total == best]
+        classes = sorted((self._members[key] for key in self._best), key=lambda m: m[0])
+        number = pick(sum(map(len, classes)), seed, salt)
+        for members in classes:
+            if number < len(members):
+                return members[number]
+            number -= len(members)
+        raise AssertionError("a number below the count of all members is in one of their classes")
+
+    def best_first(self) -> list[str]:
+        """All nodes, the best first, equals by name."""
+        totals = self.totals()
+        return sorted(totals, key=lambda name: (-totals[name], name))
+
+    def totals(self) -> dict[str, int]:
+        """Each node's score, comparable with the others'."""
+        totals = self._totals()
+        return {name: totals[key] for name, key in self._key_of.items() if key in totals}
+
+    def _totals(self) -> dict[Key, int]:
+        keys = self._open()
+        totals = dict.fromkeys(keys, 0)
+        for place, scorer in enumerate(self._scorers):
+            seen: dict[Hashable, int] = {}
+            for key in keys:
+                seen[key[place]] = seen.get(key[place], 0) + len(self._members[key])
+            if len(seen) == 1:
+                # What is the same everywhere decides nothing, and adds the same to all.
+                same = scorer.weight * scorer.scores(list(seen), list(seen.values()))[0]
+                for key in keys:
+                    totals[key] += same
+                continue
+            found = dict(zip(seen, scorer.scores(list(seen), list(seen.values())), strict=True))
+            for key in keys:
+                totals[key] += scorer.weight * found[key[place]]
+        return totals

@@ -1,0 +1,17 @@
+from .cluster_event import NODE_UPDATES as NODE_UPDATES
+from .cluster_event import ClusterEvent as ClusterEvent
+from .default_plugins import DEFAULT_PLUGINS as DEFAULT_PLUGINS
+from .default_plugins import EXPECTED as EXPECTED
+from .default_plugins import FILTERS as FILTERS
+from .default_plugins import PACKING as PACKING
+from .default_plugins import PLACEMENT_WEIGHTS as PLACEMENT_WEIGHTS
+from .default_plugins import WEIGHTS as WEIGHTS
+from .filter_plan import make_filter_plan as make_filter_plan
+from .profile import DEFAULT_PROFILE as DEFAULT_PROFILE
+from .profile import EXPECTED_PROFILE as EXPECTED_PROFILE
+from .profile import PACKING_PROFILE as PACKING_PROFILE
+from .profile import PROFILES as PROFILES
+from .profile import SYSTEM_SPREAD as SYSTEM_SPREAD
+from .profile import FitStrategy as FitStrategy
+from .profile import Strategy as Strategy
+from .status import FilterFailure as FilterFailure

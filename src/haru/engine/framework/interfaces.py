@@ -1,0 +1,128 @@
+"""Declare what the scheduling framework asks of plugins.
+
+Source: kube-scheduler's framework (staging k8s.io/kube-scheduler/framework), as behaviour; the keys of scores are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from haru.engine.framework.cluster_event import ClusterEvent
+from haru.engine.framework.profile import Profile
+from haru.engine.framework.status import FilterFailure
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
+
+NodeFilter = Callable[[NodeInfo], Sequence[FilterFailure]]
+"""Return why a node is refused for one pod; an empty sequence if it is not."""
+
+PASS: tuple[FilterFailure, ...] = ()
+RequestT = TypeVar("RequestT", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRequest:
+    """What PreFilter and Filter read of one pod and of the cluster.
+
+    `backed`: extended resources that devices may serve instead of the node. `sole_use` is the filter for volume claims
+    that only one pod may use, which depends on all nodes; None if the pod has no such claim.
+    """
+
+    snapshot: Snapshot
+    pod: PodInfo
+    profile: Profile
+    backed: Collection[str] = ()
+    declared_features: bool = True
+    sole_use: NodeFilter | None = None
+
+
+class PreFilterResult(NamedTuple):
+    """Why no node can take the pod, and the filter for nodes that the pod's spec leaves out by name."""
+
+    rejection: FilterFailure | None = None
+    nodes: NodeFilter | None = None
+
+
+@runtime_checkable
+class Plugin(Protocol):
+    """One plugin by its name in kube-scheduler; `events` may undo its rejections (EventsToRegister)."""
+
+    @property
+    def name(self) -> str:
+        """The name in profiles, reasons and messages."""
+
+    @property
+    def events(self) -> frozenset[ClusterEvent]:
+        """The changes after which a pod that the plugin rejected is tried again."""
+
+
+@runtime_checkable
+class PreFilterPlugin(Plugin, Protocol):
+    """A plugin that looks at the pod once, before any node."""
+
+    def pre_filter(self, request: FilterRequest) -> PreFilterResult:
+        """Reject the pod, or leave out nodes by name."""
+
+
+@runtime_checkable
+class FilterPlugin(Plugin, Protocol):
+    """A plugin that refuses nodes one by one."""
+
+    @property
+    def general(self) -> bool:
+        """Whether its filters answer alike for all nodes of one lot (`Snapshot.lots`)."""
+
+    def filters(self, request: FilterRequest) -> Sequence[NodeFilter | None]:
+        """Make the filters for one pod, in order; None for a filter that refuses no node."""
+
+
+@runtime_checkable
+class ScorePlugin(Plugin, Protocol[RequestT]):
+    """A plugin that scores nodes. `RequestT` is what its PreScore reads."""
+
+    def scorer(self, request: RequestT) -> Scorer | None:
+        """Make the scorer for one kind of pod; None if it would score all nodes alike."""
+
+
+class Scorer(Protocol):
+    """Score nodes for one kind of pod by small keys; nodes with equal keys score alike.
+
+    A scorer looks at a node once, so a choice among thousands of nodes compares a handful of keys. What depends on
+    other nodes (how full a zone is) is looked up when keys are compared, so that a placement changes the key of the
+    node that it touched and no other. `alone`: a pod on one node changes nothing for other nodes.
+    """
+
+    weight: int
+    alone: bool
+
+    @property
+    def general(self) -> bool:
+        """Whether nodes of one lot (`Snapshot.lots`) have the same key."""
+
+    def catch_up(self, overlay: Overlay) -> set[str] | None:
+        """Take in the overlay's changes.
+
+        Return the nodes whose keys have changed besides those that changed themselves; None: all nodes.
+        """
+
+    def key(self, node: NodeInfo) -> Hashable:
+        """Return what the plugin sees of a node. For DynamicResources the allocator gives the key."""
+
+    def scores(self, keys: Sequence[Any], sizes: Sequence[int]) -> list[int]:
+        """Normalise: 0..100 for each distinct key of the feasible nodes; `sizes` has the number of nodes of each."""
+
+
+class NodeScorer:
+    """Base of scorers that look at the node alone."""
+
+    alone = True
+    general = True
+
+    def catch_up(self, overlay: Overlay) -> set[str] | None:
+        """Return no nodes: only the nodes that changed themselves have new keys."""
+        del overlay
+        return set()

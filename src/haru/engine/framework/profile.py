@@ -1,0 +1,109 @@
+"""Declare profiles: the plugins, weights and arguments for the pods of one schedulerName.
+
+Defaults are those of kube-scheduler 1.36's default profile. A plugin that a profile leaves out neither filters nor
+scores.
+Source: KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), the scheduling framework's default plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Literal
+
+from haru.engine.framework.default_plugins import FILTERS, PLACEMENT_WEIGHTS, WEIGHTS
+from haru.engine.packing_value.value import CARD, ExpectedRequest, PackingValue
+from haru.engine.state.cached_property import cached_property
+from haru.engine.state.decision import Obj
+
+SYSTEM_SPREAD: tuple[Obj, ...] = (
+    {"topologyKey": "kubernetes.io/hostname", "maxSkew": 3, "whenUnsatisfiable": "ScheduleAnyway"},
+    {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 5, "whenUnsatisfiable": "ScheduleAnyway"},
+)
+Strategy = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
+
+
+@dataclass(frozen=True, slots=True)
+class FitStrategy:
+    """How NodeResourcesFit scores: `resources` by weight; `shape` has points (utilization 0..100, score 0..10)."""
+
+    type: Strategy = "LeastAllocated"
+    resources: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))
+    shape: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Hold one profile. A profile equals only itself, so that caches can be kept per profile.
+
+    `filters` are the plugins that may refuse a node, `weights` those that score, by name. `default_spread` holds for
+    pods without constraints of their own; `system_spread` says that it is the built-in one, which does not mind nodes
+    without a zone. `added_affinity` is a NodeAffinity that every pod has besides its own. `preemption` is whether pods
+    may make room by evicting others (DefaultPreemption). `packing` scores devices: small ones and fragments come before
+    whole cards (`haru.engine.dra.scoring`). `expected` is a mix of work, each shape with how often it comes:
+    nodes are scored by what they can still take of it (`haru.engine.plugins.haruexpected`), with `expected_weight`.
+    """
+
+    filters: frozenset[str] = FILTERS
+    weights: Mapping[str, int] = field(default_factory=lambda: WEIGHTS)
+    placement_weights: Mapping[str, int] = field(default_factory=lambda: PLACEMENT_WEIGHTS)
+    fit: FitStrategy = field(default_factory=FitStrategy)
+    balanced: tuple[str, ...] = ("cpu", "memory")
+    ignored_resources: frozenset[str] = frozenset()
+    ignored_groups: frozenset[str] = frozenset()
+    added_affinity: Obj | None = None
+    default_spread: tuple[Obj, ...] = SYSTEM_SPREAD
+    system_spread: bool = True
+    hard_affinity_weight: int = 1
+    ignore_preferred_of_existing: bool = False
+    preemption: bool = True
+    packing: bool = False
+    expected: tuple[tuple[ExpectedRequest, int], ...] = ()
+    expected_weight: int = 10
+
+    def ignores(self, resource: str) -> bool:
+        """Return whether NodeResourcesFit ignores a resource; only extended resources can be ignored."""
+        if "/" not in resource:
+            return False
+        return resource in self.ignored_resources or resource.split("/", 1)[0] in self.ignored_groups
+
+    @cached_property
+    def remaining(self) -> PackingValue | None:
+        """Return the measure of what nodes can still take; None if no mix is expected."""
+        return PackingValue(dict(self.expected)) if self.expected else None
+
+    def weight(self, plugin: str) -> int:
+        """Return the weight of a plugin's score; 0 if it does not score."""
+        return self.weights.get(plugin, 0)
+
+
+DEFAULT_PROFILE = Profile()
+PACKING_PROFILE = Profile(
+    weights={name: weight for name, weight in WEIGHTS.items() if name != "NodeResourcesBalancedAllocation"},
+    fit=FitStrategy("MostAllocated"),
+    default_spread=(),
+    system_spread=False,
+    packing=True,
+)
+"""`HaruPacking`: what is in use is filled up first; services are not spread unless they ask for it."""
+
+USUAL_MIX: tuple[tuple[ExpectedRequest, int], ...] = (
+    (ExpectedRequest(4_000, 1, CARD), 20),
+    (ExpectedRequest(8_000, 1, CARD), 20),
+    (ExpectedRequest(12_000, 1, CARD), 30),
+    (ExpectedRequest(16_000, 1, CARD), 10),
+    (ExpectedRequest(32_000, 4, CARD), 2),
+    (ExpectedRequest(64_000, 8, CARD), 2),
+    (ExpectedRequest(4_000, 1, 500), 20),
+    (ExpectedRequest(4_000, 1, 250), 10),
+)
+"""What work is expected to ask for, where nobody says better: cpu for each card differs, some ask for parts or many."""
+
+EXPECTED_PROFILE = replace(PACKING_PROFILE, expected=USUAL_MIX)
+"""`HaruExpected`: as HaruPacking, and nodes by what they can still take of the usual mix afterwards."""
+
+PROFILES: Mapping[str, Profile] = MappingProxyType(
+    {"Default": DEFAULT_PROFILE, "HaruPacking": PACKING_PROFILE, "HaruExpected": EXPECTED_PROFILE}
+)
+"""The profiles that have a name of their own."""

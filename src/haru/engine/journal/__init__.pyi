@@ -1,0 +1,9 @@
+from .entries import decided_entry as decided_entry
+from .entries import entry_kinds as entry_kinds
+from .recorded import RecordedCluster as RecordedCluster
+from .replay import JournalError as JournalError
+from .replay import Replay as Replay
+from .replay import Replayed as Replayed
+from .replay import share_ids as share_ids
+from .values import decision_value as decision_value
+from .values import plain as plain

@@ -1,0 +1,5 @@
+"""What a node must satisfy (filters) and what makes it better (scores), for ordinary pods."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,117 @@
+"""A pod's extended resources as a demand for devices: on each node a special claim of its own, or none.
+
+A node that advertises a resource serves it by itself; for the rest of the pod's resources that have a class behind
+them a claim is made. A claim that an earlier attempt made, or that a scheduler left behind when it ended, is used
+again: one that is allocated is a reservation, so the pod goes where it can be used until the claim is given up.
+Source: KEP-5004; that an allocated claim is kept is ADR 2's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from haru.engine.dra.extended_resources import (
+    ContainerRequest,
+    backing_class,
+    container_requests,
+    device_requests,
+    extended_resource_claim,
+    request_mappings,
+    requested_devices,
+)
+from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, consumer
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import Obj
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.pod_info import PodInfo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExtendedResourceDemand:
+    """The resources of a pod that have a class behind them, what its containers ask of them, and a claim it has."""
+
+    pod: PodInfo
+    backed: Mapping[str, str]
+    requests: tuple[ContainerRequest, ...]
+    existing: ClaimUse | None = None
+    _uses: dict[frozenset[str], ClaimUse | None] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        """Equal for demands that any node answers alike."""
+        tied = self.existing.path if self.existing is not None and self.existing.allocation else ""
+        return (tied, *(f"{name}={self.backed[name]}" for name in sorted(self.backed)), *map(repr, self.requests))
+
+    def use_on(self, node: NodeInfo) -> ClaimUse | None:
+        """The special claim that the pod has, or would have made, on a node; None if the node needs none."""
+        return self._use(frozenset(name for name in self.backed if not node.allocatable.get(name)))
+
+    def widest(self) -> ClaimUse | None:
+        """The special claim on a node that serves none of the resources itself."""
+        return self._use(frozenset(self.backed))
+
+    def refuses(self, node: NodeInfo) -> bool:
+        """Whether the pod has an allocated claim that is not the one for this node."""
+        existing = self.existing
+        return existing is not None and existing.allocation is not None and self.use_on(node) is not existing
+
+    def mappings(self, use: ClaimUse) -> tuple[Obj, ...]:
+        """Which container gets the devices of which request of a special claim."""
+        asked = {name for name, _, _ in requested_devices(use.claim)}
+        return request_mappings(request for request in self.requests if request.name in asked)
+
+    def _use(self, served: frozenset[str]) -> ClaimUse | None:
+        if served not in self._uses:
+            self._uses[served] = self._made(served)
+        return self._uses[served]
+
+    def _made(self, served: frozenset[str]) -> ClaimUse | None:
+        requests = device_requests((r for r in self.requests if r.resource in served), self.backed)
+        if not requests:
+            return None
+        claim = extended_resource_claim(self.pod.key, requests)
+        if self.existing is not None and requested_devices(self.existing.claim) == requested_devices(claim):
+            return self.existing
+        path = f"{self.pod.key.namespace}/{claim['metadata']['name']}"
+        return ClaimUse(path, claim, consumer(self.pod, None), served)
+
+
+def extended_resource_demand(snapshot: Snapshot, pod: PodInfo) -> ExtendedResourceDemand | None:
+    """What a pod asks of extended resources that have a class behind them; None if it asks for none."""
+    backed = backed_resources(snapshot, pod)
+    existing = extended_resource_claim_use(snapshot, pod)
+    if existing is not None and existing.allocation is not None:
+        # The class may be gone or another one by now: what was allocated serves the containers all the same.
+        given = {name: class_name for name, class_name, _ in requested_devices(existing.claim)}
+        own = container_requests(pod.obj, pod.requests.keys())
+        backed |= {request.resource: given[request.name] for request in own if request.name in given}
+    if not backed:
+        return None
+    return ExtendedResourceDemand(pod, backed, tuple(container_requests(pod.obj, backed.keys())), existing)
+
+
+def backed_resources(snapshot: Snapshot, pod: PodInfo) -> dict[str, str]:
+    """Extended resources that the pod asks for and a DeviceClass stands behind, with the class's name."""
+    asked = [name for name in pod.requests if "/" in name]
+    if not asked:
+        return {}
+    classes = snapshot.objects("DeviceClass")
+    found = {resource: backing_class(resource, snapshot.extended_resources, classes) for resource in asked}
+    return {resource: name for resource, name in found.items() if name}
+
+
+def extended_resource_claim_use(snapshot: Snapshot, pod: PodInfo) -> ClaimUse | None:
+    """The claim that was made for the pod's extended resources, if there is one that it can use."""
+    paths = snapshot.special.get(pod.key.uid)
+    if not paths:
+        return None
+    recorded = (pod.status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    found = []
+    for path in sorted(paths):
+        claim = snapshot.claims.get(path)
+        if claim is not None and not claim["metadata"].get("deletionTimestamp"):
+            allocated = bool((claim.get("status") or {}).get("allocation"))
+            rank = (not allocated, claim["metadata"]["name"] != recorded, path)
+            found.append((rank, ClaimUse(path, claim, consumer(pod, None))))
+    return min(found, key=lambda entry: entry[0])[1] if found else None

@@ -1,0 +1,143 @@
+"""From a pod to its ResourceClaims: by name, made from a template, or shared through the PodGroup.
+
+A claim that is not there, is going away or was made for somebody else holds the pod before any attempt (PreEnqueue)
+and rejects it in one (PreFilter), with kube-scheduler's words.
+Source: KEP-4381 and KEP-5729, `resourceclaim.Name` and `IsForPod`, as behaviour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.pod_info import PodClaim, PodInfo
+from haru.kube.meta import controller_of
+
+MAX_RESERVED_FOR = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A claim that a pod uses, and the entry of `reservedFor` that stands for this use.
+
+    `made_for` names the extended resources that a claim is to serve which does not exist yet (KEP-5004).
+    """
+
+    path: str
+    claim: Obj
+    reserve_for: Obj
+    made_for: frozenset[str] = frozenset()
+
+    @property
+    def allocation(self) -> Obj | None:
+        """`status.allocation`."""
+        allocation: Obj | None = (self.claim.get("status") or {}).get("allocation")
+        return allocation
+
+    @property
+    def reserved_for(self) -> list[Obj]:
+        """`status.reservedFor`."""
+        return (self.claim.get("status") or {}).get("reservedFor") or []
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the claim is reserved for this user already."""
+        return any(entry.get("uid") == self.reserve_for["uid"] for entry in self.reserved_for)
+
+
+def resolve_claims(
+    snapshot: Snapshot, pod: PodInfo, group: Obj | None, *, workload_claims: bool
+) -> tuple[ClaimUse, ...] | Reason:
+    """The claims that a pod uses, in the order of its spec, or why one of them cannot be used."""
+    uses: dict[str, ClaimUse] = {}
+    for entry in pod.claims:
+        shared = _group_claim(entry, group) if workload_claims else None
+        found = _named(pod, entry)
+        if isinstance(found, Reason):
+            return found
+        name, generated = found
+        if name is None:
+            continue
+        use = _use(snapshot, pod, name, generated=generated, group=group if shared else None)
+        if isinstance(use, Reason):
+            return use
+        uses.setdefault(use.path, use)
+    return tuple(uses.values())
+
+
+def _group_claim(entry: PodClaim, group: Obj | None) -> Obj | None:
+    """The PodGroup's claim that a pod's claim stands for: name and reference must be the same."""
+    for candidate in ((group or {}).get("spec") or {}).get("resourceClaims") or ():
+        reference = (
+            candidate["name"],
+            candidate.get("resourceClaimName") or "",
+            candidate.get("resourceClaimTemplateName") or "",
+        )
+        if reference == tuple(entry):
+            found: Obj = candidate
+            return found
+    return None
+
+
+def claim_name(pod: PodInfo, entry: PodClaim) -> str | None:
+    """The name of the claim that an entry of a pod stands for; None if there is none, or none yet."""
+    found = _named(pod, entry)
+    return None if isinstance(found, Reason) else found[0]
+
+
+def _named(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
+    """The object's name (None: this entry needs no claim) and whether it was made from a template."""
+    data = {"podClaim": entry.name}
+    if entry.claim_name:
+        return entry.claim_name, False
+    if not entry.template_name:
+        message = f'pod "{pod.key.path}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
+        return Reason("ClaimNotCreated", message, data)
+    for status in pod.status.get("resourceClaimStatuses") or ():
+        if status.get("name") == entry.name:
+            return status.get("resourceClaimName"), True
+    message = f'pod "{pod.key.path}": ResourceClaim not created yet'
+    return Reason("ClaimNotCreated", message, {**data, "template": entry.template_name})
+
+
+def _use(snapshot: Snapshot, pod: PodInfo, name: str, *, generated: bool, group: Obj | None) -> ClaimUse | Reason:
+    path = f"{pod.key.namespace}/{name}"
+    data = {"claim": path}
+    claim = snapshot.claims.get(path)
+    if claim is None:
+        return Reason("ClaimMissing", f'resourceclaim.resource.k8s.io "{name}" not found', data)
+    if claim["metadata"].get("deletionTimestamp"):
+        return Reason("ClaimDeleting", f'resourceclaim "{name}" is being deleted', data)
+    if generated:
+        foreign = _foreign(pod, claim, path, group)
+        if foreign is not None:
+            return foreign
+    return ClaimUse(path, claim, consumer(pod, group))
+
+
+def _foreign(pod: PodInfo, claim: Obj, path: str, group: Obj | None) -> Reason | None:
+    owner = (controller_of(claim) or {}).get("uid")
+    if owner == pod.key.uid:
+        return None
+    made = f"ResourceClaim {path} was not created for Pod {pod.key.path}"
+    if group is None:
+        return Reason("ClaimForeign", f"{made} (Pod is not owner)", {"claim": path})
+    if owner == group["metadata"].get("uid"):
+        return None
+    group_path = f"{pod.key.namespace}/{group['metadata']['name']}"
+    message = f"{made} or PodGroup {group_path} (neither Pod nor PodGroup is the owner)"
+    return Reason("ClaimForeign", message, {"claim": path})
+
+
+def consumer(pod: PodInfo, group: Obj | None) -> Obj:
+    """The entry of `reservedFor` for a pod, or for the group whose claim it shares."""
+    if group is not None:
+        meta = group["metadata"]
+        return {
+            "apiGroup": "scheduling.k8s.io",
+            "resource": "podgroups",
+            "name": meta["name"],
+            "uid": meta.get("uid") or "",
+        }
+    return {"resource": "pods", "name": pod.key.name, "uid": pod.key.uid}

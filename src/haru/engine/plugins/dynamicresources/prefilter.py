@@ -1,0 +1,243 @@
+"""What a pod wants of the devices: claims that are allocated (and tie it to nodes), claims that are yet to be.
+
+Source: KEP-4381 (PreFilter and Filter of the DynamicResources plugin), KEP-5729 (claims shared through the PodGroup),
+KEP-5004 (extended resources).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from haru.engine.dra.node_mappings import counts_against_node
+from haru.engine.framework.interfaces import PASS
+from haru.engine.framework.options import Options
+from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.plugins.dynamicresources.extended_resources import ExtendedResourceDemand, extended_resource_demand
+from haru.engine.plugins.dynamicresources.pod_claims import MAX_RESERVED_FOR, ClaimUse, resolve_claims
+from haru.engine.state.assumed_claims import allocation_of
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
+from haru.kube.selectors import node_selector_matches
+
+PLUGIN = "DynamicResources"
+NOT_HERE = "resourceclaim not available on the node"
+_TOPIC = "demand"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDemand:
+    """A pod's claims: all `uses`, those of them to allocate (`pending`), and the allocations it is tied to.
+
+    These are the same wherever the pod goes; the claim for its `extended` resources depends on the node, and is last.
+    `counts_devices`: devices may take of the node's own resources (KEP-5517).
+    """
+
+    uses: tuple[ClaimUse, ...] = ()
+    pending: tuple[ClaimUse, ...] = ()
+    fixed: tuple[tuple[str, Obj], ...] = ()
+    extended: ExtendedResourceDemand | None = None
+    counts_devices: bool = False
+    _asked: list[tuple[str, ...]] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """What the claims to allocate ask for, as text."""
+        if not self._asked:
+            self._asked.append(tuple([json.dumps(use.claim.get("spec"), sort_keys=True) for use in self.pending]))
+        return self._asked[0]
+
+    def read_as(self, other: DeviceDemand) -> None:
+        """Take over the text of another demand of which the claims ask for the same."""
+        self._asked[:] = [other.asked]
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        """Equal for demands that any node answers alike: same requests to allocate, same allocations to reach."""
+        asked = self.asked
+        more = ("", *self.extended.shape) if self.extended is not None else ()
+        return (*asked, "", *(path for path, _ in self.fixed), *more)
+
+    @property
+    def backed(self) -> frozenset[str]:
+        """The resources that need not be advertised by a node, because a class stands behind them."""
+        return frozenset(self.extended.backed) if self.extended is not None else frozenset()
+
+    def special_on(self, node: NodeInfo) -> ClaimUse | None:
+        """The claim for extended resources on a node."""
+        return self.extended.use_on(node) if self.extended is not None else None
+
+    def pending_on(self, node: NodeInfo) -> tuple[ClaimUse, ...]:
+        """The claims to allocate on a node, the special one last."""
+        special = self.special_on(node)
+        return self.pending if special is None or special.allocation else (*self.pending, special)
+
+    def pending_anywhere(self) -> tuple[ClaimUse, ...]:
+        """The claims to allocate where the node itself serves nothing."""
+        special = self.extended.widest() if self.extended is not None else None
+        return self.pending if special is None or special.allocation else (*self.pending, special)
+
+    def tied_elsewhere(self, node: NodeInfo) -> Sequence[FilterFailure]:
+        """Why the allocations that the pod is tied to rule a node out."""
+        for path, allocation in self.fixed:
+            if not _reaches(allocation, node):
+                return (refuse(PLUGIN, "ClaimNotOnNode", NOT_HERE, {"claim": path}),)
+        existing = self.extended.existing if self.extended is not None else None
+        if self.extended is None or existing is None or existing.allocation is None:
+            return PASS
+        if self.extended.refuses(node) or not _reaches(existing.allocation, node):
+            return (refuse(PLUGIN, "ClaimNotOnNode", NOT_HERE, {"claim": existing.path}),)
+        return PASS
+
+
+def _reaches(allocation: Obj, node: NodeInfo) -> bool:
+    selector = allocation.get("nodeSelector")
+    return not selector or node_selector_matches(selector, node.name, node.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The demand of a pod whose claims have all yet to be allocated, and what it was found from."""
+
+    demand: DeviceDemand
+    group: Obj | None
+    workload_claims: bool
+    classes: object
+
+    def holds(self, overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> bool:
+        """Whether it would be found again."""
+        snapshot = overlay.snapshot
+        if group is not self.group or options.workload_claims is not self.workload_claims or overlay.after is not None:
+            return False
+        if snapshot.devices.classes is not self.classes or counts_devices(snapshot, options):
+            return False
+        for use in self.demand.uses:
+            path = use.path
+            if snapshot.claims.get(path) is not use.claim or path in snapshot.in_flight or overlay.allocation(path):
+                return False
+        return not options.extended_resources or extended_resource_demand(snapshot, pod) is None
+
+
+def device_demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
+    """The pod's demand as things stand in the overlay, or why it cannot be met on any node."""
+    known = pod.found.get(_TOPIC)
+    if known is not None and known.holds(overlay, pod, group, options):
+        demand: DeviceDemand = known.demand
+        return demand
+    found = _demand_of(overlay, pod, group, options)
+    if isinstance(found, DeviceDemand) and not (found.fixed or found.extended or found.counts_devices):
+        classes = overlay.snapshot.devices.classes
+        pod.found[_TOPIC] = _Found(found, group, options.workload_claims, classes)
+    return found
+
+
+def _demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
+    uses = resolve_claims(overlay.snapshot, pod, group, workload_claims=options.workload_claims)
+    if isinstance(uses, Reason):
+        return uses
+    pending: list[ClaimUse] = []
+    fixed: list[tuple[str, Obj]] = []
+    counts = counts_devices(overlay.snapshot, options)
+    for use in uses:
+        allocation = overlay.allocation(use.path) or use.allocation
+        problem = _problem(overlay, use, allocation)
+        if problem is None and allocation is not None and counts:
+            problem = _taken(overlay, use, allocation, pod)
+        if problem is not None:
+            return problem
+        if allocation is None:
+            pending.append(use)
+        else:
+            fixed.append((use.path, allocation))
+    extended = extended_resource_demand(overlay.snapshot, pod) if options.extended_resources else None
+    counts = counts and bool(uses or extended is not None)
+    return DeviceDemand(uses, tuple(pending), tuple(fixed), extended, counts)
+
+
+def counts_devices(snapshot: Snapshot, options: Options) -> bool:
+    """Whether devices may take of their node's own resources: the gate is on, and some are published so (KEP-5517)."""
+    return options.node_allocatable and snapshot.devices.mapped
+
+
+def _taken(overlay: Overlay, use: ClaimUse, allocation: Obj, pod: PodInfo) -> Reason | None:
+    """Why a pod cannot use an allocated claim whose devices count against the node: another pod does (KEP-5517)."""
+    others = [entry for entry in use.reserved_for if entry.get("uid") != pod.key.uid and _is_used(overlay, entry, pod)]
+    if not others and not overlay.reservations(use.path):
+        return None
+    if not counts_against_node(overlay.snapshot.devices, allocation):
+        return None
+    name = use.claim["metadata"]["name"]
+    message = f"node allocatable resource claim {name} is already used by another pod"
+    return Reason("ClaimNotShareable", message, {"claim": use.path})
+
+
+def _is_used(overlay: Overlay, entry: Obj, pod: PodInfo) -> bool:
+    """Whether a consumer stands for another pod: a PodGroup does once a sibling has a place."""
+    if entry.get("resource") != "podgroups" or pod.group is None:
+        return True
+    return overlay.snapshot.group_state(pod.group).has_scheduled_beside(pod.key.path)
+
+
+def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason | None:
+    data = {"claim": use.path}
+    if (use.path in overlay.snapshot.in_flight and not use.is_reserved) or _changes_hands(overlay, use):
+        return Reason("ClaimInFlight", f"resource claim {use.path} is in the process of being allocated", data)
+    if allocation is None:
+        return missing_class(overlay.snapshot, use)
+    if not use.is_reserved and len(use.reserved_for) + overlay.reservations(use.path) >= MAX_RESERVED_FOR:
+        message = f"resource claim {use.path} is used by {MAX_RESERVED_FOR} consumers already, which is the limit"
+        return Reason("ClaimReservedFull", message, {**data, "limit": MAX_RESERVED_FOR})
+    failed = _failed_condition(use)
+    if failed is not None:
+        message = f"resource claim {use.path}: binding failed: {failed}"
+        return Reason("BindingConditions", message, {**data, "condition": failed})
+    return None
+
+
+def _changes_hands(overlay: Overlay, use: ClaimUse) -> bool:
+    """Whether the claim is to be freed or allocated for others as soon as room is made for them."""
+    later = (moment.claims.get(use.path) for moment in overlay.snapshot.moments[1:])
+    return any(bool(allocation_of(claim)) != bool(use.allocation) for claim in later)
+
+
+def missing_class(snapshot: Snapshot, use: ClaimUse) -> Reason | None:
+    """A request of the claim names a DeviceClass that does not exist."""
+    for name, exact in exact_requests(use.claim):
+        class_name = exact.get("deviceClassName") or ""
+        if class_name not in snapshot.devices.classes:
+            message = f"request {name}: device class {class_name} does not exist"
+            return Reason(
+                "DeviceClassMissing", message, {"claim": use.path, "request": name, "deviceClass": class_name}
+            )
+    return None
+
+
+def exact_requests(claim: Obj) -> list[tuple[str, Obj]]:
+    """Each request of a claim by name, alternatives as `request/subrequest`."""
+    found: list[tuple[str, Obj]] = []
+    for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
+        if request.get("exactly") is not None:
+            found.append((request["name"], request["exactly"]))
+        for alternative in request.get("firstAvailable") or ():
+            found.append((f"{request['name']}/{alternative['name']}", alternative))
+    return found
+
+
+def _failed_condition(use: ClaimUse) -> str | None:
+    status: Obj = use.claim.get("status") or {}
+    reported = {_device(entry): entry.get("conditions") or () for entry in status.get("devices") or ()}
+    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+        failures = result.get("bindingFailureConditions") or ()
+        for condition in reported.get(_device(result), ()):
+            if condition.get("type") in failures and condition.get("status") == "True":
+                return str(condition["type"])
+    return None
+
+
+def _device(entry: Obj) -> tuple[Any, ...]:
+    return entry.get("driver"), entry.get("pool"), entry.get("device")

@@ -1,0 +1,1 @@
+"""Hold what several plugins share, as kube-scheduler's plugins/helper does."""

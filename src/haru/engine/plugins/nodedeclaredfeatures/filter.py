@@ -1,0 +1,29 @@
+"""Refuse nodes that do not declare the features which the pod uses (KEP-5328).
+
+Source: kube-scheduler's NodeDeclaredFeatures plugin, as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from haru.engine.framework.interfaces import PASS, NodeFilter
+from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.pod_info import PodInfo
+
+
+def declared_features(pod: PodInfo) -> NodeFilter | None:
+    """Refuse nodes that do not declare a feature which the pod uses (KEP-5328)."""
+    needed = frozenset(pod.needed_features)
+    if not needed:
+        return None
+    message = "node(s) didn't match Pod's required features"
+
+    def check(node: NodeInfo) -> Sequence[FilterFailure]:
+        missing = sorted(needed - node.spec.features)
+        if not missing:
+            return PASS
+        return (refuse("NodeDeclaredFeatures", "FeaturesMissing", message, {"features": missing}),)
+
+    return check

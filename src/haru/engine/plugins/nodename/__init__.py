@@ -1,0 +1,1 @@
+"""NodeName: refuse nodes that the pod does not name. Extension points: Filter. Arguments: none."""

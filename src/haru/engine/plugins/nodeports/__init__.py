@@ -1,0 +1,1 @@
+"""NodePorts: refuse nodes whose host ports are taken. Extension points: Filter. Arguments: none."""

@@ -1,0 +1,1 @@
+"""NodeUnschedulable: refuse cordoned nodes. Extension points: Filter. Arguments: none."""

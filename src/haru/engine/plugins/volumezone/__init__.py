@@ -1,0 +1,1 @@
+"""VolumeZone: refuse nodes outside of the volumes' zones. Extension points: Filter. Arguments: none."""

@@ -1,0 +1,178 @@
+"""Reject topology domains whose free totals cannot take a group; never reject a domain that could.
+
+The checks are necessary conditions only: free resources, pod slots, and devices of every class and selector, against
+what the `needed` members with the smallest requests ask for. A domain that passes still has to be tried.
+Source: our own; KEP-5732 simulates the group in every domain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from haru.engine.dra.model.claims import EXACT_COUNT, Claim, SubRequest
+from haru.engine.dra.model.model import Features
+from haru.engine.podgroup.domain_totals import BOUNDLESS, DeviceTotals, DomainTotals, ask_key, free_on
+from haru.engine.state.cache import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRequest:
+    """Hold the minimum request of `count` equal members: resources by name, devices by subrequest key.
+
+    `cards` are the devices that scores count: by device class, selectors ignored, of the first alternative.
+    """
+
+    count: int
+    resources: Mapping[str, int]
+    devices: Mapping[Hashable, int]
+    cards: Mapping[Hashable, int]
+
+
+@dataclass(slots=True)
+class PodGroupRequest:
+    """Hold what a group requests: per member, and in claims that any `needed` members must share."""
+
+    needed: int
+    members: list[MemberRequest] = field(default_factory=list)
+    shared: Counter[Hashable] = field(default_factory=Counter)
+    asks: dict[Hashable, SubRequest] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Count the members."""
+        return sum(member_request.count for member_request in self.members)
+
+    def share(self, claims: Iterable[Claim]) -> None:
+        """Count the devices of claims that any `needed` members need."""
+        self.shared.update(self._devices(claims))
+
+    def _devices(self, claims: Iterable[Claim]) -> Counter[Hashable]:
+        """Count the devices that claims take at least, by subrequest, and by subrequest without its selectors.
+
+        Requests for all devices or with admin access may be met with no device and count nothing. Requests with
+        alternatives count the smallest alternative; alternatives of several classes count nothing.
+        """
+        found: Counter[Hashable] = Counter()
+        for request in (request for claim in claims for request in claim.requests):
+            asks = request.asks
+            if not asks or request.error or not all(_counts(ask) and ask.mode == EXACT_COUNT for ask in asks):
+                continue
+            by_key = {ask_key(subrequest): subrequest for subrequest in map(_without_selectors, asks)}
+            if len(by_key) > 1:
+                continue
+            if len(asks) == 1:
+                by_key[ask_key(asks[0])] = asks[0]
+            self.asks.update(by_key)
+            found.update(dict.fromkeys(by_key, min(ask.count for ask in asks)))
+        return found
+
+    def cards(self, claims: Iterable[Claim]) -> Counter[Hashable]:
+        """Count the devices that claims take of each class, as scores count them."""
+        found: Counter[Hashable] = Counter()
+        for ask in (request.asks[0] for claim in claims for request in claim.requests if request.asks):
+            if _counts(ask):
+                subrequest = _without_selectors(ask)
+                self.asks[ask_key(subrequest)] = subrequest
+                found[ask_key(subrequest)] += ask.count
+        return found
+
+    def add(self, resources: Mapping[str, int], claims: Sequence[Claim], count: int) -> MemberRequest:
+        """Add equal members with the resources that limit each and the claims that each has for itself."""
+        member_request = MemberRequest(count, resources, self._devices(claims), self.cards(claims))
+        self.members.append(member_request)
+        return member_request
+
+
+def _counts(ask: SubRequest) -> bool:
+    return not (ask.error or ask.admin or ask.count < 1)
+
+
+def _without_selectors(ask: SubRequest) -> SubRequest:
+    return replace(ask, selection=ask.selection._replace(request_expressions=()), wanted=())
+
+
+class DomainPreFilter:
+    """Compare the free totals of a label's domains with a group's request."""
+
+    def __init__(
+        self, snapshot: Snapshot, domain_totals: DomainTotals, request: PodGroupRequest, features: Features
+    ) -> None:
+        self._domain_totals = domain_totals
+        self.request = request
+        self._total = request.total
+        self._resource_bounds, self._device_bounds = capacity_bounds_of(request)
+        self.counts = {
+            key: DeviceTotals.of(snapshot, domain_totals, ask, features) for key, ask in request.asks.items()
+        }
+
+    def max_members(self, domain: str) -> int:
+        """Return an upper bound on how many members fit in a domain, from its totals."""
+        free = self._domain_totals.domains[domain].free
+        max_members = self._total
+        for name, bound in self._resource_bounds.items():
+            max_members = min(max_members, bound.max_members(free.get(name, 0)))
+        for key, bound in self._device_bounds.items():
+            max_members = min(max_members, bound.max_members(self.counts[key].free(domain) - self.request.shared[key]))
+        return max_members
+
+    def max_members_by_node(self, domain: str) -> int:
+        """Return the bound from each node's free amounts: a member cannot use free amounts of two nodes."""
+        nodes = sorted(self._domain_totals.domains[domain].nodes)
+        left = [member_request.count for member_request in self.request.members]
+        for name in nodes:
+            free = free_on(self._domain_totals.node(name))
+            for number, member_request in enumerate(self.request.members):
+                if left[number]:
+                    left[number] -= min(left[number], self._max_members_on_node(name, free, member_request))
+        return self._total - sum(left)
+
+    def insufficient_resources(self, domain: str) -> tuple[str, ...]:
+        """Return the resources that a domain lacks for the members needed; devices by the name of their class."""
+        needed = self.request.needed
+        free = self._domain_totals.domains[domain].free
+        found = {name for name, bound in self._resource_bounds.items() if bound.max_members(free.get(name, 0)) < needed}
+        for key, bound in self._device_bounds.items():
+            if bound.max_members(self.counts[key].free(domain) - self.request.shared[key]) < needed:
+                found.add(self.request.asks[key].class_name)
+        return tuple(sorted(found))
+
+    def _max_members_on_node(self, name: str, free: Mapping[str, int], member_request: MemberRequest) -> int:
+        max_members = BOUNDLESS
+        for resource, amount in member_request.resources.items():
+            max_members = min(max_members, free.get(resource, 0) // amount)
+        for key, amount in member_request.devices.items():
+            max_members = min(max_members, self.counts[key].on(name) // amount)
+        return max_members
+
+
+class CapacityBound:
+    """Bound how many members an amount suffices for, the smallest requests first."""
+
+    def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
+        self._steps: Sequence[tuple[int, int]] = sorted(amounts)
+
+    def max_members(self, free: int) -> int:
+        """Return how many members the free amount suffices for at most."""
+        if free < 0:
+            return 0
+        found = 0
+        for amount, count in self._steps:
+            if not amount:
+                found += count
+                continue
+            here = min(count, free // amount)
+            found += here
+            if here < count:
+                break
+            free -= here * amount
+        return found
+
+
+def capacity_bounds_of(request: PodGroupRequest) -> tuple[dict[str, CapacityBound], dict[Hashable, CapacityBound]]:
+    """Return the bounds by resource name and by subrequest key."""
+    members = request.members
+    names = sorted({name for member_request in members for name in member_request.resources})
+    resources = {name: CapacityBound((w.resources.get(name, 0), w.count) for w in members) for name in names}
+    return resources, {key: CapacityBound((w.devices.get(key, 0), w.count) for w in members) for key in request.asks}

@@ -1,0 +1,181 @@
+"""Choose the topology domain for a group: prefilter the domains, then try them in the order of their score bounds.
+
+Every domain that passes the prefilter has an upper bound: its score with as many members as its free totals seem to
+take. The search tries domains in the order of their bounds until no remaining domain can beat the best one found, so
+it chooses the domain that trying all of them would choose. The seed decides between equal scores.
+Source: KEP-5732 (placement generation, simulation, scoring); the bounds are our own.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+from haru.engine.framework.options import Options
+from haru.engine.podgroup.domain_prefilter import DomainPreFilter, MemberRequest
+from haru.engine.podgroup.domain_totals import DomainTotals
+from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement, place_greedily
+from haru.engine.podgroup.placement_score import PlacementScore, amounts_of
+from haru.engine.podgroup.podgroup_request import podgroup_request_of
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import GroupKey, Obj
+from haru.engine.state.pod_info import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class DomainTrial:
+    """Hold the result of placing the group in one domain: members placed and the resulting fit score."""
+
+    domain: str
+    attempt: PlacementAttempt
+    members: int = 0
+    fit: int = 0
+
+
+class _Bound(NamedTuple):
+    """Order domains: the highest score bound first, equal ones by the hash of the seed."""
+
+    minus_score: int
+    seed_hash: bytes
+    domain: str
+    exact: bool
+    """Whether the bound comes from each node's free amounts, not only from the domain's totals."""
+
+
+class DomainSearch:
+    """Search the best domain of a label for one group; `tried` are the domains simulated so far."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        key: GroupKey,
+        members: Sequence[PodInfo],
+        group: Obj | None,
+        needed: int,
+        options: Options,
+        label: str,
+    ) -> None:
+        self._snapshot = snapshot
+        self._members = members
+        self._group = group
+        self._needed = needed
+        self._options = options
+        self._seed = f"{options.seed}/{key.path}/"
+        self._running = snapshot.group_state(key).scheduled_count
+        self._domain_totals = DomainTotals.of(snapshot, label)
+        self._request, self._of_member, self._shared_cards = podgroup_request_of(
+            snapshot, members, group, needed, options
+        )
+        self.prefilter = DomainPreFilter(snapshot, self._domain_totals, self._request, options.features)
+        cards = {
+            key for member_request in self._request.members for key in member_request.cards
+        } | self._shared_cards.keys()
+        resources = {name for pod in members for name in pod.requests}
+        counts = {key: self.prefilter.counts[key] for key in cards}
+        self._score = PlacementScore(self._domain_totals, counts, resources, options.profile)
+        self.tried: list[DomainTrial] = []
+
+    @property
+    def values(self) -> Sequence[str]:
+        """Return the values of the label, sorted; each value is a domain."""
+        return self._domain_totals.values
+
+    def nodes(self, domain: str) -> tuple[str, ...]:
+        """Return the nodes of a domain, sorted by name."""
+        return tuple(sorted(self._domain_totals.domains[domain].nodes))
+
+    def best(self, domains: Sequence[str]) -> DomainTrial | None:
+        """Return the best of some domains, or None if none takes the group."""
+        known = [domain for domain in domains if domain in self._domain_totals.domains]
+        max_members = {
+            domain: count for domain in known if (count := self.prefilter.max_members(domain)) >= self._needed
+        }
+        ceiling = self._running + max(max_members.values(), default=0)
+        all_of_them = self._added(range(len(self._members)))
+        waiting = [self._bound(domain, count, ceiling, all_of_them) for domain, count in max_members.items()]
+        heapq.heapify(waiting)
+        found: list[DomainTrial] = []
+        while waiting and not self._decided(found, waiting, max_members, ceiling):
+            bound = heapq.heappop(waiting)
+            domain = bound.domain
+            if not bound.exact:
+                max_members[domain] = min(max_members[domain], self.prefilter.max_members_by_node(domain))
+                if max_members[domain] >= self._needed:
+                    again = self._bound(domain, max_members[domain], ceiling, all_of_them)
+                    heapq.heappush(waiting, again._replace(exact=True))
+                continue
+            trial = self.trial(domain)
+            self.tried.append(trial)
+            if not trial.attempt.broken and trial.attempt.fit >= self._needed:
+                found.append(trial)
+        return self._first(found) if found else None
+
+    def diagnosis(self, domain: str) -> PlacementAttempt:
+        """Return each member's outcome in a domain that does not take the group."""
+        for trial in self.tried:
+            if trial.domain == domain:
+                return trial.attempt
+        nodes = self.nodes(domain) if domain in self._domain_totals.domains else ()
+        return place_greedily(self._snapshot, self._members, self._group, self._options, nodes)
+
+    def trial(self, domain: str) -> DomainTrial:
+        """Place as many members as possible in a domain."""
+        attempt = attempt_placement(
+            self._snapshot, self._members, self._group, self._needed, self._options, self.nodes(domain)
+        )
+        fit = self._score.fit(domain, self._added(attempt.numbers))
+        return DomainTrial(domain, attempt, self._running + attempt.fit, fit)
+
+    def _bound(self, domain: str, count: int, ceiling: int, added: Mapping[Hashable, int]) -> _Bound:
+        score = self._score.total(self._score.fit(domain, added), self._running + count, ceiling)
+        return _Bound(-score, self._seed_hash(domain), domain, False)
+
+    def _seed_hash(self, domain: str) -> bytes:
+        return blake2b((self._seed + domain).encode(), digest_size=8).digest()
+
+    def _first(self, found: Sequence[DomainTrial]) -> DomainTrial:
+        max_members = max(trial.members for trial in found)
+        return min(found, key=lambda t: (-self._score.total(t.fit, t.members, max_members), self._seed_hash(t.domain)))
+
+    def _decided(
+        self, found: Sequence[DomainTrial], waiting: Sequence[_Bound], max_members: Mapping[str, int], ceiling: int
+    ) -> bool:
+        """Tell whether no waiting domain can beat the best trial."""
+        if not found:
+            return False
+        members = max(trial.members for trial in found)
+        best = self._first(found)
+        mark = (-self._score.total(best.fit, best.members, members), self._seed_hash(best.domain))
+        if members == ceiling:
+            return mark < (waiting[0].minus_score, waiting[0].seed_hash)
+        if any(self._running + max_members[bound.domain] > members for bound in waiting):
+            # The score counts members in percent of the most that any domain takes; that maximum is not known yet.
+            return False
+        # The bounds were computed with a higher maximum: with the true one scores rise by the same or less.
+        everything = self._added(range(len(self._members)))
+        return all(
+            mark
+            < (self._bound(bound.domain, max_members[bound.domain], members, everything).minus_score, bound.seed_hash)
+            for bound in waiting
+        )
+
+    def _added(self, numbers: Sequence[int]) -> Counter[Hashable]:
+        """Sum the members' requests as the score counts them."""
+        total: Counter[Hashable] = Counter()
+        if numbers:
+            total.update(self._shared_cards)
+        counts: Counter[int] = Counter()
+        samples: dict[int, tuple[PodInfo, MemberRequest | None]] = {}
+        for number in numbers:
+            pod, member_request = self._members[number], self._of_member[number]
+            kind = id(member_request)
+            counts[kind] += 1
+            samples[kind] = (pod, member_request)
+        for kind, (pod, member_request) in samples.items():
+            amounts = amounts_of(pod, member_request.cards if member_request is not None else {})
+            total.update({key: amount * counts[kind] for key, amount in amounts.items()})
+        return total

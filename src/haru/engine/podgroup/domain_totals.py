@@ -1,0 +1,243 @@
+"""Sum the resources and devices of each domain of a topology label: free, used and total.
+
+The decision cache keeps the totals and updates them from differences between snapshots: binding a pod changes one
+node's part of one sum. Nodes without the label are in no domain; the empty value is a domain like any other.
+Source: our own; KEP-5732 tries every domain without comparing its capacity first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+from haru.engine.dra.allocated_state import AllocatedState
+from haru.engine.dra.allocator.candidates import candidates_of
+from haru.engine.dra.model.claims import SubRequest
+from haru.engine.dra.model.model import Features, NodeView
+from haru.engine.dra.pools.inventory import DeviceSnapshot
+from haru.engine.dra.pools.pools import Pool
+from haru.engine.dra.selectors.compiled_selectors import compiled_selector_of
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.cow_map import differing
+from haru.engine.state.node_info import NodeInfo
+
+PODS = "pods"
+BOUNDLESS = 1 << 40
+"""Stands for an unlimited amount: pods on a node without a limit, shares of a shareable device."""
+
+
+class ResourceTotals:
+    """Amounts of one domain by resource: `free` for filters, `used` and `capacity` for scores."""
+
+    __slots__ = ("capacity", "free", "nodes", "used")
+
+    def __init__(self) -> None:
+        self.nodes: set[str] = set()
+        self.free: dict[str, int] = {}
+        self.used: dict[str, int] = {}
+        self.capacity: dict[str, int] = {}
+
+    def add(self, node: NodeInfo, sign: int) -> None:
+        """Add a node (sign 1) or subtract it (-1)."""
+        free, used, capacity = self.free, self.used, self.capacity
+        for resource, amount in free_on(node).items():
+            free[resource] = free.get(resource, 0) + sign * amount
+        for resource, amount in node.allocatable.items():
+            capacity[resource] = capacity.get(resource, 0) + sign * amount
+        cpu, memory = node.scoring_requested
+        for resource, amount in {**node.requested, "cpu": cpu, "memory": memory}.items():
+            used[resource] = used.get(resource, 0) + sign * amount
+
+
+def free_on(node: NodeInfo) -> dict[str, int]:
+    """Return what a node has free of each resource, pod slots included; never negative."""
+    requested = node.requested
+    free = {name: max(0, amount - requested.get(name, 0)) for name, amount in node.allocatable.items()}
+    room = node.allocatable.get(PODS)
+    free[PODS] = BOUNDLESS if room is None else max(0, room - len(node.pods))
+    return free
+
+
+class DomainTotals:
+    """Hold the totals of each domain of one label."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.domains: dict[str, ResourceTotals] = {}
+        self.version = 0
+        """Grows when a node enters or leaves a domain."""
+        self._nodes: Mapping[str, NodeInfo] = {}
+        self._known: dict[str, NodeInfo] = {}
+        self._values: tuple[int, list[str]] = (-1, [])
+
+    @staticmethod
+    def of(snapshot: Snapshot, label: str) -> DomainTotals:
+        """Return the totals of a label in a snapshot; the decision cache keeps them between snapshots."""
+        found = snapshot.notes.entry("domains", label, lambda: DomainTotals(label), limit=8)
+        found._catch_up(snapshot.nodes)
+        return found
+
+    @property
+    def values(self) -> list[str]:
+        """The values of the label, sorted."""
+        if self._values[0] != self.version:
+            self._values = (self.version, sorted(self.domains))
+        return self._values[1]
+
+    def value_of(self, node: str) -> str | None:
+        """Return the domain of a node, or None."""
+        info = self._known.get(node)
+        return info.labels[self.label] if info is not None else None
+
+    def node(self, name: str) -> NodeInfo:
+        """Return the state of a node that is in some domain."""
+        return self._known[name]
+
+    def _catch_up(self, nodes: Mapping[str, NodeInfo]) -> None:
+        for name in differing(nodes, self._nodes):
+            self._replace(name, nodes.get(name))
+        self._nodes = nodes
+
+    def _replace(self, name: str, node: NodeInfo | None) -> None:
+        before = self._known.pop(name, None)
+        after = node if node is not None and node.present and self.label in node.labels else None
+        source = before.labels[self.label] if before is not None else None
+        target = after.labels[self.label] if after is not None else None
+        if before is not None and source is not None:
+            self.domains[source].add(before, -1)
+        if after is not None and target is not None:
+            self._known[name] = after
+            self.domains.setdefault(target, ResourceTotals()).add(after, 1)
+        if source != target:
+            self.version += 1
+            if source is not None:
+                self.domains[source].nodes.discard(name)
+                if not self.domains[source].nodes:
+                    del self.domains[source]
+            if target is not None:
+                self.domains[target].nodes.add(name)
+
+
+class Count(NamedTuple):
+    """Count the devices that match a subrequest: free ones and all."""
+
+    free: int = 0
+    total: int = 0
+
+    def plus(self, other: Count) -> Count:
+        """Return the sum of both counts."""
+        return Count(self.free + other.free, self.total + other.total)
+
+
+_NONE = Count()
+
+
+class DeviceTotals:
+    """Count the devices that match one subrequest, by node and domain; never fewer free ones than the allocator finds.
+
+    Devices that several nodes see count as free in every domain, and in no capacity.
+    """
+
+    def __init__(self, ask: SubRequest, features: Features) -> None:
+        self._ask = ask
+        self._features = features
+        self._seen: tuple[DeviceSnapshot, AllocatedState] | None = None
+        self._pools: dict[str, tuple[str, Count]] = {}
+        self._on: dict[str, Count] = {}
+        self._network_attached = 0
+        self._domains: dict[str, Count] = {}
+        self._version = -1
+
+    @staticmethod
+    def of(snapshot: Snapshot, domain_totals: DomainTotals, ask: SubRequest, features: Features) -> DeviceTotals:
+        """Return the counts in a snapshot; the decision cache keeps them between snapshots."""
+        key = (domain_totals.label, ask_key(ask), features)
+        found = snapshot.notes.entry("device counts", key, lambda: DeviceTotals(ask, features))
+        found._catch_up(snapshot, domain_totals)
+        return found
+
+    def on(self, node: str) -> int:
+        """Return how many free devices a node can use at most."""
+        return self._on.get(node, _NONE).free + self._network_attached
+
+    def on_any(self, nodes: Iterable[str]) -> int:
+        """Return how many free devices some nodes can use together at most."""
+        return sum(self._on.get(node, _NONE).free for node in nodes) + self._network_attached
+
+    def free(self, domain: str) -> int:
+        """Return how many free devices the nodes of a domain can use together at most."""
+        return self._domains.get(domain, _NONE).free + self._network_attached
+
+    def node_local_count(self, domain: str) -> Count:
+        """Count the devices that exactly one node of the domain sees."""
+        return self._domains.get(domain, _NONE)
+
+    def _catch_up(self, snapshot: Snapshot, domain_totals: DomainTotals) -> None:
+        devices, allocated = snapshot.devices, snapshot.allocated
+        if self._seen is None:
+            changed = set(devices.pools)
+        else:
+            changed = differing(devices.pools, self._seen[0].pools)
+            if allocated is not self._seen[1]:
+                changed |= {str(key) for key in allocated.changed(self._seen[1])}
+        self._seen = (devices, allocated)
+        moved = domain_totals.version != self._version
+        for name in changed:
+            self._replace(name, devices.pools.get(name), allocated, None if moved else domain_totals)
+        if moved:
+            self._version = domain_totals.version
+            self._domains = {}
+            for node, count in self._on.items():
+                self._add(domain_totals.value_of(node), count)
+
+    def _replace(
+        self, name: str, pool: Pool | None, allocated: AllocatedState, domain_totals: DomainTotals | None
+    ) -> None:
+        old = self._pools.pop(name, None)
+        new = self._count_pool(pool, allocated) if pool is not None else None
+        if new is not None:
+            self._pools[name] = new
+        for entry, sign in ((old, -1), (new, 1)):
+            if entry is None:
+                continue
+            node, (free, total) = entry
+            change = Count(sign * free, sign * total)
+            if not node:
+                self._network_attached += change.free
+                continue
+            self._on[node] = self._on.get(node, _NONE).plus(change)
+            if domain_totals is not None:
+                self._add(domain_totals.value_of(node), change)
+
+    def _add(self, value: str | None, change: Count) -> None:
+        if value is not None:
+            self._domains[value] = self._domains.get(value, _NONE).plus(change)
+
+    def _count_pool(self, pool: Pool, allocated: AllocatedState) -> tuple[str, Count]:
+        """Return the one node that sees a pool ("" if there are several), and the counts of its devices."""
+        taken = allocated.use(pool.key).devices
+        nodes = {item.placement.node_name for item in pool.slices}
+        if len(nodes) != 1 or "" in nodes:
+            verdict = compiled_selector_of(self._ask.selection).verdict
+            listed = {d.name: d for item in pool.slices for d in item.devices if verdict(d.shape) is not False}
+            return "", Count(sum(self._weight(d.shape.shareable) for n, d in listed.items() if n not in taken), 0)
+        (node,) = nodes
+        view = pool.view(NodeView(node, {}), self._features.PartitionableDevices)
+        if view is None or view.status != "ok":
+            return node, _NONE
+        if view.table.plain and not self._ask.wanted:
+            # Nothing but the selectors decides, so they are evaluated for a whole column at once.
+            column = self._ask.selection.column(view)
+            names = [d.name for d, verdict in zip(view.devices, column, strict=True) if verdict is not False]
+            return node, Count(sum(name not in taken for name in names) if taken else len(names), len(names))
+        found = [view.devices[index] for index in candidates_of(view.table, self._ask, self._features)]
+        free = sum(self._weight(d.shape.shareable) for d in found if d.name not in taken)
+        return node, Count(free, len(found))
+
+    def _weight(self, shareable: bool) -> int:
+        return BOUNDLESS if shareable and self._features.ConsumableCapacity else 1
+
+
+def ask_key(ask: SubRequest) -> Hashable:
+    """Return a key that is equal for subrequests that match the same devices."""
+    return ask.selection, ask.wanted, ask.tolerations

@@ -1,0 +1,112 @@
+"""Try once to place a group on some nodes: greedily first, then by search if that leaves members unplaced.
+
+Source: KEP-4671 (the default algorithm); the search is our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from haru.engine.framework.options import Options
+from haru.engine.podgroup.placement_search import Found, rank, search_placements
+from haru.engine.podgroup.schedule_one import Placed, PodPlacer, Unschedulable, assume
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
+
+Outcome = Placed | Unschedulable
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementAttempt:
+    """Hold each member's outcome; `gave_up` is set when the search ended without a proof."""
+
+    outcomes: tuple[Outcome, ...]
+    gave_up: Reason | None = None
+
+    @property
+    def fit(self) -> int:
+        """Count the placed members."""
+        return sum(isinstance(outcome, Placed) for outcome in self.outcomes)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Return the numbers of the placed members."""
+        return [number for number, outcome in enumerate(self.outcomes) if isinstance(outcome, Placed)]
+
+    @property
+    def broken(self) -> bool:
+        """Tell whether an error ended the attempt."""
+        return any(isinstance(outcome, Unschedulable) and outcome.failed for outcome in self.outcomes)
+
+    @property
+    def unanswered(self) -> bool:
+        """Tell whether the attempt proved nothing: an error ended it, or the search gave up."""
+        return self.broken or self.gave_up is not None
+
+
+def attempt_placement(
+    snapshot: Snapshot,
+    members: Sequence[PodInfo],
+    group: Obj | None,
+    needed: int,
+    options: Options,
+    nodes: Sequence[str],
+) -> PlacementAttempt:
+    """Place as many members as possible on the nodes; at least `needed` if there is a way."""
+    greedy = place_greedily(snapshot, members, group, options, nodes)
+    if len(members) == 1 or greedy.broken or greedy.fit in (0, len(members)) or not nodes:
+        # When no member fits as the first one, no member fits at all.
+        return greedy
+    short = greedy.fit < needed
+    questions = options.placement_budget if short else options.extras_budget
+    found = search_placements(snapshot, members, group, needed, options, nodes, questions, needed if short else 0)
+    if rank(number for number, _ in found.placed) < rank(greedy.numbers):
+        return PlacementAttempt(_with_diagnoses(snapshot, members, group, options, nodes, found))
+    if short and found.problem:
+        return PlacementAttempt(greedy.outcomes, Reason("SelectorError", found.problem))
+    if short and not found.complete and (found.ceiling is None or found.ceiling >= needed):
+        message = f"gave up after {questions} questions to nodes in search of places for {needed} members"
+        return PlacementAttempt(greedy.outcomes, Reason("GaveUp", message, {"budget": questions, "needed": needed}))
+    return greedy
+
+
+def place_greedily(
+    snapshot: Snapshot, members: Sequence[PodInfo], group: Obj | None, options: Options, nodes: Sequence[str]
+) -> PlacementAttempt:
+    """Place the members in order, each on the best node in the state that the earlier ones leave."""
+    placer = PodPlacer(Overlay(snapshot), group, options, nodes)
+    outcomes: list[Outcome] = []
+    for pod in members:
+        outcome = placer.place(pod)
+        outcomes.append(outcome)
+        if isinstance(outcome, Unschedulable) and outcome.failed:
+            break
+    return PlacementAttempt(tuple(outcomes))
+
+
+def _with_diagnoses(
+    snapshot: Snapshot,
+    members: Sequence[PodInfo],
+    group: Obj | None,
+    options: Options,
+    nodes: Sequence[str],
+    found: Found,
+) -> tuple[Outcome, ...]:
+    """Keep the placements of the search, and diagnose the other members beside them."""
+    overlay = Overlay(snapshot)
+    outcomes: dict[int, Outcome] = {}
+    for number, placed in found.placed:
+        outcomes[number] = replay(overlay, placed)
+    placer = PodPlacer(overlay, group, options, nodes)
+    for number, pod in enumerate(members):
+        if number not in outcomes:
+            outcomes[number] = placer.place(pod)
+    return tuple(outcomes[number] for number in range(len(members)))
+
+
+def replay(overlay: Overlay, placed: Placed) -> Placed:
+    """Assume the same placement on another overlay."""
+    return assume(overlay, placed.pod, placed.demand, placed.node, placed.allocations)

@@ -1,0 +1,173 @@
+"""Placing one pod on an overlay: filter, allocate devices per feasible node, score, choose.
+
+Source: kube-scheduler's scheduling cycle (PreFilter to Reserve), as behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from haru.engine.dra.errors import AllocationError
+from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.equivalence.node_feasibility import FilterSummary, NodeFeasibility
+from haru.engine.framework.options import Options
+from haru.engine.framework.status import (
+    NO_NODES,
+    FilterFailure,
+    rejected_message,
+    rejecting_plugins,
+    summed_reasons,
+    unavailable_message,
+    weighed,
+)
+from haru.engine.plugins.dynamicresources.node_allocatable import node_allocatable_use
+from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
+from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand, device_demand_of
+from haru.engine.podgroup.pod_batching import PodBatch
+from haru.engine.state.decision import Obj, Reason
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Hold a pod's tentative placement: the node, the new allocations, and the allocated claims that it joins.
+
+    `extended_claim` is the claim for its extended resources on that node, new or existing; `claimed` are the node
+    resources that its devices take (KEP-5517).
+    """
+
+    pod: PodInfo
+    demand: DeviceDemand
+    node: str
+    allocations: tuple[tuple[ClaimUse, Obj], ...]
+    joined: tuple[ClaimUse, ...]
+    extended_claim: ClaimUse | None = None
+    claimed: tuple[Obj, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unschedulable:
+    """Hold why a pod has no place. `failed`: an error ended the attempt, so nothing is proven."""
+
+    pod: PodInfo
+    message: str
+    reasons: tuple[Reason, ...]
+    plugins: tuple[str, ...] = ()
+    failed: bool = False
+
+
+class PodPlacer:
+    """Place pods one after the other on one overlay, among some nodes."""
+
+    def __init__(self, overlay: Overlay, group: Obj | None, options: Options, nodes: Sequence[str]) -> None:
+        self._overlay = overlay
+        self._group = group
+        self._options = options
+        self._nodes = nodes
+        self._filter_results = FilterResultCache(overlay, options, nodes)
+        self._batch: PodBatch | None = None
+
+    def place(self, pod: PodInfo) -> Placed | Unschedulable:
+        """Assume a pod on its best node in the overlay; the nominated node if it is still feasible."""
+        if not self._nodes:
+            return Unschedulable(pod, NO_NODES, (Reason("NoNodes", NO_NODES),))
+        demand = device_demand_of(self._overlay, pod, self._group, self._options)
+        if isinstance(demand, Reason):
+            return Unschedulable(pod, rejected_message(len(self._nodes), demand.message), (demand,), (PLUGIN,))
+        try:
+            return self._place(pod, demand)
+        except AllocationError as error:
+            return Unschedulable(pod, str(error), (Reason("SelectorError", str(error)),), (PLUGIN,), failed=True)
+
+    def _place(self, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
+        if self._batch is None or not self._batch.takes(pod, demand):
+            feasibility = self._filter_results.feasibility(pod, demand)
+            steady = self._filter_results.steady(feasibility, pod, demand)
+            self._batch = (
+                PodBatch(self._overlay, self._options, self._filter_results, feasibility, pod) if steady else None
+            )
+            if self._batch is None or not self._batch.takes(pod, demand):
+                return self._place_alone(feasibility, pod, demand)
+        return self._place_in_batch(self._batch, pod, demand)
+
+    def _place_alone(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
+        if not feasibility.ranking:
+            return self._unschedulable(pod, feasibility)
+        nomination = self._overlay.snapshot.nominations.get(pod.key.path)
+        name = nomination.node if nomination is not None else pod.nominated_node
+        if not feasibility.ranking.takes(name):
+            name = feasibility.ranking.choose(self._options.seed, pod.key.path)
+        allocated = self._filter_results.allocations(demand, name, feasibility.candidates[name])
+        pending = demand.pending_on(self._overlay.node(name))
+        return assume(self._overlay, pod, demand, name, tuple(zip(pending, allocated, strict=True)))
+
+    def _place_in_batch(self, batch: PodBatch, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
+        """Place a pod that equals the one before."""
+        batch.update_last_node(demand)
+        if not batch.feasibility.ranking:
+            return self._unschedulable(pod, batch.feasibility)
+        name, candidate = batch.choose(pod)
+        node = self._overlay.node(name)
+        allocated, local = batch.allocations(node, candidate)
+        node_class = batch.node_class_of(node, candidate)
+        allocations = tuple(zip(demand.pending, allocated, strict=True))
+        outcome = assume(self._overlay, pod, demand, name, allocations, local=local)
+        batch.record_placement(name, node_class)
+        return outcome
+
+    def refusals(self, pod: PodInfo) -> Mapping[str, Sequence[FilterFailure]]:
+        """Return each infeasible node's filter failures for a pod; empty if PreFilter rejected it."""
+        demand = device_demand_of(self._overlay, pod, self._group, self._options)
+        if isinstance(demand, Reason):
+            return {}
+        return self._filter_results.feasibility(pod, demand).filter_failures(self._overlay)
+
+    def scores(self, pod: PodInfo) -> Mapping[str, int]:
+        """Return the score of each feasible node for a pod; only their differences mean something.
+
+        Empty if the pod was rejected outright. Raises AllocationError.
+        """
+        demand = device_demand_of(self._overlay, pod, self._group, self._options)
+        return {} if isinstance(demand, Reason) else self._filter_results.feasibility(pod, demand).ranking.totals()
+
+    def _unschedulable(self, pod: PodInfo, feasibility: NodeFeasibility) -> Unschedulable:
+        if feasibility.plan.rejection is not None:
+            failure = feasibility.plan.rejection
+            message = rejected_message(len(self._nodes), failure.reason.message)
+            return Unschedulable(pod, message, (failure.reason,), (failure.plugin,))
+        if feasibility.undecided:
+            text = feasibility.undecided[min(feasibility.undecided)]
+            reason = Reason("GaveUp", text, {"nodes": len(feasibility.undecided), "budget": self._options.step_budget})
+            return Unschedulable(pod, text, (reason,), (PLUGIN,), failed=True)
+        if feasibility.summary is None:
+            refusals = weighed(feasibility.filter_failures(self._overlay).values())
+            message = unavailable_message(len(self._nodes), refusals)
+            feasibility.summary = FilterSummary(message, summed_reasons(refusals), rejecting_plugins(refusals))
+        return Unschedulable(pod, *feasibility.summary)
+
+
+def assume(
+    overlay: Overlay,
+    pod: PodInfo,
+    demand: DeviceDemand,
+    node: str,
+    allocations: tuple[tuple[ClaimUse, Obj], ...],
+    *,
+    local: bool = False,
+) -> Placed:
+    """Assume a pod in the overlay: node, devices (`local`: only that node sees them), and claim reservations."""
+    info = overlay.node(node)
+    extended_claim = demand.special_on(info)
+    uses = demand.uses if extended_claim is None else (*demand.uses, extended_claim)
+    claimed = node_allocatable_use(overlay, pod, demand, info, allocations)
+    overlay.place(pod, node, claimed)
+    fresh = {use.path for use, _ in allocations}
+    for use, allocation in allocations:
+        overlay.allocate(use.path, allocation, node if local else None)
+    for use in uses:
+        if not use.is_reserved or demand.counts_devices:
+            overlay.reserve(use.path)
+    joined = tuple(use for use in uses if use.path not in fresh and not use.is_reserved)
+    return Placed(pod, demand, node, allocations, joined, extended_claim, claimed)

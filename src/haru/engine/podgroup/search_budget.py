@@ -1,0 +1,36 @@
+"""Bound a placement search by the number of node checks; a search without budget answers "gave up", not no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+BOUND_AFTER = 500
+"""After so many node checks the upper bound on reachable members is worth its cost."""
+
+
+class OutOfBudgetError(Exception):
+    """Raised when the search has used up its node checks."""
+
+
+class SearchBudget:
+    """Count node checks. `missed` is set when a check itself gave up, so that a negative answer is no proof."""
+
+    def __init__(self, questions: int, capacity_bound: Callable[[], int] | None = None, quorum: int = 0) -> None:
+        self.limit = questions
+        self.left = questions
+        self.unproven = False
+        self.ceiling: int | None = None
+        """Upper bound on placed members, computed by `capacity_bound`; below the quorum the search ends."""
+        self._capacity_bound = capacity_bound
+        self._quorum = quorum
+
+    def spend(self, questions: int = 1) -> None:
+        """Count node checks, or work that takes as long."""
+        if self.left < questions:
+            raise OutOfBudgetError
+        self.left -= questions
+        if self._capacity_bound is not None and self.limit - self.left > BOUND_AFTER:
+            capacity_bound, self._capacity_bound = self._capacity_bound, None
+            self.ceiling = capacity_bound()
+            if self.ceiling < self._quorum:
+                raise OutOfBudgetError

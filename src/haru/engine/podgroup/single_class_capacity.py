@@ -1,0 +1,205 @@
+"""Count how many equal members a node takes from its free resources and devices, by arithmetic where possible.
+
+Free resources divide by the request. Devices are allocated once per class of nodes and number of free devices of each
+device class: members cannot tell devices of one class apart, so it does not matter which of them are free. The
+decision cache keeps both.
+Source: our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from haru.engine.dra.allocated_state import AllocatedState
+from haru.engine.dra.allocator.allocation import DoesNotFit, allocate
+from haru.engine.dra.errors import GaveUp
+from haru.engine.dra.model.model import NodeView
+from haru.engine.equivalence.device_classifier import DeviceClassifier
+from haru.engine.framework.options import Options
+from haru.engine.plugins.dynamicresources.prefilter import counts_devices
+from haru.engine.podgroup.filter_node import Decoder
+from haru.engine.podgroup.multi_class_packing import MemberClass, least_devices
+from haru.engine.podgroup.search_budget import OutOfBudgetError
+from haru.engine.preemption.node_occupancy import NodeOccupancy
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
+
+_TOPIC = "tallies"
+_MANY = 1 << 30
+_PODS = "pods"
+
+
+@dataclass(slots=True)
+class _Served:
+    """Hold how many members were served at least; `is_maximum` is set when no more are."""
+
+    count: int = 0
+    is_maximum: bool = False
+
+
+class _ClassResults:
+    """Cache the results for one class of members, whichever pods they are."""
+
+    def __init__(self) -> None:
+        self.classes: object = None
+        self.forget(None)
+
+    def forget(self, classes: object) -> None:
+        """Drop all results; the device classes changed."""
+        self.classes = classes
+        self.feasible_nodes: dict[str, tuple[object, bool]] = {}
+        self.served: dict[Hashable, _Served] = {}
+        self.counts_by_node: dict[int, dict[str, tuple[NodeOccupancy, int]]] = {}
+
+
+class SingleClassCapacity:
+    """Count the members of one class on the nodes of one snapshot."""
+
+    def __init__(self, base: Snapshot, options: Options, chosen: MemberClass) -> None:
+        self._base = base
+        self._options = options
+        self._plan = chosen.plan
+        self._members = chosen.members
+        self._limit = len(chosen.members)
+        pod, demand = chosen.members[0][1], chosen.demand
+        profile = options.profile
+        fits = "NodeResourcesFit" in profile.filters
+        self.requests = [(n, a) for n, a in sorted(pod.requests.items()) if fits and not profile.ignores(n)]
+        self._counts_pods = fits
+        self._decoder = Decoder(Overlay(base), options)
+        self._claims = self._decoder.claims(demand.pending)
+        self.least = least_devices(self._claims)
+        """How many devices each member needs at least."""
+        self._classifier = DeviceClassifier.of(base, self._claims, lists=options.features.ListTypeAttributes)
+        key = (pod.shape, demand.asked, options.profile, options.features, options.step_budget)
+        self._results = base.notes.entry(_TOPIC, (key, options.declared_features), _ClassResults)
+        if self._results.classes is not base.devices.classes:
+            self._results.forget(base.devices.classes)
+        self.counts_by_node = self._results.counts_by_node.setdefault(self._limit, {})
+
+    def free_of(self, info: NodeInfo) -> list[int]:
+        """Return the free amount of each requested resource, and last the free pod slots."""
+        allocatable, requested = info.spec.allocatable, info.requested
+        free = [allocatable.get(name, 0) - requested.get(name, 0) for name, _ in self.requests]
+        room = allocatable.get(_PODS) if self._counts_pods else None
+        free.append(_MANY if room is None else room - len(info.pods))
+        return free
+
+    def add(self, free: list[int], pod: PodInfo) -> None:
+        """Add the amounts that a removed pod frees."""
+        usage, index = pod.usage, 0
+        for name, _ in self.requests:
+            free[index] += usage.get(name, 0)
+            index += 1
+        free[index] += 1
+
+    def is_plain(self, occupancy: NodeOccupancy) -> bool:
+        """Tell whether arithmetic counts the members of the node; else it has to be filtered."""
+        return occupancy.plain and self._is_classified(occupancy)
+
+    def _is_classified(self, occupancy: NodeOccupancy) -> bool:
+        return not self._claims or self._classifier.device_classes(occupancy) is not None
+
+    def lacks_devices(self, occupancy: NodeOccupancy, taken: int) -> bool:
+        """Tell whether fewer devices are free than each member needs, of any kind."""
+        return (occupancy.devices & ~taken).bit_count() < self.least and not occupancy.shared
+
+    def is_feasible(self, info: NodeInfo) -> bool:
+        """Tell whether the node passes the filters when no pod is on it."""
+        known = self._results.feasible_nodes.get(info.name)
+        if known is None or known[0] is not info.spec:
+            known = self._results.feasible_nodes[info.name] = info.spec, not self._plan.check(info.rebuilt(()))
+        return known[1]
+
+    def current_count(self, occupancy: NodeOccupancy) -> int | None:
+        """Count the members that a node takes now; None if it has to be filtered. Raises as `count` does."""
+        name = occupancy.info.name
+        known = self.counts_by_node.get(name)
+        if known is None or known[0] is not occupancy:
+            if not occupancy.simple:
+                return None
+            if self.lacks_devices(occupancy, occupancy.taken):
+                count = 0
+            elif self._is_classified(occupancy):
+                count = self.count(occupancy, occupancy.taken, self.free_of(occupancy.info))
+            else:
+                return None
+            known = self.counts_by_node[name] = occupancy, count
+        return known[1]
+
+    def count(self, occupancy: NodeOccupancy, taken: int, free: Sequence[int]) -> int:
+        """Count the members that a plain node takes with these devices taken and these amounts free.
+
+        Raises AllocationError, and OutOfBudgetError if the device search reached its step budget.
+        """
+        most, index = self._limit, 0
+        for _, amount in self.requests:
+            if free[index] < amount * most:
+                most = free[index] // amount
+            index += 1
+        if free[index] < most:
+            most = free[index]
+        if most <= 0:
+            return 0
+        if not self._claims:
+            return most if self.is_feasible(occupancy.info) else 0
+        device_classes = self._classifier.device_classes(occupancy)
+        assert device_classes is not None
+        if self.least and not device_classes.shared:
+            most = min(most, (device_classes.wanted & ~taken).bit_count() // self.least)
+        if not most or not self.is_feasible(occupancy.info):
+            return 0
+        key = (device_classes.kind, *[(mask & ~taken).bit_count() for mask in device_classes.masks])
+        served = self._results.served.get(key)
+        if served is None:
+            served = self._results.served[key] = _Served()
+        if most > served.count and not served.is_maximum:
+            self._find(served, occupancy, taken, most)
+        return min(most, served.count)
+
+    def _find(self, served: _Served, occupancy: NodeOccupancy, taken: int, most: int) -> None:
+        node = NodeView(occupancy.info.name, occupancy.info.labels)
+        names = [(v.key.driver, v.key.pool, device.name) for v in occupancy.views for device in v.devices]
+        allocated = AllocatedState.of([name for bit, name in enumerate(names) if taken >> bit & 1])
+        for count in range(most, served.count, -1):
+            if self._serves(node, allocated, count):
+                served.count, served.is_maximum = count, count < most
+                return
+        served.is_maximum = True
+
+    def _serves(self, node: NodeView, allocated: AllocatedState, count: int) -> bool:
+        """Tell whether the node's devices serve so many members together."""
+        options = self._options
+        pending = [use for _, _, demand in self._members[:count] for use in demand.pending]
+        try:
+            answer = allocate(
+                self._base.devices,
+                allocated,
+                node,
+                self._decoder.claims(pending),
+                options.features,
+                new_share_id=options.new_share_id,
+                step_budget=options.step_budget,
+                scoring=options.profile.packing,
+            )
+        except GaveUp as error:
+            raise OutOfBudgetError from error
+        return not isinstance(answer, DoesNotFit)
+
+
+def single_class_capacity_for(
+    base: Snapshot, options: Options, classes: Sequence[MemberClass]
+) -> SingleClassCapacity | None:
+    """Return the counter for one class of members; None where more than resources and devices decide."""
+    if len(classes) != 1:
+        return None
+    chosen = classes[0]
+    pods = [pod for _, pod, _ in chosen.members]
+    if any(pod.host_ports or pod.disks or pod.volume_claims or pod.usage is not pod.requests for pod in pods):
+        return None
+    if any(demand.fixed or demand.extended is not None for _, _, demand in chosen.members):
+        return None
+    return None if counts_devices(base, options) else SingleClassCapacity(base, options, chosen)

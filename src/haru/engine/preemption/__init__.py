@@ -1,0 +1,5 @@
+"""Preemption: disruption units, eviction dry runs, reprieve of victims, and nominated placements."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,10 @@
+from .disruption_units import DisruptionUnit as DisruptionUnit
+from .disruption_units import ReprieveOrder as ReprieveOrder
+from .feasibility_oracle import Preemptor as Preemptor
+from .feasibility_oracle import places as places
+from .nominated_placements import blocking_reservation as blocking_reservation
+from .nominated_placements import displaced as displaced
+from .nominated_placements import is_half_placed as is_half_placed
+from .nominated_placements import keeps_nomination as keeps_nomination
+from .nominated_placements import with_nominated_pods as with_nominated_pods
+from .podgroup_preemption import Search as Search

@@ -1,0 +1,179 @@
+"""Group running pods into disruption units, rank them by importance, and order them for reprieve.
+
+A unit is a running pod, or all running pods of a PodGroup that is disrupted as a whole. Its priority is that of its
+PodGroup, or of the pod if it has none.
+Source: KEP-5710 (units, importance), KEP-268 (units that violate a disruption budget are reprieved first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.cached_property import cached_property
+from haru.engine.state.decision import Eviction, GroupKey, Obj, PodKey
+from haru.engine.state.pod_info import PodInfo
+from haru.kube.selectors import LabelSelector, label_selector_from
+
+Rank = tuple[int, bool, int, str, str]
+
+
+@dataclass(eq=False)
+class DisruptionUnit:
+    """Hold pods that are evicted together or not at all; `group` is set for a whole PodGroup.
+
+    Immutable by convention (a frozen class is slow to construct, and there is one for each running pod).
+    """
+
+    pods: tuple[PodInfo, ...]
+    priority: int
+    group: GroupKey | None = None
+
+    @cached_property
+    def started(self) -> str:
+        """Return when the first of its pods started."""
+        return min(pod.outlook.started for pod in self.pods)
+
+    @cached_property
+    def rank(self) -> Rank:
+        """Return the importance, smaller first: priority, whole group before single pod, group size, start, name."""
+        size = len(self.pods) if self.group is not None else 0
+        return -self.priority, self.group is None, -size, self.started, self.pods[0].key.path
+
+    @cached_property
+    def pods_by_node(self) -> tuple[tuple[str, str, PodInfo], ...]:
+        """Return node, path and state of each of its pods."""
+        return tuple([(pod.node, pod.key.path, pod) for pod in self.pods])
+
+    def evictions(self) -> Iterator[Eviction]:
+        """Yield the evictions of all its pods."""
+        for pod in self.pods:
+            yield Eviction(pod.key, pod.node, self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class ReprieveOrder:
+    """Hold candidates in reprieve order: the first `guarded` of them violate a disruption budget.
+
+    Units that are already evicted for a nomination that the preemptor may override come last.
+    """
+
+    units: tuple[DisruptionUnit, ...]
+    guarded: int = 0
+
+
+def units_below(
+    snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, groups: bool = True, whole: bool = True
+) -> list[DisruptionUnit]:
+    """Return the units of a lower priority that contain these pods; `groups`: whether pods belong to PodGroups at all.
+
+    Without `whole` the result omits units that are a whole PodGroup.
+    It omits pods that were assumed but are not yet known to be bound, and whole groups with such pods, unless the group
+    already terminates: evicting only the bound members would leave a part of the group.
+    """
+    found: list[DisruptionUnit] = []
+    known: dict[GroupKey, tuple[int, bool] | None] = {}
+    for pod in pods:
+        mode = None
+        if groups and (key := pod.group) is not None:
+            if key not in known:
+                known[key] = _disruption(snapshot, key)
+                mode = known[key]
+                if whole and mode is not None and mode[1] and mode[0] < priority:
+                    found.append(_whole(snapshot, key, mode[0]))
+            mode = known[key]
+        own = pod.priority if mode is None else mode[0]
+        if own < priority and not (mode is not None and mode[1]) and _is_evictable(pod):
+            found.append(DisruptionUnit((pod,), own))
+    return [unit for unit in found if unit.pods]
+
+
+def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
+    """Return a group's priority, and whether it is disrupted as a whole; None without such a PodGroup."""
+    group = snapshot.pod_group(key)
+    if group is None:
+        return None
+    spec = group.get("spec") or {}
+    return int(spec.get("priority") or 0), spec.get("disruptionMode") == "PodGroup"
+
+
+def _whole(snapshot: Snapshot, key: GroupKey, priority: int) -> DisruptionUnit:
+    members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled)]
+    known = tuple(member for member in members if _is_evictable(member))
+    complete = len(known) == len(members) or any(member.deleting for member in members)
+    return DisruptionUnit(known if complete else (), priority, key)
+
+
+def _is_evictable(pod: PodInfo) -> bool:
+    return bool(pod.spec.get("nodeName"))
+
+
+def running_pods(snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[PodInfo]:
+    """Yield the pods on some nodes."""
+    for name in nodes:
+        yield from snapshot.nodes[name].pods.values()
+
+
+def reprieve_order(
+    snapshot: Snapshot, units: Iterable[DisruptionUnit], evicted: Collection[PodKey] = ()
+) -> ReprieveOrder:
+    """Order units for reprieve: those that violate a disruption budget first; the input is sorted by importance.
+
+    Units that are already `evicted` for pods less important than the preemptor come last, as evicting them costs
+    nothing more.
+    """
+    if not evicted:
+        return _guarded_first(snapshot, units, ())
+    kept: list[DisruptionUnit] = []
+    evicted_units: list[DisruptionUnit] = []
+    for unit in units:
+        (evicted_units if any(pod.key in evicted for pod in unit.pods) else kept).append(unit)
+    return _guarded_first(snapshot, kept, evicted_units)
+
+
+def _guarded_first(
+    snapshot: Snapshot, units: Iterable[DisruptionUnit], evicted_units: Sequence[DisruptionUnit]
+) -> ReprieveOrder:
+    budgets = _budgets(snapshot)
+    if not budgets:
+        return ReprieveOrder((*units, *evicted_units))
+    guarded: list[DisruptionUnit] = []
+    free: list[DisruptionUnit] = []
+    for unit in units:
+        # Every pod counts against each budget, also after the budget is exhausted.
+        violations = [budget.use_up(pod) for pod in unit.pods for budget in budgets]
+        (guarded if any(violations) else free).append(unit)
+    return ReprieveOrder((*guarded, *free, *evicted_units), len(guarded))
+
+
+class _Budget:
+    """Count disruptions against a PodDisruptionBudget."""
+
+    def __init__(self, obj: Obj) -> None:
+        status = obj.get("status") or {}
+        self._namespace = obj["metadata"].get("namespace") or "default"
+        self._left = int(status.get("disruptionsAllowed") or 0)
+        self._disrupted = frozenset(status.get("disruptedPods") or ())
+        self._selector = _selector((obj.get("spec") or {}).get("selector") or {})
+
+    def use_up(self, pod: PodInfo) -> bool:
+        """Count one disruption; return whether it violates the budget."""
+        if self._selector is None or pod.key.namespace != self._namespace or pod.key.name in self._disrupted:
+            return False
+        if not pod.labels or not self._selector.matches(pod.labels):
+            return False
+        self._left -= 1
+        return self._left < 0
+
+
+def _selector(selector: Obj) -> LabelSelector | None:
+    """Return the selector; None if it is empty or invalid, which guards no pod, as in 1.36."""
+    try:
+        return label_selector_from(selector) if any(selector.values()) else None
+    except ValueError:
+        return None
+
+
+def _budgets(snapshot: Snapshot) -> Sequence[_Budget]:
+    return [_Budget(obj) for obj in snapshot.objects("PodDisruptionBudget").values()]

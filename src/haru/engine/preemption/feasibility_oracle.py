@@ -1,0 +1,144 @@
+"""Compute exactly how many members of a group have places at once, in the best domain, for preemption.
+
+Every result is proven. Where the placement search gives up or an attempt fails, the oracle raises UnansweredError, and
+preemption evicts no pod on an unproven result.
+Source: KEP-4671, KEP-5732; our own in that it is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from haru.engine.framework.options import Options
+from haru.engine.podgroup.domain_totals import DomainTotals
+from haru.engine.podgroup.errors import UnansweredError, gave_up
+from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement, place_greedily
+from haru.engine.podgroup.placement_search import search_placements
+from haru.engine.podgroup.schedule_one import Unschedulable
+from haru.engine.podgroup.topology import topology_key
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import GroupKey, Obj, Reason
+from haru.engine.state.pod_info import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """Describe pods that preempt together: `needed` of them must find a place on one of the node sets `places`.
+
+    `key` and `group` are None for a single pod.
+    """
+
+    members: Sequence[PodInfo]
+    key: GroupKey | None
+    group: Obj | None
+    needed: int
+    options: Options
+    places: Sequence[Sequence[str]]
+
+    @property
+    def priority(self) -> int:
+        """Return the preemptor's priority: the PodGroup's own, or the single pod's."""
+        if self.group is None:
+            return self.members[0].priority
+        return int((self.group.get("spec") or {}).get("priority") or 0)
+
+    @property
+    def needs_other_pods(self) -> bool:
+        """Tell whether removing other pods may make it infeasible (required affinity, hard spreading)."""
+        return any(_needs_other_pods(pod) for pod in self.members)
+
+
+def places(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, options: Options) -> Sequence[Sequence[str]]:
+    """Return the node sets that a group may use: all nodes, or one set per topology domain, sorted by domain."""
+    label = topology_key(group) if options.topology else None
+    if key is None or label is None:
+        return (snapshot.node_names,)
+    domains = DomainTotals.of(snapshot, label).domains
+    running = [snapshot.nodes.get(snapshot.pods[path].node) for path in snapshot.group_state(key).scheduled]
+    settled = {node.labels.get(label) if node is not None else None for node in running}
+    return [tuple(sorted(domains[value].nodes)) for value in sorted(domains) if not settled or settled == {value}]
+
+
+class FeasibilityOracle:
+    """Test the preemptor's feasibility on snapshots. Raises UnansweredError for an unproven result."""
+
+    def __init__(self, preemptor: Preemptor) -> None:
+        self._preemptor = preemptor
+        self._places = list(preemptor.places)
+
+    def max_members(self, snapshot: Snapshot) -> int:
+        """Count the members that have places at once."""
+        total = len(self._preemptor.members)
+        best = 0
+        unanswered: UnansweredError | None = None
+        for nodes in self._places:
+            try:
+                best = max(best, self._max_members_on(snapshot, nodes, total, self._preemptor.options))
+            except UnansweredError as error:
+                unanswered = error
+            if best == total:
+                return best
+        if unanswered is not None:
+            raise unanswered
+        return best
+
+    def fits(self, snapshot: Snapshot, count: int) -> bool:
+        """Tell whether so many members have places at once."""
+        # Placing more than `count` members does not matter.
+        options = replace(self._preemptor.options, extras_budget=0)
+        unanswered: UnansweredError | None = None
+        for nodes in list(self._places):
+            try:
+                if self._max_members_on(snapshot, nodes, count, options) >= count:
+                    # The same node set often fits again, so try it first next time.
+                    self._places.remove(nodes)
+                    self._places.insert(0, nodes)
+                    return True
+            except UnansweredError as error:
+                unanswered = error
+        if unanswered is not None:
+            raise unanswered
+        return False
+
+    def place(self, snapshot: Snapshot, count: int) -> PlacementAttempt | None:
+        """Place so many members, the earlier ones first; None if they do not fit."""
+        preemptor, unanswered = self._preemptor, None
+        for nodes in self._places:
+            attempt = attempt_placement(snapshot, preemptor.members, preemptor.group, count, preemptor.options, nodes)
+            if attempt.fit >= count and not attempt.broken:
+                return attempt
+            if attempt.unanswered:
+                unanswered = UnansweredError(_why(attempt))
+        if unanswered is not None:
+            raise unanswered
+        return None
+
+    def _max_members_on(self, snapshot: Snapshot, nodes: Sequence[str], enough: int, options: Options) -> int:
+        """Count the members placed on some nodes; any number from `enough` on is as good as the maximum."""
+        members, group = self._preemptor.members, self._preemptor.group
+        greedy = place_greedily(snapshot, members, group, options, nodes)
+        if greedy.broken:
+            raise UnansweredError(_why(greedy))
+        if len(members) == 1 or greedy.fit >= enough or not (greedy.fit and nodes):
+            return greedy.fit
+        questions = options.placement_budget
+        found = search_placements(snapshot, members, group, enough, options, nodes, questions)
+        if len(found.placed) < enough and found.problem:
+            raise UnansweredError(Reason("SelectorError", found.problem))
+        if len(found.placed) < enough and not found.complete:
+            raise UnansweredError(gave_up(questions, enough))
+        return max(greedy.fit, len(found.placed))
+
+
+def _why(attempt: PlacementAttempt) -> Reason:
+    if attempt.gave_up is not None:
+        return attempt.gave_up
+    broken = next(o for o in attempt.outcomes if isinstance(o, Unschedulable) and o.failed)
+    return broken.reasons[0]
+
+
+def _needs_other_pods(pod: PodInfo) -> bool:
+    required = pod.affinity("podAffinity").get("requiredDuringSchedulingIgnoredDuringExecution")
+    rules = pod.spec.get("topologySpreadConstraints") or ()
+    return bool(required) or any(rule.get("whenUnsatisfiable") == "DoNotSchedule" for rule in rules)

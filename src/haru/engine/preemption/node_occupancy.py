@@ -1,0 +1,185 @@
+"""Track per node which devices are taken, as bits, and which of them each pod's removal frees.
+
+A `NodeOccupancy` is built once per node state and kept in the decision cache: few nodes change between two decisions.
+Where devices or their users are not simple (shares of a device, a claim that several pods use, an incomplete pool),
+the occupancy is not `plain`, and the node has to be filtered instead.
+Source: our own; KEP-4381 for when a claim is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from haru.engine.dra.model.model import NodeView
+from haru.engine.dra.pools.pools import PoolView
+from haru.engine.equivalence.node_device_classes import NodeDeviceClass, classified_nodes_of
+from haru.engine.preemption.dry_run import claim_users
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.cow_map import differing
+from haru.engine.state.node_info import NodeInfo
+
+_TOPIC = "stands"
+
+
+class NodeOccupancy:
+    """Hold one state of a node: `devices` has a bit for each device of `views`, `taken` for each taken one.
+
+    `shared` says that some device is allocatable more than once. `frees` is filled only for dry runs of evictions
+    (`NodeOccupancies.with_frees`): most nodes are counted without.
+    """
+
+    __slots__ = (
+        "devices",
+        "frees",
+        "frees_known",
+        "info",
+        "node_device_class",
+        "plain",
+        "shared",
+        "simple",
+        "taken",
+        "views",
+    )
+
+    def __init__(self, info: NodeInfo) -> None:
+        self.info = info
+        self.views: tuple[PoolView, ...] = ()
+        """The pools that only this node sees."""
+        self.node_device_class: NodeDeviceClass | None = None
+        """The class of nodes with equal simple devices, if the node is in one."""
+        self.devices = 0
+        self.taken = 0
+        self.shared = False
+        self.frees_known = False
+        """Whether `frees` is filled."""
+        self.frees: dict[str, int] = {}
+        """The bits of the devices that are free once a pod is removed, by pod path."""
+        self.simple = True
+        """Whether every device is either taken or free as a whole."""
+        self.plain = True
+        """Whether, besides, each taken device has one user."""
+
+
+class NodeOccupancies:
+    """Keep the occupancies of a cluster's nodes for the last snapshot."""
+
+    def __init__(self, partitionable: bool) -> None:
+        self._partitionable = partitionable
+        self._base: Snapshot | None = None
+        self.known: dict[str, NodeOccupancy] = {}
+        """By node: occupancies that depend only on the node, its pools and its claims."""
+        self._transient: dict[str, NodeOccupancy] = {}  # valid for the current snapshot only
+        self._on: dict[str, set[str]] = {}  # by claim: the nodes on which it has devices
+
+    @staticmethod
+    def of(base: Snapshot, *, partitionable: bool) -> NodeOccupancies:
+        """Return the occupancies of a snapshot's nodes."""
+        found = base.notes.entry(_TOPIC, partitionable, lambda: NodeOccupancies(partitionable))
+        found.catch_up(base)
+        return found
+
+    def catch_up(self, base: Snapshot) -> None:
+        """Switch to another snapshot and drop the occupancies that changed."""
+        before, self._base = self._base, base
+        if before is None or before is base:
+            return
+        self._transient.clear()
+        wide = any(one.devices.everywhere or one.devices.troubled for one in (before, base))
+        if wide and base.devices is not before.devices:
+            self.known.clear()
+        changed = differing(base.nodes, before.nodes)
+        pools = {str(key) for key in base.allocated.changed(before.allocated)}
+        if base.devices is not before.devices:
+            pools |= differing(base.devices.pools, before.devices.pools)
+        for snapshot in (before, base):
+            changed.update(_nodes_of(snapshot, pools))
+        for path in differing(base.claims, before.claims):
+            changed |= self._on.pop(path, set())
+        for name in changed:
+            self.known.pop(name, None)
+
+    def occupancy(self, name: str) -> NodeOccupancy:
+        """Return a node's occupancy with all pods in place. Raises AllocationError for a broken pool."""
+        found = self.known.get(name) or self._transient.get(name)
+        if found is None:
+            found = self.known[name] = self._build(name)
+        return found
+
+    def with_frees(self, name: str) -> NodeOccupancy:
+        """Return a node's occupancy with `frees` filled."""
+        occupancy = self.occupancy(name)
+        if not occupancy.frees_known:
+            occupancy.frees_known = True
+            occupancy.plain = occupancy.simple
+            cacheable = True
+            for claim, bits in self._bits_by_claim(occupancy).items():
+                self._on.setdefault(claim, set()).add(name)
+                cacheable &= self._record_claim(occupancy, claim, bits)
+            if not cacheable:
+                self._transient[name] = self.known.pop(name)
+        return occupancy
+
+    def _bits_by_claim(self, occupancy: NodeOccupancy) -> dict[str, int]:
+        """Return the bits of each claim's devices on a node; several holders of a device make it not plain."""
+        assert self._base is not None
+        bits_by_claim: dict[str, int] = {}
+        offset = 0
+        for view in occupancy.views:
+            places = view.table.places
+            for device, holders in self._base.allocated.use(view.key).devices.items():
+                occupancy.plain &= len(holders) == 1
+                bit = 1 << (offset + places[device]) if device in places else 0
+                for holder in holders:
+                    bits_by_claim[holder] = bits_by_claim.get(holder, 0) | bit
+            offset += len(view.devices)
+        return bits_by_claim
+
+    def _build(self, name: str) -> NodeOccupancy:
+        assert self._base is not None
+        base = self._base
+        occupancy = NodeOccupancy(base.nodes[name])
+        dressed = classified_nodes_of(base.dressed, name)
+        occupancy.node_device_class = dressed.node_device_class if dressed is not None else None
+        own_views: list[PoolView] = []
+        offset = 0
+        for view in base.devices.views(NodeView(name, occupancy.info.labels), self._partitionable):
+            occupancy.simple &= view.status == "ok"
+            if view.confined:
+                use = base.allocated.use(view.key)
+                occupancy.simple &= not (use.shares or use.states)
+                occupancy.taken |= view.occupation(use)[0] << offset
+                offset += len(view.devices)
+                occupancy.shared |= view.table.shareable
+                own_views.append(view)
+        occupancy.views = tuple(own_views)
+        occupancy.devices = (1 << offset) - 1
+        return occupancy
+
+    def _record_claim(self, occupancy: NodeOccupancy, claim: str, bits: int) -> bool:
+        """Record which pod's removal frees a claim's devices; return whether only the node and the claim decide that.
+
+        Otherwise it may change when other pods come or go, though node and claim stay the same.
+        """
+        assert self._base is not None
+        users = claim_users(self._base, claim)
+        if users is None:
+            return False
+        (user,) = users if len(users) == 1 else ("",)
+        if user in occupancy.info.pods:
+            occupancy.frees[user] = occupancy.frees.get(user, 0) | bits
+        else:
+            occupancy.plain = False
+        return _used_by_pods_only(self._base.claims.get(claim))
+
+
+def _used_by_pods_only(claim: Mapping[str, object] | None) -> bool:
+    status = (claim or {}).get("status")
+    entries = status.get("reservedFor") or () if isinstance(status, Mapping) else ()
+    return all(entry.get("resource") == "pods" for entry in entries)
+
+
+def _nodes_of(snapshot: Snapshot, pools: Iterable[str]) -> Iterator[str]:
+    for name in pools:
+        pool = snapshot.devices.pools.get(name)
+        for item in pool.slices if pool is not None else ():
+            yield item.placement.node_name

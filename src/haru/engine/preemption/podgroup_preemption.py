@@ -1,0 +1,267 @@
+"""Preempt for whole workloads: find the victims that let a group fit, devices included.
+
+Runs once per group over the whole cluster, and only if the group does not fit without evictions. A dry run first
+removes all units of a lower priority: if the quorum does not fit even then, no pod is evicted. Otherwise units are
+reprieved in order of importance as long as as many members fit; the rest are the victims, and the members are nominated
+to places and devices that are free after the evictions. Victims' devices count as free throughout (`EvictionDryRun`).
+Source: KEP-5710, KEP-268, docs/adr/0004; 1.36 sees neither devices nor topology here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from haru.engine.dra.errors import AllocationError
+from haru.engine.podgroup import decision_builder
+from haru.engine.podgroup.errors import UnansweredError
+from haru.engine.podgroup.gang_pre_enqueue import TOO_FEW, min_count
+from haru.engine.podgroup.member_capacity import MemberCapacity, member_capacity_for
+from haru.engine.podgroup.search_budget import OutOfBudgetError
+from haru.engine.podgroup.single_class_capacity import SingleClassCapacity, single_class_capacity_for
+from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, reprieve_order, units_below
+from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations, without_orphans
+from haru.engine.preemption.eligibility import evictable_pods
+from haru.engine.preemption.fast_reprieve import FastReprieve
+from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor
+from haru.engine.preemption.node_occupancy import NodeOccupancies
+from haru.engine.preemption.nominated_placements import own_nominated_placements, terminating_pods
+from haru.engine.preemption.reprieve import reprieve, reprieve_one_by_one
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.decision import Decision, Reason
+from haru.engine.state.nominations import evicted_pods
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+NO_VICTIMS = "No preemption victims found for incoming preemptor"
+WAITING_FOR_ROOM = "pod group is waiting for preemption to complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Hold the victims, most important first, that let `fit` members have places on nodes of `places`.
+
+    `violations` of the units violate a disruption budget.
+    """
+
+    units: tuple[DisruptionUnit, ...]
+    fit: int
+    places: Sequence[Sequence[str]]
+    violations: int = 0
+
+
+def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Decision:
+    """Preempt for a group that does not fit: nominate it with evictions, or add the reason to the refusal."""
+    if preemptor.key is None or quorum_is_met(snapshot, preemptor):
+        # Members beyond the quorum never preempt.
+        return refused
+    if _never(snapshot, preemptor):
+        return decision_builder.with_message(refused, NEVER)
+    base = after_pending_evictions(snapshot)
+    try:
+        if has_pending_evictions(snapshot) and own_nominated_placements(snapshot, preemptor.members):
+            # The group is nominated already: while its pending evictions suffice, no more pods are evicted.
+            kept = nominated(base, refused, preemptor, Victims((), preemptor.needed, preemptor.places))
+            if kept is not None:
+                return kept
+        if lacks_members(base, preemptor):
+            return decision_builder.with_message(refused, TOO_FEW)
+        units = evictable_pods(base, preemptor)
+        if not units and not waits_for_pending_evictions(snapshot, preemptor):
+            return decision_builder.with_message(refused, NO_VICTIMS)
+        victims = Search(base, preemptor).victims(units, refused=base is snapshot)
+        return (nominated(base, refused, preemptor, victims) if victims is not None else None) or refused
+    except UnansweredError as error:
+        return decision_builder.failed(preemptor.key, preemptor.members, error.reason, snapshot.version)
+
+
+def after_pending_evictions(snapshot: Snapshot) -> Snapshot:
+    """Return the base of preemption: terminating pods are gone, nominated placements are assumed."""
+    base = snapshot if snapshot.after is None else replace(snapshot.after, after=None)
+    units = list(base.leaving.values())
+    if units:
+        base = EvictionDryRun(keep_group_reservations(base, units), [units]).settled()
+    return without_orphans(base, snapshot.orphaned)
+
+
+def has_pending_evictions(snapshot: Snapshot) -> bool:
+    """Tell whether pods are terminating, for whatever reason, or orphaned claims are not yet deallocated."""
+    return bool(terminating_pods(snapshot) or snapshot.leaving or snapshot.orphaned)
+
+
+def waits_for_pending_evictions(snapshot: Snapshot, preemptor: Preemptor) -> bool:
+    """Tell whether a less important pod terminates already, so that the preemptor may wait instead of evicting."""
+    units = [*terminating_pods(snapshot), *snapshot.leaving.values()]
+    return bool(units_below(snapshot, preemptor.priority, units, groups=preemptor.options.groups))
+
+
+def lacks_members(base: Snapshot, preemptor: Preemptor) -> bool:
+    """Tell whether the group lacks members once terminating ones are gone: no eviction could let it start."""
+    minimum = min_count(preemptor.group) if preemptor.options.gang_scheduling else None
+    return minimum is not None and preemptor.key is not None and base.group_state(preemptor.key).count < minimum
+
+
+def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:
+    """Tell whether the group's quorum is already placed."""
+    if preemptor.key is None:
+        return False
+    minimum = min_count(preemptor.group) if preemptor.options.gang_scheduling else None
+    return snapshot.group_state(preemptor.key).scheduled_count >= (minimum or 1)
+
+
+class Search:
+    """Search victims for one preemptor, among one set of candidates after the other."""
+
+    def __init__(self, base: Snapshot, preemptor: Preemptor) -> None:
+        self._base = base
+        self._preemptor = preemptor
+        members, group, options = preemptor.members, preemptor.group, preemptor.options
+        # `base` lacks the victims of nominations that the preemptor must respect; these belong to overridable ones.
+        self._evicted = evicted_pods(base.nominations.values())
+        self._occupancies = NodeOccupancies.of(base, partitionable=options.features.PartitionableDevices)
+        self._capacity = member_capacity_for(base, members, group, options, base.node_names)
+        self._counter = (
+            single_class_capacity_for(base, options, self._capacity.classes) if self._capacity is not None else None
+        )
+
+    def victims(
+        self, units: Sequence[DisruptionUnit], *, refused: bool, places: Sequence[Sequence[str]] | None = None
+    ) -> Victims | None:
+        """Return the victims among candidates sorted by importance; None if evicting all of them is not enough.
+
+        Raises UnansweredError.
+        `refused` says that the preemptor is known not to fit with all candidates in place; `places` limit its nodes.
+        """
+        order = reprieve_order(self._base, units, self._evicted)
+        return self.least(order, lambda unit: unit.priority, refused=refused, places=places)
+
+    def least(
+        self,
+        order: ReprieveOrder,
+        level: Callable[[DisruptionUnit], Hashable],
+        *,
+        refused: bool,
+        places: Sequence[Sequence[str]] | None = None,
+        enough: int | None = None,
+    ) -> Victims | None:
+        """Return the victims for a reprieve order; `enough` limits the members to fit, by default as many as can.
+
+        `level` groups neighbours in the order, such as a priority.
+        """
+        try:
+            if self._capacity is not None and self._counter is not None:
+                return self._fast_reprieve(order, self._capacity, self._counter, places, enough)
+        except OutOfBudgetError:
+            pass  # The general search may still decide it.
+        except AllocationError as error:
+            raise UnansweredError(Reason("SelectorError", str(error))) from error
+        preemptor = self._preemptor if places is None else replace(self._preemptor, places=places)
+        trial = _EvictionTrial(self._base, preemptor, order.units, self._capacity, enough)
+        if trial.fit < preemptor.needed:
+            return None
+        numbers = range(len(order.units))
+        if preemptor.needs_other_pods:
+            victims = reprieve_one_by_one(numbers, trial)
+        else:
+            victims = reprieve(numbers, trial, lambda number: level(order.units[number]), refused=refused)
+        return _victims(order, victims, trial.fit, places or trial.places())
+
+    def _fast_reprieve(
+        self,
+        order: ReprieveOrder,
+        capacity: MemberCapacity,
+        counter: SingleClassCapacity,
+        places: Sequence[Sequence[str]] | None,
+        enough: int | None,
+    ) -> Victims | None:
+        """Return the victims for equal members, where nodes can be counted independently."""
+        preemptor = self._preemptor
+        fast = FastReprieve(self._base, order.units, places or preemptor.places, self._occupancies, counter, capacity)
+        found = fast.victims(len(preemptor.members) if enough is None else enough, preemptor.needed)
+        return _victims(order, *found, places or fast.usable_nodes()) if found is not None else None
+
+
+def _victims(order: ReprieveOrder, numbers: Sequence[int], fit: int, places: Sequence[Sequence[str]]) -> Victims:
+    units = sorted([order.units[number] for number in numbers], key=attrgetter("rank"))
+    violations = sum(number < order.guarded for number in numbers) if order.guarded else 0
+    return Victims(tuple(units), fit, places, violations)
+
+
+class _EvictionTrial:
+    """Hold the dry run in which candidates are put back as long as the preemptor still fits."""
+
+    def __init__(
+        self,
+        base: Snapshot,
+        preemptor: Preemptor,
+        units: Sequence[DisruptionUnit],
+        capacity: MemberCapacity | None,
+        enough: int | None,
+    ) -> None:
+        self._dry_run = EvictionDryRun(base, [unit.pods for unit in units])
+        self._places = preemptor.places
+        self._capacity = capacity
+        self._oracle = FeasibilityOracle(preemptor)
+        self._limit = self._questions = preemptor.options.preemption_budget
+        if capacity is not None:
+            capacity.use_dry_run(self._dry_run)
+        self.fit = self._max_members(len(preemptor.members) if enough is None else enough)
+
+    def places(self) -> Sequence[Sequence[str]]:
+        """Return the node sets that the preemptor may use now, nodes without capacity left out."""
+        if self._capacity is None:
+            return self._places
+        return [self._capacity.usable_nodes(nodes) for nodes in self._places]
+
+    def fits_with(self, units: Sequence[int]) -> bool:
+        """Tell whether as many members as at first fit with these units in place; remove the units again."""
+        if self._questions <= 0:
+            raise UnansweredError(_too_many_questions(self._limit))
+        self._questions -= 1
+        self._dry_run.put_back(units)
+        if self._capacity is None:
+            fits = self._oracle.fits(self._dry_run.snapshot(), self.fit)
+        else:
+            fits = self._max_members(self.fit, self._dry_run.nodes_of(units)) >= self.fit
+        self._dry_run.take(units)
+        return fits
+
+    def keep(self, units: Sequence[int]) -> None:
+        """Put units back for good."""
+        self._dry_run.put_back(units)
+        if self._capacity is not None:
+            self._capacity.keep(self._dry_run.nodes_of(units))
+
+    def _max_members(self, enough: int, tentative: Collection[str] = ()) -> int:
+        if self._capacity is None:
+            return min(enough, self._oracle.max_members(self._dry_run.snapshot()))
+        best = 0
+        for nodes in self._places:
+            best = max(best, self._capacity.max_members(nodes, enough, tentative))
+            if best >= enough:
+                break
+        return min(best, enough)
+
+
+def _too_many_questions(limit: int) -> Reason:
+    return Reason("GaveUp", f"gave up after {limit} questions whether less has to be evicted", {"budget": limit})
+
+
+def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
+    """Tell whether any pending member has preemptionPolicy Never."""
+    pods = list(preemptor.members)
+    if preemptor.key is not None:
+        waiting = (snapshot.pods[path] for path in snapshot.group_state(preemptor.key).unscheduled)
+        pods += [pod for pod in waiting if not pod.deleting]
+    return any(pod.spec.get("preemptionPolicy") == "Never" for pod in pods)
+
+
+def nominated(base: Snapshot, refused: Decision, preemptor: Preemptor, victims: Victims) -> Decision | None:
+    """Nominate the members to places free after the evictions; None if there are none. Raises UnansweredError."""
+    after_evictions = EvictionDryRun(base, [unit.pods for unit in victims.units]).settled()
+    attempt = FeasibilityOracle(replace(preemptor, places=victims.places)).place(after_evictions, victims.fit)
+    if attempt is None:
+        return None
+    evictions = tuple(eviction for unit in victims.units for eviction in unit.evictions())
+    message = WAITING_FOR_ROOM if preemptor.key is not None else refused.message
+    return decision_builder.nominated(refused, attempt.outcomes, evictions, message)

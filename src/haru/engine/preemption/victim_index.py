@@ -1,0 +1,138 @@
+"""Keep all disruption units of the cluster sorted by importance, and update them from snapshot differences.
+
+Source: KEP-5710 (units, importance); that the order is kept is our own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from operator import attrgetter
+
+from haru.engine.preemption.disruption_units import DisruptionUnit, Rank, running_pods, units_below
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.cow_map import differing
+from haru.engine.state.decision import GroupKey
+from haru.engine.state.pod_info import PodInfo
+
+_TOPIC = "units"
+_ABOVE_ALL = 2**31
+"""A priority above all others."""
+
+
+class VictimIndex:
+    """Index the units of the last snapshot. `groups`: whether pods belong to PodGroups."""
+
+    def __init__(self, groups: bool) -> None:
+        self._groups = groups
+        self._base: Snapshot | None = None
+        self._ranks: list[Rank] = []
+        self._units: list[DisruptionUnit] = []  # in the order of their ranks
+        self._single: dict[str, list[DisruptionUnit]] = {}  # by node
+        self._whole: dict[
+            GroupKey, tuple[DisruptionUnit, frozenset[str]]
+        ] = {}  # with the nodes that have pods of the group
+        self._whole_on: dict[str, set[GroupKey]] = {}
+
+    @staticmethod
+    def of(base: Snapshot, *, groups: bool) -> VictimIndex:
+        """Return the index of a snapshot's units; the decision cache keeps it."""
+        found = base.notes.entry(_TOPIC, groups, lambda: VictimIndex(groups))
+        found.catch_up(base)
+        return found
+
+    def below(self, priority: int) -> list[DisruptionUnit]:
+        """Return all units of a lower priority, most important first."""
+        return self._units[bisect_left(self._ranks, (1 - priority,)) :]
+
+    def below_on(self, priority: int, node: str) -> list[DisruptionUnit]:
+        """Return the units of a lower priority with pods on a node, in the same order."""
+        wholes = [self._whole[key][0] for key in self._whole_on.get(node, ())]
+        found = [unit for unit in (*self._single.get(node, ()), *wholes) if unit.priority < priority]
+        found.sort(key=attrgetter("rank"))
+        return found
+
+    def catch_up(self, base: Snapshot) -> None:
+        """Update the index to another snapshot."""
+        before, self._base = self._base, base
+        if before is base:
+            return
+        if before is None:
+            self._begin(base)
+            return
+        nodes = differing(base.nodes, before.nodes)
+        keys = self._changed_groups(base, before, nodes) if self._groups else set()
+        self._drop([unit for name in nodes for unit in self._single.pop(name, ())])
+        self._drop([self._remove_group(key) for key in keys if key in self._whole])
+        added = units_below(base, _ABOVE_ALL, _pods_on(base, nodes), groups=self._groups, whole=False)
+        for key in keys:
+            added += self._group_units(base, key)
+        self._add(added)
+
+    def _changed_groups(self, base: Snapshot, before: Snapshot, nodes: set[str]) -> set[GroupKey]:
+        """Return the groups whose units may have changed; add the nodes that they affect to `nodes`."""
+        regrouped = {_key(path) for path in differing(base.pod_groups, before.pod_groups)}
+        for key in regrouped:
+            nodes |= _nodes_of(before, key) | _nodes_of(base, key)
+        keys = regrouped | {_key(path) for path in differing(base.groups, before.groups)}
+        for name in nodes:
+            present, before_present = base.nodes.get(name), before.nodes.get(name)
+            if (present is not None and present.present) != (before_present is not None and before_present.present):
+                keys |= self._whole_on.get(name, set())
+                keys.update(pod.group for pod in _pods_on(base, (name,)) if pod.group is not None)
+        return keys
+
+    def _begin(self, base: Snapshot) -> None:
+        found = units_below(base, _ABOVE_ALL, running_pods(base, base.node_names), groups=self._groups)
+        self._units = sorted(found, key=lambda unit: unit.rank)
+        self._ranks = [unit.rank for unit in self._units]
+        for unit in self._units:
+            self._index_unit(base, unit)
+
+    def _add(self, units: Iterable[DisruptionUnit]) -> None:
+        assert self._base is not None
+        for unit in units:
+            place = bisect_left(self._ranks, unit.rank)
+            self._ranks.insert(place, unit.rank)
+            self._units.insert(place, unit)
+            self._index_unit(self._base, unit)
+
+    def _index_unit(self, base: Snapshot, unit: DisruptionUnit) -> None:
+        if unit.group is None:
+            self._single.setdefault(unit.pods[0].node, []).append(unit)
+            return
+        nodes = frozenset(_nodes_of(base, unit.group))
+        self._whole[unit.group] = unit, nodes
+        for name in nodes:
+            self._whole_on.setdefault(name, set()).add(unit.group)
+
+    def _drop(self, units: Iterable[DisruptionUnit]) -> None:
+        for unit in units:
+            place = bisect_left(self._ranks, unit.rank)
+            del self._ranks[place], self._units[place]
+
+    def _remove_group(self, key: GroupKey) -> DisruptionUnit:
+        unit, nodes = self._whole.pop(key)
+        for name in nodes:
+            self._whole_on[name].discard(key)
+        return unit
+
+    def _group_units(self, base: Snapshot, key: GroupKey) -> list[DisruptionUnit]:
+        """Return the group's whole unit, if it is one and has pods on existing nodes."""
+        pods = (base.pods[path] for path in base.group_state(key).scheduled)
+        present = [pod for pod in pods if (node := base.nodes.get(pod.node)) is not None and node.present]
+        return [unit for unit in units_below(base, _ABOVE_ALL, present[:1]) if unit.group is not None]
+
+
+def _key(path: str) -> GroupKey:
+    namespace, _, name = path.rpartition("/")
+    return GroupKey(namespace, name)
+
+
+def _nodes_of(snapshot: Snapshot, key: GroupKey) -> set[str]:
+    return {snapshot.pods[path].node for path in snapshot.group_state(key).scheduled}
+
+
+def _pods_on(snapshot: Snapshot, nodes: Iterable[str]) -> list[PodInfo]:
+    present = (name for name in nodes if (node := snapshot.nodes.get(name)) is not None and node.present)
+    return list(running_pods(snapshot, present))

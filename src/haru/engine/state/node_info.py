@@ -1,0 +1,188 @@
+"""A node with what is on it, as an immutable value: adding or removing a pod gives a new one that shares the rest.
+
+Two nodes of the same `kind` with the same `load` are the same to every filter and score that looks neither at labels,
+images nor devices, unless pods on them have inter-pod terms. Kinds and loads are told apart by identity: there is one
+object for all nodes that are alike, which is found as nodes and pods come.
+Source: kube-scheduler's NodeInfo, as behaviour.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from haru.engine.equivalence.interned_id import InternedId, InternTable
+from haru.engine.state.cached_property import cached_property
+from haru.engine.state.decision import Obj
+from haru.engine.state.pod_info import HostPort, PodInfo, amount_of
+
+_kinds, _loads = InternTable(), InternTable()
+_heavier = InternTable()
+"""The loads that some loads become with one more pod, by load and weight."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSpec:
+    """One version of a Node object."""
+
+    name: str
+    obj: Obj
+    labels: Mapping[str, str]
+    taints: tuple[Obj, ...]
+    unschedulable: bool
+    allocatable: Mapping[str, int]
+
+    @staticmethod
+    def of(obj: Obj) -> NodeSpec:
+        """Decode a Node object."""
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        amounts = status.get("allocatable") or status.get("capacity") or {}
+        made = NodeSpec(
+            name=obj["metadata"]["name"],
+            obj=obj,
+            labels=obj["metadata"].get("labels") or {},
+            taints=tuple(spec.get("taints") or ()),
+            unschedulable=bool(spec.get("unschedulable")),
+            allocatable={name: amount_of(name, quantity) for name, quantity in amounts.items()},
+        )
+        if not status.get("images"):
+            made.__dict__["images"] = NO_IMAGES
+        _ = made.kind  # read now that it is at hand
+        return made
+
+    @cached_property
+    def images(self) -> Mapping[str, int]:
+        """The images that the node has, by every name they go by, with their sizes in bytes."""
+        listed = (self.obj.get("status") or {}).get("images") or ()
+        return {name: int(image.get("sizeBytes") or 0) for image in listed for name in image.get("names") or ()}
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The features that the node declares (KEP-5328)."""
+        return frozenset((self.obj.get("status") or {}).get("declaredFeatures") or ())
+
+    @cached_property
+    def kind(self) -> InternedId:
+        """What the node offers: nodes of one kind differ only in labels, images, pods and devices."""
+        taints = [{k: v for k, v in t.items() if k != "timeAdded"} for t in self.taints]
+        told = json.dumps(sorted(taints, key=str), sort_keys=True) if taints else ""
+        return _kinds.of((told, self.unschedulable, tuple(sorted(self.allocatable.items())), self.features))
+
+
+NO_IMAGES: Mapping[str, int] = MappingProxyType({})
+ABSENT = NodeSpec("", {}, {}, (), False, {})
+"""That of a node that does not exist."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeInfo:
+    """A node and its pods. `present` is false if pods are bound to a node that does not exist (any more)."""
+
+    name: str
+    spec: NodeSpec
+    pods: Mapping[str, PodInfo]
+    requested: Mapping[str, int]
+    scoring_requested: tuple[int, int]
+    host_ports: tuple[HostPort, ...]
+
+    @staticmethod
+    def empty(name: str, spec: NodeSpec | None = None) -> NodeInfo:
+        """A node without pods."""
+        made = NodeInfo(name, spec or ABSENT, {}, {}, (0, 0), ())
+        made.__dict__["affine"] = ()
+        made.__dict__["load"] = _EMPTY
+        return made
+
+    @property
+    def present(self) -> bool:
+        """Whether the Node object exists."""
+        return self.spec is not ABSENT
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The node's labels."""
+        return self.spec.labels
+
+    @property
+    def taints(self) -> tuple[Obj, ...]:
+        """The node's taints."""
+        return self.spec.taints
+
+    @property
+    def allocatable(self) -> Mapping[str, int]:
+        """What the node offers to pods."""
+        return self.spec.allocatable
+
+    @property
+    def images(self) -> Mapping[str, int]:
+        """The images on the node, with their sizes in bytes."""
+        return self.spec.images
+
+    @cached_property
+    def affine(self) -> tuple[PodInfo, ...]:
+        """Its pods that have inter-pod terms."""
+        return tuple([pod for pod in self.pods.values() if pod.spec.get("affinity") and pod.terms])
+
+    @cached_property
+    def load(self) -> InternedId:
+        """What is taken of it."""
+        return _load_of(self)
+
+    def with_spec(self, spec: NodeSpec | None) -> NodeInfo:
+        """The same pods on another version of the node, or on none."""
+        parts = self.pods, self.requested, self.scoring_requested, self.host_ports
+        made = NodeInfo(self.name, spec or ABSENT, *parts)
+        made.__dict__["load"] = self.load
+        if "affine" in self.__dict__:
+            made.__dict__["affine"] = self.affine
+        return made
+
+    def with_pod(self, pod: PodInfo) -> NodeInfo:
+        """The node with one more pod (or another version of one it has)."""
+        path = pod.key.path
+        base = self.without_pod(path) if path in self.pods else self
+        requested = dict(base.requested)
+        for name, value in pod.usage.items():
+            requested[name] = requested.get(name, 0) + value
+        cpu, memory = pod.scoring_requests
+        made = NodeInfo(
+            self.name,
+            self.spec,
+            {**base.pods, path: pod},
+            requested,
+            (base.scoring_requested[0] + cpu, base.scoring_requested[1] + memory),
+            (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports,
+        )
+        step = base.load, pod.weight
+        made.__dict__["load"] = _heavier.get(step) or _heavier.put(step, _load_of(made))
+        if "affine" in base.__dict__ and not pod.spec.get("affinity"):
+            # What is known already need not be looked for when somebody looks at all nodes.
+            made.__dict__["affine"] = base.affine
+        return made
+
+    def without_pod(self, path: str) -> NodeInfo:
+        """The node without a pod that it has."""
+        return self.rebuilt(pod for key, pod in self.pods.items() if key != path)
+
+    def rebuilt(self, pods: Iterable[PodInfo]) -> NodeInfo:
+        """The node with exactly these pods."""
+        kept = {pod.key.path: pod for pod in pods}
+        requested: dict[str, int] = {}
+        cpu = memory = 0
+        ports: list[HostPort] = []
+        for pod in kept.values():
+            for name, value in pod.usage.items():
+                requested[name] = requested.get(name, 0) + value
+            cpu, memory = cpu + pod.scoring_requests[0], memory + pod.scoring_requests[1]
+            ports.extend(sorted(pod.host_ports))
+        return NodeInfo(self.name, self.spec, kept, requested, (cpu, memory), tuple(ports))
+
+
+def _load_of(node: NodeInfo) -> InternedId:
+    taken = tuple(sorted(node.requested.items()))
+    return _loads.of((taken, node.scoring_requested, len(node.pods), tuple(sorted(node.host_ports))))
+
+
+_EMPTY = _load_of(NodeInfo("", ABSENT, {}, {}, (0, 0), ()))

@@ -1,0 +1,161 @@
+"""Tentative placements over a snapshot: the snapshot stays as it is, and everything can be taken back to a mark.
+
+A search places pods and allocates claims here; what it keeps becomes a Decision, and the overlay is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from haru.engine.dra.allocated_state import AllocatedState
+from haru.engine.dra.model.model import PoolKey
+from haru.engine.state.cache import Snapshot
+from haru.engine.state.cow_map import differing
+from haru.engine.state.decision import Obj
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.pod_info import PodInfo
+
+_NAME_KEY = "metadata.name"
+
+
+def pinned_node(allocation: Obj) -> str | None:
+    """The one node that an allocation can be used from, or None if its selector is of another form."""
+    terms: Sequence[Obj] = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    if len(terms) != 1 or terms[0].get("matchExpressions"):
+        return None
+    fields: Sequence[Obj] = terms[0].get("matchFields") or ()
+    if len(fields) != 1 or fields[0].get("key") != _NAME_KEY or len(fields[0].get("values") or ()) != 1:
+        return None
+    return str(fields[0]["values"][0])
+
+
+def touched_node(snapshot: Snapshot, allocation: Obj) -> str | None:
+    """The one node for which an allocation makes a difference, or None if other nodes see its pools too."""
+    node = pinned_node(allocation)
+    if node is None:
+        return None
+    devices = snapshot.devices
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        pool = devices.pools.get(str(PoolKey(result["driver"], result["pool"])))
+        if pool is None or any(item.placement.node_name != node for item in pool.slices):
+            return None
+    return node
+
+
+class Overlay:
+    """What would be, if these pods were placed and these claims allocated.
+
+    Where the snapshot has an `after`, placements must hold at each moment: now, and once room was made for others
+    (see `moments`). Devices then count as taken if they are at any. `changes` names the nodes that were touched, in
+    order, rollbacks included; None stands for all of them.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.after: Overlay | None = None
+        self.allocated: AllocatedState = snapshot.allocated
+        if snapshot.after is not None:
+            self.after = Overlay(snapshot.after)
+            self.allocated = snapshot.allocated.and_also(self.after.allocated)
+        self._nodes: dict[str, NodeInfo] = {}
+        self._pods: dict[str, PodInfo] = {}
+        self._allocations: dict[str, Obj] = {}
+        self._reserved: dict[str, int] = {}
+        self.changes: list[str | None] = []
+        self._differences: list[tuple[Mapping[str, NodeInfo], set[str]]] = []
+        self._journal: list[tuple[str, str, Any]] = []
+
+    @property
+    def moments(self) -> tuple[Overlay, ...]:
+        """The overlay itself, and what will be, if that is different: what is placed must be possible in each."""
+        return (self,) if self.after is None else (self, *self.after.moments)
+
+    @cached_property
+    def differing(self) -> frozenset[str]:
+        """The nodes that are different at any other moment, tentative placements left out."""
+        now, *later = self.snapshot.moments
+        return frozenset().union(*(differing(moment.nodes, now.nodes) for moment in later))
+
+    def changed_since(self, before: Mapping[str, NodeInfo]) -> set[str]:
+        """The nodes of the snapshot that are others than they were. Asked by many, found once."""
+        for asked, answer in self._differences:
+            if asked is before:
+                return answer
+        found = differing(self.snapshot.nodes, before)
+        self._differences.append((before, found))
+        return found
+
+    def node(self, name: str) -> NodeInfo:
+        """A node with the tentative pods on it."""
+        return self._nodes.get(name) or self.snapshot.nodes[name]
+
+    @property
+    def touched(self) -> Collection[str]:
+        """The nodes with tentative pods."""
+        return self._nodes.keys()
+
+    def present_nodes(self) -> Iterable[tuple[str, NodeInfo | None]]:
+        """All nodes of the snapshot by name; None for those that do not exist."""
+        touched, known = self._nodes, self.snapshot.present_nodes
+        return ((name, info and touched.get(name, info)) for name, info in known) if touched else known
+
+    def placed(self) -> Iterator[PodInfo]:
+        """The tentatively placed pods, in the order of placement."""
+        return iter(self._pods.values())
+
+    def allocation(self, path: str) -> Obj | None:
+        """The tentative allocation of a claim."""
+        return self._allocations.get(path)
+
+    def reservations(self, path: str) -> int:
+        """How many tentative users a claim has gained."""
+        return self._reserved.get(path, 0)
+
+    def mark(self) -> int:
+        """A point to roll back to."""
+        return len(self._journal)
+
+    def place(self, pod: PodInfo, node: str, claimed: tuple[Obj, ...] = ()) -> None:
+        """Put a pod on a node, of which its devices take so much (KEP-5517)."""
+        bound, path = pod.bound_to(node, claimed), pod.key.path
+        before = self._nodes.get(node)
+        self._journal.append(("pod", path, (node, before)))
+        self._nodes[node] = (before or self.snapshot.nodes[node]).with_pod(bound)
+        self._pods[path] = bound
+        self.changes.append(node)
+        if self.after is not None:
+            self.after.place(pod, node, claimed)
+
+    def allocate(self, path: str, allocation: Obj, node: str | None = None) -> None:
+        """Allocate a claim that is not allocated; `node` is the one that sees its devices, where that is known."""
+        self._journal.append(("claim", path, self.allocated))
+        self._allocations[path] = allocation
+        self.allocated = self.allocated.with_allocation(path, allocation)
+        self.changes.append(node or touched_node(self.snapshot, allocation))
+
+    def reserve(self, path: str) -> None:
+        """Count one more user of a claim."""
+        self._journal.append(("user", path, self._reserved.get(path, 0)))
+        self._reserved[path] = self._reserved.get(path, 0) + 1
+
+    def rollback(self, mark: int) -> None:
+        """Take back everything since the mark, last first."""
+        while len(self._journal) > mark:
+            what, path, before = self._journal.pop()
+            if what == "pod":
+                del self._pods[path]
+                node, info = before
+                if info is None:
+                    del self._nodes[node]
+                else:
+                    self._nodes[node] = info
+                self.changes.append(node)
+                if self.after is not None:
+                    self.after.rollback(self.after.mark() - 1)
+            elif what == "user":
+                self._reserved[path] = before
+            else:
+                self.allocated = before
+                self.changes.append(touched_node(self.snapshot, self._allocations.pop(path)))

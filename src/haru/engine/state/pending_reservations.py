@@ -1,0 +1,70 @@
+"""Claims that pods are about to join: consumers that were decided but are not in `status.reservedFor` yet.
+
+Until the reservation is written the claim would look free once the others have gone. Source: KEP-4381.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from haru.engine.state.assumed_claims import allocation_of
+from haru.engine.state.decision import Obj
+
+
+@dataclass(slots=True)
+class _Consumer:
+    """An entry of `reservedFor`, and the pods on their way for which it will be written."""
+
+    entry: Obj
+    pods: set[str] = field(default_factory=set)
+
+
+class PendingReservations:
+    """The consumers under way, by claim and UID."""
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, dict[str, _Consumer]] = {}
+        self._by_pod: dict[str, Mapping[str, Obj]] = {}
+
+    def add(self, pod: str, joined: Mapping[str, Obj]) -> list[str]:
+        """A pod is on its way to claims, each with the entry that will stand for it; the claims that changes."""
+        changed = self.drop(pod)
+        self._by_pod[pod] = joined
+        for path, entry in joined.items():
+            consumers = self._consumers.setdefault(path, {})
+            if entry["uid"] not in consumers:
+                consumers[entry["uid"]] = _Consumer(entry)
+                changed.append(path)
+            consumers[entry["uid"]].pods.add(pod)
+        return changed
+
+    def drop(self, pod: str) -> list[str]:
+        """It has arrived, or turned back; the claims that changes."""
+        changed = []
+        for path, entry in self._by_pod.pop(pod, {}).items():
+            consumers = self._consumers[path]
+            consumers[entry["uid"]].pods.discard(pod)
+            if not consumers[entry["uid"]].pods:
+                del consumers[entry["uid"]]
+                changed.append(path)
+            if not consumers:
+                del self._consumers[path]
+        return changed
+
+    def joined_by(self, pod: str) -> Mapping[str, Obj]:
+        """What a pod is on its way to."""
+        return self._by_pod.get(pod, {})
+
+    def reserved(self, path: str, claim: Obj | None) -> Obj | None:
+        """The claim as it is once they have arrived; the same where nobody is missing, or nothing is allocated."""
+        consumers = self._consumers.get(path)
+        if not consumers or claim is None or allocation_of(claim) is None:
+            return claim
+        there = list(claim["status"].get("reservedFor") or ())
+        missing = _missing(consumers, {entry.get("uid") for entry in there})
+        return {**claim, "status": {**claim["status"], "reservedFor": [*there, *missing]}} if missing else claim
+
+
+def _missing(consumers: Mapping[str, _Consumer], known: Collection[object]) -> list[Obj]:
+    return [consumer.entry for uid, consumer in consumers.items() if uid not in known]

@@ -1,0 +1,405 @@
+"""Pods as the engine sees them: decoded once per version into what filters, scores and claims ask for.
+
+Amounts are integers, exact and rounded up as the reference counts them: thousandths for cpu, units for everything else.
+Source: kube-scheduler's PodInfo and Resource, as behaviour.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from haru.engine.equivalence.interned_id import InternedId, InternTable
+from haru.engine.state.affinity_terms import NO_TERMS, PodAffinityTerms
+from haru.engine.state.cached_property import cached_property
+from haru.engine.state.decision import GroupKey, Obj, PodKey
+from haru.kube.meta import controller_of
+from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.resources import claimed_resources, pod_requests
+
+# What a container without requests counts as when nodes are scored (never when they are filtered).
+_SCORING_MISSING = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
+# What a pod at one place knows that it does not know at another.
+_PLACE_BOUND = ("node", "shape", "claimed", "usage", "weight")
+_NO_LABELS: Mapping[str, str] = {}
+
+RUN_TIME_LIMIT = "haru.dev/run-time-limit"
+"""The annotation by which pods and PodGroups promise how long they run at most."""
+NOT_STARTED = "~"
+"""Later than any time."""
+
+
+class HostPort(NamedTuple):
+    """A port on the node that a container wants for itself."""
+
+    address: str
+    protocol: str
+    port: int
+
+    def clashes(self, other: HostPort) -> bool:
+        """Whether both cannot be had on one node: same protocol and port, and addresses that overlap."""
+        if (self.protocol, self.port) != (other.protocol, other.port):
+            return False
+        return self.address == other.address or "0.0.0.0" in (self.address, other.address)
+
+
+class RunDeadline(NamedTuple):
+    """What a running pod says of its end: whether it comes some day, at no time that anything could tell.
+
+    None: something may limit it (`run_times.latest_end`). `started` is when it started, or later than any time.
+    """
+
+    some_day: bool | None
+    started: str
+
+
+class PodClaim(NamedTuple):
+    """An entry of `spec.resourceClaims`: a claim by name, or a template that a claim is made from."""
+
+    name: str
+    claim_name: str
+    template_name: str
+
+
+_weights = InternTable()
+
+
+def amount(resource: str, quantity: Quantity) -> int:
+    """The integer that a quantity of this resource counts as."""
+    return quantity.milli() if resource == "cpu" else quantity.value()
+
+
+@lru_cache(maxsize=4096)
+def amount_of(resource: str, text: str | int | float) -> int:
+    """The integer that a written quantity of this resource counts as."""
+    return amount(resource, parse_quantity(text))
+
+
+_DISK_SOURCES = frozenset({"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"})
+
+
+def normalized_image(name: str) -> str:
+    """An image's name as nodes report it: with the tag `latest` if it has neither tag nor digest."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+_NOT_READ = ("hostname", "resourceClaims")
+"""Members of a spec that pods of one template may differ in, and that nothing below depends on."""
+_READ_ONCE = (
+    "requests",
+    "scoring_requests",
+    "host_ports",
+    "tolerations",
+    "disks",
+    "terms",
+    "images",
+    "needed_features",
+    "has_required_anti_affinity",
+    "inter_pod",
+    "shape",
+    "priority",
+    "scheduler_name",
+)
+
+
+_RESIZED = frozenset({"containerStatuses", "initContainerStatuses", "resources"})
+"""Members of a status that the request depends on."""
+
+
+def _same_spec(one: PodInfo, other: PodInfo) -> bool:
+    if not _RESIZED.isdisjoint((*one.status, *other.status)):
+        return False
+    spec, others = one.spec, other.spec
+    if len(spec) != len(others) or any(volume.get("ephemeral") for volume in spec.get("volumes") or ()):
+        return False
+    return all(name in _NOT_READ or others.get(name) == value for name, value in spec.items())
+
+
+def _asks_for_both(container: Mapping[str, Any]) -> bool:
+    asked = (container.get("resources") or {}).get("requests") or ()
+    return "cpu" in asked and "memory" in asked
+
+
+def _needed_features(spec: Mapping[str, Any]) -> Iterator[str]:
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    rules = (rule for container in containers for rule in container.get("restartPolicyRules") or ())
+    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
+        yield "RestartAllContainersOnContainerExits"
+    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
+        yield "UserNamespacesHostNetworkSupport"
+
+
+def _host_ports(spec: Mapping[str, Any]) -> frozenset[HostPort]:
+    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    return frozenset(
+        HostPort(port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"])
+        for container in [*sidecars, *(spec.get("containers") or ())]
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PodInfo:
+    """One version of a pod. `node` is where it is bound, or assumed to be.
+
+    `claimed` is what its devices take of the node, as a decision has it; None: what its status says (KEP-5517).
+    """
+
+    key: PodKey
+    obj: Obj
+    node: str = ""
+    claimed: tuple[Obj, ...] | None = None
+
+    @staticmethod
+    def of(obj: Obj) -> PodInfo:
+        """Decode a Pod object."""
+        meta = obj["metadata"]
+        key = PodKey(meta.get("namespace") or "default", meta["name"], meta.get("uid") or "")
+        return PodInfo(key, obj, (obj.get("spec") or {}).get("nodeName") or "")
+
+    @cached_property
+    def spec(self) -> Mapping[str, Any]:
+        """`spec`."""
+        return self.obj.get("spec") or {}
+
+    @cached_property
+    def status(self) -> Mapping[str, Any]:
+        """`status`."""
+        return self.obj.get("status") or {}
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """`metadata.labels`."""
+        return self.obj["metadata"].get("labels") or _NO_LABELS
+
+    @cached_property
+    def group(self) -> GroupKey | None:
+        """The PodGroup that the pod names."""
+        name = (self.spec.get("schedulingGroup") or {}).get("podGroupName")
+        return GroupKey(self.key.namespace, name) if name else None
+
+    @cached_property
+    def controller(self) -> Obj | None:
+        """The owner reference of the controller that made it."""
+        return controller_of(self.obj) if "ownerReferences" in self.obj["metadata"] else None
+
+    @cached_property
+    def priority(self) -> int:
+        """The resolved priority; 0 if none was given."""
+        return int(self.spec.get("priority") or 0)
+
+    @cached_property
+    def scheduler_name(self) -> str:
+        """Who is to schedule it."""
+        return str(self.spec.get("schedulerName") or "default-scheduler")
+
+    @cached_property
+    def terminal(self) -> bool:
+        """It has run to its end and uses nothing any more."""
+        return self.status.get("phase") in ("Succeeded", "Failed")
+
+    @cached_property
+    def deleting(self) -> bool:
+        """Its deletion was asked for; it uses its room until it is gone."""
+        return bool(self.obj["metadata"].get("deletionTimestamp"))
+
+    @cached_property
+    def preempted(self) -> bool:
+        """It is being deleted to make room for others, whoever asked for it."""
+        conditions = self.status.get("conditions") or () if self.deleting else ()
+        return any(
+            (c.get("type"), c.get("status"), c.get("reason")) == ("DisruptionTarget", "True", "PreemptionByScheduler")
+            for c in conditions
+        )
+
+    @cached_property
+    def nominated_node(self) -> str:
+        """The node that it waits for: room is being made there, or it was about to be bound to it."""
+        return str(self.status.get("nominatedNodeName") or "")
+
+    @cached_property
+    def gated(self) -> bool:
+        """Scheduling gates hold it."""
+        return bool(self.spec.get("schedulingGates"))
+
+    @cached_property
+    def requests(self) -> Mapping[str, int]:
+        """The effective request, zero amounts left out."""
+        amounts = {name: amount(name, quantity) for name, quantity in pod_requests(self.obj).items()}
+        return {name: value for name, value in amounts.items() if value}
+
+    @cached_property
+    def usage(self) -> Mapping[str, int]:
+        """What it takes of a node that it is on: what it requests, and what its devices take there (KEP-5517)."""
+        if not (self.claimed or self.status.get("nodeAllocatableResourceClaimStatuses")):
+            return self.requests
+        total = dict(self.requests)
+        for name, quantity in claimed_resources(self.obj, self.claimed).items():
+            total[name] = total.get(name, 0) + amount(name, quantity)
+        return total
+
+    @cached_property
+    def scoring_requests(self) -> tuple[int, int]:
+        """Cpu and memory as scores count them: a container that asks for none counts as a small one."""
+        if all(map(_asks_for_both, (*(self.spec.get("initContainers") or ()), *(self.spec.get("containers") or ())))):
+            return self.requests.get("cpu", 0), self.requests.get("memory", 0)
+        counted = pod_requests(self.obj, _SCORING_MISSING)
+        cpu, memory = (amount(name, counted[name]) if name in counted else 0 for name in ("cpu", "memory"))
+        return cpu, memory
+
+    @cached_property
+    def weight(self) -> InternedId:
+        """What it takes of a node that it is on."""
+        return _weights.of((tuple(sorted(self.usage.items())), self.scoring_requests, self.host_ports))
+
+    @cached_property
+    def host_ports(self) -> frozenset[HostPort]:
+        """The ports of the node that its containers and sidecars want."""
+        return _host_ports(self.spec)
+
+    @cached_property
+    def claims(self) -> tuple[PodClaim, ...]:
+        """`spec.resourceClaims`."""
+        return tuple(
+            PodClaim(c["name"], c.get("resourceClaimName") or "", c.get("resourceClaimTemplateName") or "")
+            for c in self.spec.get("resourceClaims") or ()
+        )
+
+    @cached_property
+    def claim_paths(self) -> frozenset[str]:
+        """`namespace/name` of the claims that it names, and of those that were made for it from templates."""
+        made = {s.get("name"): s.get("resourceClaimName") for s in self.status.get("resourceClaimStatuses") or ()}
+        names = (claim.claim_name or made.get(claim.name) for claim in self.claims)
+        return frozenset(f"{self.key.namespace}/{name}" for name in names if name)
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether nothing can limit its time, whatever else there is: neither itself, nor a group or Job of its."""
+        if self.spec.get("activeDeadlineSeconds") is not None or self.group is not None:
+            return False
+        metadata = self.obj["metadata"]
+        if RUN_TIME_LIMIT in (metadata.get("annotations") or ()):
+            return False
+        owner = self.controller if "ownerReferences" in metadata else None
+        return owner is None or owner.get("kind") != "Job"
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether it can be expected to end some day; one that a controller keeps running is not."""
+        return self.spec.get("restartPolicy", "Always") != "Always" or self.controller is None
+
+    @cached_property
+    def outlook(self) -> RunDeadline:
+        """What it says of its end."""
+        some_day = self.ends_by_itself if self.is_unlimited else None
+        return RunDeadline(some_day, str(self.status.get("startTime") or NOT_STARTED))
+
+    @cached_property
+    def tolerations(self) -> tuple[Obj, ...]:
+        """`spec.tolerations`."""
+        return tuple(self.spec.get("tolerations") or ())
+
+    @cached_property
+    def volume_claims(self) -> tuple[str, ...]:
+        """Names of the PersistentVolumeClaims its volumes use, generic ephemeral ones included."""
+        names = []
+        for volume in self.spec.get("volumes") or ():
+            if volume.get("persistentVolumeClaim"):
+                names.append(volume["persistentVolumeClaim"]["claimName"])
+            elif volume.get("ephemeral"):
+                names.append(f"{self.key.name}-{volume['name']}")
+        return tuple(names)
+
+    @cached_property
+    def ephemeral_claims(self) -> frozenset[str]:
+        """Those of `volume_claims` that are made for the pod."""
+        volumes = self.spec.get("volumes") or ()
+        return frozenset(f"{self.key.name}-{volume['name']}" for volume in volumes if volume.get("ephemeral"))
+
+    @cached_property
+    def disks(self) -> tuple[Obj, ...]:
+        """Volumes of the old in-tree kinds that may not be shared between pods of one node."""
+        return tuple(v for v in self.spec.get("volumes") or () if not _DISK_SOURCES.isdisjoint(v))
+
+    def affinity(self, kind: str) -> Mapping[str, Any]:
+        """`spec.affinity.<kind>`: nodeAffinity, podAffinity or podAntiAffinity."""
+        return (self.spec.get("affinity") or {}).get(kind) or {}
+
+    @cached_property
+    def terms(self) -> PodAffinityTerms:
+        """Its inter-pod terms, required and preferred."""
+        affinity = self.spec.get("affinity")
+        return PodAffinityTerms.of(self.key.namespace, affinity) if affinity else NO_TERMS
+
+    @cached_property
+    def images(self) -> tuple[str, ...]:
+        """The images of its containers, init containers first, each with a tag or digest."""
+        containers = [*(self.spec.get("initContainers") or ()), *(self.spec.get("containers") or ())]
+        return tuple(normalized_image(container.get("image") or "") for container in containers)
+
+    @cached_property
+    def needed_features(self) -> tuple[str, ...]:
+        """The features that a node must declare for it (KEP-5328), in order of name."""
+        return tuple(sorted(_needed_features(self.spec)))
+
+    @cached_property
+    def has_required_anti_affinity(self) -> bool:
+        """Whether it keeps other pods away from its domains."""
+        return bool(self.affinity("podAntiAffinity").get("requiredDuringSchedulingIgnoredDuringExecution"))
+
+    @cached_property
+    def inter_pod(self) -> bool:
+        """Whether its place depends on where other pods are (beyond the room they take)."""
+        spread = any(
+            c.get("whenUnsatisfiable") == "DoNotSchedule" for c in self.spec.get("topologySpreadConstraints") or ()
+        )
+        return spread or bool(self.affinity("podAffinity") or self.affinity("podAntiAffinity"))
+
+    @cached_property
+    def shape(self) -> str:
+        """What its place depends on, but for labels and claims: pods with one shape have the same feasible nodes."""
+        spec = self.spec
+        parts = [
+            self.key.namespace,
+            sorted(self.requests.items()),
+            self.scoring_requests,
+            sorted(self.host_ports),
+            self.tolerations,
+            spec.get("nodeSelector"),
+            spec.get("affinity"),
+            spec.get("topologySpreadConstraints"),
+            self.volume_claims,
+            self.disks,
+            self.needed_features,
+            self.node,
+        ]
+        return json.dumps(parts, sort_keys=True)
+
+    @cached_property
+    def found(self) -> dict[str, Any]:
+        """What was found out about it in decisions, each with what it was found from: the next may ask the same."""
+        return {}
+
+    def read_as(self, other: PodInfo) -> None:
+        """Take over what was read of another pod, if its spec says the same: pods of one gang mostly do."""
+        known = self.__dict__
+        if all(map(known.__contains__, _READ_ONCE)):
+            return
+        if self.key.namespace == other.key.namespace and self.node == other.node and _same_spec(self, other):
+            for name in _READ_ONCE:
+                known.setdefault(name, getattr(other, name))
+
+    def bound_to(self, node: str, claimed: tuple[Obj, ...] | None = None) -> PodInfo:
+        """The same pod on a node; `claimed` is what its devices take there, where a decision says so."""
+        bound = object.__new__(PodInfo)
+        known = bound.__dict__
+        # What was read of the object so far stays true, but for what depends on the place.
+        known.update(self.__dict__)
+        for name in _PLACE_BOUND:
+            known.pop(name, None)
+        known |= {"node": node, "claimed": self.claimed if claimed is None else claimed}
+        return bound

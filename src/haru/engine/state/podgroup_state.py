@@ -1,0 +1,67 @@
+"""How far the members of a PodGroup are: the counters that quorum is decided by.
+
+Only pods that still live count; a member that ran to its end leaves the group, as in 1.36.
+Source: KEP-4671, kube-scheduler's pod group state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from haru.engine.state.cow_map import TextSet
+from haru.engine.state.pod_info import PodInfo
+
+_NOBODY = TextSet()
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupState:
+    """Paths of the living pods that name a group, by how far they are."""
+
+    unscheduled: TextSet = _NOBODY
+    assumed: TextSet = _NOBODY
+    assigned: TextSet = _NOBODY
+
+    @property
+    def count(self) -> int:
+        """How many living members there are."""
+        return len(self.unscheduled) + len(self.assumed) + len(self.assigned)
+
+    @property
+    def scheduled_count(self) -> int:
+        """How many members have a place."""
+        return len(self.assumed) + len(self.assigned)
+
+    @property
+    def all(self) -> frozenset[str]:
+        """Every living member; a set made anew, as large as the group."""
+        return frozenset((*self.unscheduled, *self.assumed, *self.assigned))
+
+    @property
+    def scheduled(self) -> frozenset[str]:
+        """Members that have a place: bound, or assumed to be; a set made anew."""
+        return frozenset((*self.assumed, *self.assigned))
+
+    def has_scheduled_beside(self, path: str) -> bool:
+        """Whether another member than this one has a place."""
+        return self.scheduled_count > (path in self.assumed or path in self.assigned)
+
+    def with_pod(self, pod: PodInfo, *, assumed: bool) -> PodGroupState:
+        """The state with a member as it is now."""
+        path = pod.key.path
+        rest = self.without_pod(path)
+        if not pod.node:
+            return PodGroupState(rest.unscheduled.with_text(path), rest.assumed, rest.assigned)
+        if assumed:
+            return PodGroupState(rest.unscheduled, rest.assumed.with_text(path), rest.assigned)
+        return PodGroupState(rest.unscheduled, rest.assumed, rest.assigned.with_text(path))
+
+    def without_pod(self, path: str) -> PodGroupState:
+        """The state without a member."""
+        return self.without((path,))
+
+    def without(self, paths: Collection[str]) -> PodGroupState:
+        """The state without some members."""
+        unscheduled, assumed = self.unscheduled.without(paths), self.assumed.without(paths)
+        return PodGroupState(unscheduled, assumed, self.assigned.without(paths))

@@ -1,0 +1,12 @@
+from .entry import explain as explain
+from .explanation import Funnel as Funnel
+from .explanation import NodeGroup as NodeGroup
+from .explanation import Remedy as Remedy
+from .explanation import Verdict as Verdict
+from .render.json import to_json as to_json
+from .render.text import to_text as to_text
+from .results import DeviceStory as DeviceStory
+from .results import Explanation as Explanation
+from .results import NodeStory as NodeStory
+from .stories.device_story import explain_device as explain_device
+from .stories.node_story import explain_node as explain_node

@@ -1,0 +1,5 @@
+"""Why work waits: the verdict, the reasons, the requests and the nodes."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,11 @@
+from .allocations import held_by as held_by
+from .device_classes import DeviceClassSurvey as DeviceClassSurvey
+from .gated import with_generated_claims as with_generated_claims
+from .holders import since_of as since_of
+from .node_groups import answers as answers
+from .node_groups import unusable as unusable
+from .quotas import all_unmade as all_unmade
+from .quotas import refusal as refusal
+from .requests import MemberKind as MemberKind
+from .requests import member_kinds as member_kinds
+from .workload_unit import WorkloadUnit as WorkloadUnit

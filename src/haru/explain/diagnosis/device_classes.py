@@ -1,0 +1,199 @@
+"""The devices of all nodes, looked at through a pod's claims: nodes that see equal devices, equally used, are asked
+once, with the allocator's own conditions (`explain_requests`).
+
+A survey is kept with the cluster and follows it: asked again it costs what has changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from haru.engine import Options, Snapshot
+from haru.engine.dra import (
+    AllocatedState,
+    AllocationError,
+    Claim,
+    Device,
+    DeviceSnapshot,
+    NodeFunnel,
+    NodeView,
+    PoolView,
+    Request,
+    SubRequest,
+    explain_requests,
+)
+from haru.engine.equivalence import NodeDeviceClass, SelectorFootprint, classified_nodes_of
+from haru.engine.state import NodeEquivalenceClass, NodeInfo, differing
+from haru.explain.diagnosis.device_signature import DeviceSignature
+
+_MOST_SURVEYS = 8
+
+
+@dataclass(slots=True, eq=False)
+class NodeKind:
+    """Nodes with equal devices, and their funnel."""
+
+    key: Hashable
+    funnel: NodeFunnel
+    survey: DeviceClassSurvey
+    nodes: dict[str, None] = field(default_factory=dict)
+    holdings: dict[Hashable, tuple[dict[tuple[str, ...], int], Counter[str]]] = field(default_factory=dict)
+    """Who holds which devices of these nodes, and short of which counters, as far as it was asked."""
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes."""
+        return sorted(self.nodes)
+
+    def views(self, node: str) -> list[PoolView]:
+        """A node's pools in the order of its positions."""
+        return [view for view in self.survey.views(node) if view.status == "ok"]
+
+    def devices(self, node: str) -> Iterator[tuple[PoolView, int, Device]]:
+        """The node's devices by position: pool, index in it, device."""
+        for view in self.views(node):
+            for index, device in enumerate(view.devices):
+                yield view, index, device
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a survey was made of."""
+
+    nodes: Mapping[str, NodeInfo]
+    devices: DeviceSnapshot
+    allocated: AllocatedState
+
+
+class DeviceClassSurvey:
+    """The kinds of nodes that a snapshot has for some claims. `faults` are nodes whose pools cannot be read."""
+
+    @staticmethod
+    def of(snapshot: Snapshot, claims: Sequence[Claim], options: Options, asked: Hashable) -> DeviceClassSurvey:
+        """The survey for claims; `asked` is equal for claims that ask for the same, whatever they are called."""
+        key = (asked, options.features)
+        found = snapshot.notes.entry("surveys", key, DeviceClassSurvey, limit=_MOST_SURVEYS)
+        found.catch_up(snapshot, claims, options)
+        return found
+
+    def __init__(self) -> None:
+        self.faults: dict[str, str] = {}
+        self.kinds: list[NodeKind] = []
+        self.kind_of: dict[str, NodeKind] = {}
+        self._known: dict[Hashable, NodeKind] = {}
+        self._dressed: dict[NodeDeviceClass, NodeKind] = {}
+        self._wide: dict[str, frozenset[str]] = {}
+        self._seen: _Seen | None = None
+
+    def catch_up(self, snapshot: Snapshot, claims: Sequence[Claim], options: Options) -> None:
+        """Take in what has changed since the last look."""
+        self.snapshot = snapshot
+        self.claims = tuple(claims)
+        self.options = options
+        last, self._seen = self._seen, None  # whatever goes wrong, nothing half done is built upon
+        stale = None if last is None or last.devices.classes is not snapshot.devices.classes else self._stale(last)
+        if stale is None:
+            self.faults, self.kind_of, self._known, self._wide = {}, {}, {}, {}
+            self._lens = DeviceSignature(self.claims, options.features)
+            self._regard = SelectorFootprint.of(self.claims)
+        self._dressed.clear()
+        for lot in snapshot.lots if stale is None else ():
+            self._add_lot(lot)
+        known = snapshot.dressed
+        for name in sorted(stale or ()):
+            self._drop(name)
+            info = snapshot.nodes.get(name)
+            if info is not None and info.present:
+                dressed = classified_nodes_of(known, name)
+                self._add(info, dressed.node_device_class if dressed is not None else None)
+        self.kinds = sorted(self._known.values(), key=lambda kind: min(kind.nodes))
+        self._seen = _Seen(snapshot.nodes, snapshot.devices, snapshot.allocated)
+
+    def asks(self) -> Iterator[tuple[Claim, Request, SubRequest]]:
+        """Every alternative of every request, in the order of the funnels."""
+        for claim in self.claims:
+            for request in claim.requests:
+                for ask in request.asks:
+                    yield claim, request, ask
+
+    def wide_pools(self) -> frozenset[str]:
+        """Pools of which several nodes may see the same devices."""
+        return frozenset().union(*self._wide.values())
+
+    def views(self, node: str) -> list[PoolView]:
+        """The pools that a node sees. Raises AllocationError."""
+        info = self.snapshot.nodes[node]
+        return self.snapshot.devices.views(NodeView(node, info.labels), self.options.features.PartitionableDevices)
+
+    def _stale(self, last: _Seen) -> set[str] | None:
+        """The nodes to be looked at again; None for all of them."""
+        snapshot = self.snapshot
+        found: set[str] = set()
+        for name in differing(snapshot.nodes, last.nodes):
+            before, now = last.nodes.get(name), snapshot.nodes.get(name)
+            if before is None or now is None or before.labels != now.labels or before.present != now.present:
+                found.add(name)
+        pools = differing(snapshot.devices.pools, last.devices.pools)
+        pools |= {str(key) for key in snapshot.allocated.changed(last.allocated)}
+        moments = (snapshot.devices, last.devices)
+        for pool in pools:
+            if any(pool in moment.everywhere or pool in moment.troubled for moment in moments):
+                return None
+            slices = [s for moment in moments if pool in moment.pools for s in moment.pools[pool].slices]
+            found.update(item.placement.node_name for item in slices)
+        return found
+
+    def _drop(self, name: str) -> None:
+        self.faults.pop(name, None)
+        self._wide.pop(name, None)
+        kind = self.kind_of.pop(name, None)
+        if kind is not None:
+            del kind.nodes[name]
+            kind.holdings.clear()
+            if not kind.nodes:
+                del self._known[kind.key]
+
+    def _add_lot(self, lot: NodeEquivalenceClass) -> None:
+        rest = lot.names[1:]
+        self._add(lot.first, lot.node_device_class)
+        kind = self._dressed.get(lot.node_device_class) if lot.node_device_class is not None else None
+        if kind is None:
+            for name in rest:
+                self._add(self.snapshot.nodes[name], lot.node_device_class)
+        else:
+            kind.nodes.update(dict.fromkeys(rest))
+            self.kind_of.update(dict.fromkeys(rest, kind))
+
+    def _add(self, info: NodeInfo, node_device_class: NodeDeviceClass | None) -> None:
+        kind = self._dressed.get(node_device_class) if node_device_class is not None else None
+        if kind is None:
+            kind = self._looked_at(info)
+            if kind is None:
+                return
+            if node_device_class is not None and self._regard.is_blind(node_device_class):
+                self._dressed[node_device_class] = kind
+        if kind.holdings:
+            kind.holdings.clear()
+        kind.nodes[info.name] = None
+        self.kind_of[info.name] = kind
+
+    def _looked_at(self, info: NodeInfo) -> NodeKind | None:
+        """The kind of a node, by what its devices are; None if they cannot be read."""
+        devices, allocated, features = self.snapshot.devices, self.snapshot.allocated, self.options.features
+        node = NodeView(info.name, info.labels)
+        try:
+            views = devices.views(node, features.PartitionableDevices)
+            signature = self._lens.signature(views, allocated, node)
+            kind = self._known.get(signature)
+            if kind is None:
+                answer = explain_requests(devices, allocated, node, self.claims, features)
+                kind = self._known[signature] = NodeKind(signature, answer, self)
+        except AllocationError as error:
+            self.faults[info.name] = str(error)
+            return None
+        wide = frozenset([str(view.key) for view in views if not view.confined and view.status == "ok"])
+        if wide:
+            self._wide[info.name] = wide
+        return kind

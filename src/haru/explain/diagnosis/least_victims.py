@@ -1,0 +1,44 @@
+"""Which running work has to end so that waiting work starts: the search by which preemption finds its victims.
+
+Units are thought away from the end of an order and come back as far as the work still fits, so none of what is left
+can be spared. One search costs little more than looking at every unit once (`Search.least`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from haru.engine import Options, Snapshot
+from haru.engine.podgroup import UnansweredError, members_of, needed_of
+from haru.engine.preemption import DisruptionUnit as Candidate
+from haru.engine.preemption import Preemptor, ReprieveOrder, Search, places, with_nominated_pods
+from haru.explain.diagnosis.victims import Victim
+from haru.explain.diagnosis.workload_unit import WorkloadUnit
+
+
+def least(snapshot: Snapshot, work: WorkloadUnit, options: Options, order: Sequence[Victim]) -> list[Victim] | None:
+    """The units none of which can be spared, those that come first in `order` spared first; None if all are too few.
+
+    Raises UnansweredError where the search gives up.
+    """
+    pods = [pod.obj for pod in work.pending(snapshot)]
+    members, group = members_of(snapshot, pods), work.pod_group(snapshot)
+    if not members:
+        return None
+    key = work.group if group is not None else None
+    seen = with_nominated_pods(snapshot, members, groups=options.groups, now=options.now)
+    needed = needed_of(seen, key, group, options)
+    preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
+    candidates = {Candidate(unit.pods, unit.priority): unit for unit in order}
+    found = Search(snapshot, preemptor).least(
+        ReprieveOrder(tuple(candidates)), lambda unit: unit.priority, refused=True, enough=needed
+    )
+    return None if found is None else [candidates[unit] for unit in found.units]
+
+
+def is_enough(snapshot: Snapshot, work: WorkloadUnit, options: Options, order: Sequence[Victim]) -> bool:
+    """Whether the work fits once all these units have ended; no where the search gives up."""
+    try:
+        return least(snapshot, work, options, order) is not None
+    except UnansweredError:
+        return False

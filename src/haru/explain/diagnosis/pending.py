@@ -1,0 +1,139 @@
+"""The explanation of work that waits: held before any attempt, or refused by the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from haru.engine import Options, Reason, Snapshot
+from haru.engine.state import Obj, namespaced_name
+from haru.explain.diagnosis.backfill_reservation import blocking_backfill
+from haru.explain.diagnosis.diagnosis import Diagnosis, diagnose
+from haru.explain.diagnosis.gated import explain_gated, smaller_gang
+from haru.explain.diagnosis.missing_permissions import blind_text, is_blind, not_readable
+from haru.explain.diagnosis.schedulers import other_scheduler
+from haru.explain.diagnosis.verdict import JudgedVerdict, distinct, verdict_of
+from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit
+from haru.explain.explanation import Remedy, Verdict
+from haru.explain.remedies.search import MENDING, mends, remedies
+from haru.explain.render.headline import headline
+from haru.explain.results import Explanation
+
+
+def titled(kind: str, obj: Obj, verdict: Verdict, reasons: Sequence[Reason], **rest: Any) -> Explanation:
+    """An explanation of an object; the first reason says it in short unless `summary` does."""
+    namespace, _, name = namespaced_name(obj).partition("/")
+    summary = rest.pop("summary", "") or (reasons[0].message if reasons else "")
+    return Explanation(kind, namespace, name, verdict, summary, tuple(reasons), **rest)
+
+
+def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, inquiry: Inquiry) -> Explanation:
+    """Why the work waits, and what would help."""
+    options = inquiry.options
+    if not work.pending(snapshot):
+        going = sum(pod.deleting for pod in work.pods(snapshot))
+        text = "no pod of it is left to be placed" + (f": {going} being deleted" if going else "")
+        return titled(kind, obj, "FitsIf", (Reason("PodsMissing", text),))
+    if is_blind(inquiry.unread):
+        text = blind_text(snapshot, work, inquiry.unread)
+        return titled(kind, obj, "FitsIf", not_readable(inquiry.unread), summary=text)
+    hold = work.hold(snapshot)
+    if hold is not None:
+        return _held(kind, obj, snapshot, work, hold, inquiry)
+    judgement = verdict_of(snapshot, work, options)
+    found = diagnose(snapshot, work, options)
+    if judgement.verdict == "Starting" and (kept := blocking_backfill(snapshot, work, options)) is not None:
+        return titled(kind, obj, "FitsLater", (kept,), pods=found.pods, requests=found.requests)
+    if judgement.verdict == "Starting":
+        return titled(kind, obj, "Starting", judgement.reasons, pods=found.pods, requests=found.requests)
+    ways_out = _ways_out(snapshot, work, judgement, found, options) if inquiry.remedies else ()
+    mendable = judgement.verdict == "NeverFits" and _mendable(
+        snapshot, work, inquiry, ways_out, found, judgement.reasons
+    )
+    expected: Verdict = "FitsIf" if mendable else judgement.verdict
+    if expected == "NeverFits" and any(reason.type == "PoolIncomplete" for reason in found.troubles):
+        # The driver is about to publish the rest.
+        expected = "FitsLater"
+    reasons = distinct([*judgement.reasons, *found.reasons()])
+    return titled(
+        kind,
+        obj,
+        expected,
+        reasons,
+        summary=headline(expected, reasons, found),
+        pods=found.pods,
+        requests=found.requests,
+        nodes=found.nodes,
+        remedies=ways_out,
+        later=judgement.later if expected == "FitsLater" else None,
+    )
+
+
+def _ways_out(
+    snapshot: Snapshot, work: WorkloadUnit, judgement: JudgedVerdict, found: Diagnosis, options: Options
+) -> tuple[Remedy, ...]:
+    """What would help: first that somebody takes the work, then what it lacks."""
+    unknown = judgement.unknown
+    if unknown is None:
+        return remedies(snapshot, work, options, found, judgement.reasons, judgement.fit)
+    first = other_scheduler(snapshot, work, options, unknown)
+    if judgement.placed:
+        return (first,)
+    rest = remedies(snapshot, work, options, found, judgement.reasons, judgement.fit)
+    runs = f"a scheduler {unknown.data['schedulerName']} runs"
+    return (first, *(remedy.not_enough(runs) for remedy in rest))
+
+
+def _mendable(
+    snapshot: Snapshot,
+    work: WorkloadUnit,
+    inquiry: Inquiry,
+    ways_out: Sequence[Remedy],
+    found: Diagnosis,
+    reasons: Sequence[Reason],
+) -> bool:
+    """Whether names or labels are all that is missing: nodes that exist could serve the work then."""
+    ways = ways_out if inquiry.remedies else mends(snapshot, work, inquiry.options, found, reasons)
+    return any(remedy.kind in MENDING and remedy.confirmed for remedy in ways)
+
+
+def _held(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, hold: Reason, inquiry: Inquiry) -> Explanation:
+    options = inquiry.options
+    answer = explain_gated(snapshot, work, hold, options)
+    other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" and inquiry.remedies else None
+    told = titled(
+        kind,
+        obj,
+        answer.verdict,
+        answer.reasons,
+        summary=_hold_text(hold, work),
+        remedies=(*answer.remedies, *((other,) if other else ())) if inquiry.remedies else (),
+    )
+    if answer.snapshot is None or answer.work.hold(answer.snapshot) is not None:
+        return told
+    # What would be asked once the hold is lifted.
+    found = diagnose(answer.snapshot, answer.work, options)
+    reasons = distinct([*answer.reasons, *found.reasons()]) if answer.blocked else tuple(answer.reasons)
+    nodes = found.nodes if answer.blocked else ()
+    return replace(told, reasons=reasons, pods=found.pods, requests=found.requests, nodes=nodes)
+
+
+def _hold_text(hold: Reason, work: WorkloadUnit) -> str:
+    """The hold in plain words; Kubernetes' own message stays in the reasons."""
+    data = hold.data
+    if hold.type == "Gated":
+        return f"held by scheduling gates: {', '.join(data['gates'])}"
+    if hold.type == "TooFewMembers":
+        return f"the gang has {data['members']} of the {data['minCount']} pods that it needs to be tried"
+    if hold.type == "PodGroupMissing":
+        return f"PodGroup {data['podGroup']} does not exist"
+    if hold.type == "GangSchedulingOff":
+        return f"gang scheduling is off in the scheduler, which holds what names PodGroup {data['podGroup']}"
+    if hold.type == "ClaimNotCreated" and data.get("template"):
+        return f"its claim {data['podClaim']} has not been made from ResourceClaimTemplate {data['template']} yet"
+    if hold.type == "ClaimMissing":
+        return f"ResourceClaim {data['claim']} does not exist"
+    if hold.type == "ClaimDeleting":
+        return f"ResourceClaim {data['claim']} is being deleted"
+    return hold.message

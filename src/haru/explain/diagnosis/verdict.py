@@ -1,0 +1,132 @@
+"""The verdict on work that waits: asked of the cluster as it is, then emptied, then with every obstacle lifted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from haru.engine import Decision, Options, Reason, Snapshot
+from haru.explain import hypothesis
+from haru.explain.diagnosis.later import later
+from haru.explain.diagnosis.least_victims import is_enough
+from haru.explain.diagnosis.schedulers import DEFAULT_SCHEDULER, unknown_scheduler
+from haru.explain.diagnosis.victims import victims
+from haru.explain.diagnosis.workload_unit import WorkloadUnit
+from haru.explain.explanation import Later, Verdict
+
+# Causes whose end can be foreseen without asking the scheduler.
+_BY_THEMSELVES = frozenset({"ClaimInFlight", "BindingConditions"})
+_BY_SOMEBODY = frozenset(
+    {
+        "GaveUp",
+        "SchedulerNameMismatch",
+        "ClaimMissing",
+        "ClaimDeleting",
+        "ClaimForeign",
+        "ClaimReservedFull",
+        "DeviceClassMissing",
+        "VolumeMissing",
+        "VolumeUnbound",
+        "SelectorError",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedVerdict:
+    """The verdict, the scheduler's own reasons, how many members have a place at once now, and what it waits for.
+
+    `placed`: a place is free. `unknown` says that nobody takes the work: no scheduler of its name is known.
+    """
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    fit: int = 0
+    later: Later | None = None
+    placed: bool = False
+    unknown: Reason | None = None
+
+
+def verdict_of(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> JudgedVerdict:
+    """What is to be expected for work that is not held."""
+    found, unknown = _judged(snapshot, work, options), unknown_scheduler(snapshot, work)
+    if unknown is None:
+        return found
+    verdict: Verdict = "NeverFits" if found.verdict == "NeverFits" else "FitsIf"
+    rest = [reason for reason in found.reasons if reason.type != "Waiting"]
+    return replace(found, verdict=verdict, reasons=(unknown, *rest), later=None, unknown=unknown)
+
+
+def _judged(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> JudgedVerdict:
+    """What a scheduler would make of it."""
+    decision = work.decide(snapshot, options)
+    if decision.status == "scheduled":
+        waiting = Reason("Waiting", f"a place is free for it: {_scheduler(snapshot, work)} in its next attempt")
+        left = [r for m in decision.members if m.status != "scheduled" for r in m.reasons]
+        return JudgedVerdict("Starting", (waiting, *distinct(left)), placed=True)
+    fit = next((int(r.data["fit"]) for r in decision.reasons if r.type == "Quorum"), 0)
+    verdict = _foreseen(decision)
+    awaited = later(snapshot, work, options) if verdict != "FitsIf" else None
+    if verdict is None:
+        verdict = "FitsLater" if awaited is not None else _verdict(snapshot, work, options)
+    return JudgedVerdict(verdict, why(decision), fit, awaited)
+
+
+def _scheduler(snapshot: Snapshot, work: WorkloadUnit) -> str:
+    [name, *_] = [pod.scheduler_name for pod in work.pending(snapshot)] or [DEFAULT_SCHEDULER]
+    return "the scheduler takes it" if name == DEFAULT_SCHEDULER else f"the scheduler {name} takes it"
+
+
+def _foreseen(decision: Decision) -> Verdict | None:
+    """The verdict where the causes tell it by themselves."""
+    causes = {reason.type for reason in why(decision)}
+    if causes & _BY_THEMSELVES:
+        return "FitsLater"
+    return "FitsIf" if causes & _BY_SOMEBODY else None
+
+
+def _verdict(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Verdict:
+    """Whether it fits where nothing else runs, or where nothing is closed besides."""
+    if is_enough(snapshot, work, options, victims(snapshot, work)):
+        return "FitsLater"
+    empty = hypothesis.emptied(snapshot, _own(snapshot, work))
+    if work.fits(empty, options):
+        return "FitsLater"
+    return "FitsIf" if work.fits(unobstructed(empty), options) else "NeverFits"
+
+
+def _own(snapshot: Snapshot, work: WorkloadUnit) -> set[str]:
+    """Pods that belong to the work: those that are asked about, and siblings that run already."""
+    own = set(work.paths)
+    if work.group is not None:
+        own |= snapshot.group_state(work.group).all
+    return own
+
+
+def unobstructed(snapshot: Snapshot) -> Snapshot:
+    """As if no node were cordoned and nothing tainted."""
+    in_the_way = [n for n in snapshot.node_names if snapshot.nodes[n].taints or snapshot.nodes[n].spec.unschedulable]
+    open_ = hypothesis.with_nodes(snapshot, lambda n: hypothesis.untainted(hypothesis.uncordoned(n)), in_the_way)
+    return hypothesis.without_device_taints(open_, lambda pool, device, taint: True)
+
+
+def why(decision: Decision) -> tuple[Reason, ...]:
+    """The reasons of a refusal: the group's, and those of members that found no place."""
+    of_members = [r for m in decision.members for r in m.reasons if r.type != "Quorum"]
+    return distinct([*(_counted(reason) for reason in decision.reasons), *of_members])
+
+
+def _counted(reason: Reason) -> Reason:
+    """The quorum's reason in numbers: its text in conditions is fixed, and says none."""
+    if reason.type != "Quorum":
+        return reason
+    text = f"{reason.data['fit']} of the {reason.data['needed']} members that it needs have a place at once"
+    return Reason("Quorum", text, reason.data)
+
+
+def distinct(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    """The reasons without repetitions."""
+    seen: dict[tuple[str, str], Reason] = {}
+    for reason in reasons:
+        seen.setdefault((reason.type, reason.message), reason)
+    return tuple(seen.values())

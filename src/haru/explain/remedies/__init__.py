@@ -1,0 +1,1 @@
+"""What would help: changes, each confirmed by deciding again with it."""

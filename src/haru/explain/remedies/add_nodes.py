@@ -1,0 +1,134 @@
+"""More nodes: of which kind that exists the fewest would be enough."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
+
+from haru.engine import Options, Snapshot
+from haru.engine.dra import Pool, Shape, Slice
+from haru.engine.equivalence import DecisionCache
+from haru.engine.state import Obj
+from haru.explain import hypothesis
+from haru.explain.changes import create
+from haru.explain.diagnosis.workload_unit import WorkloadUnit
+from haru.explain.explanation import Remedy
+from haru.explain.remedies.node_openings import Openings
+from haru.explain.render.wording import counted
+
+_MAX_COPIES = 64
+_MAX_KINDS = 16
+_MOST_READ = 8
+
+
+def add_nodes(openings: Openings) -> Iterator[Remedy]:
+    """More nodes like one that exists: the kind of which the fewest are needed for the pods that lack a place."""
+    snapshot, work, options = openings.snapshot, openings.work, openings.options
+    rooms = [(_room(snapshot, work, options, model), model) for model in _kinds(snapshot, work)]
+    best: tuple[int, str, list[Obj]] | None = None
+    for each, model in sorted((pair for pair in rooms if pair[0]), key=lambda pair: -pair[0]):
+        limit = _MAX_COPIES if best is None else best[0] - 1
+        for count in _guesses(openings.missing, each, limit):
+            larger, manifests = hypothesis.with_copies(snapshot, model, count)
+            if work.fits(larger, options):
+                best = (count, model, manifests)
+                break
+    if best is not None:
+        count, model, manifests = best
+        devices = sum(len(s.devices) for s in _slices(snapshot, model))
+        text = f"add {counted(count, 'node')} like {model}" + (", with its devices" if devices else "")
+        costs = f"{counted(count, 'more machine')} to provide"
+        costs += (
+            f",{' each' if count > 1 else ''} with the {counted(devices, 'device')} that {model} publishes"
+            if devices
+            else ""
+        )
+        yield Remedy("AddNodes", text, tuple(create(m) for m in manifests), 20 + 10 * count, True, costs)
+
+
+def _guesses(missing: int, each: int, limit: int) -> list[int]:
+    """No new node takes more than `each`, so fewer than these are not enough."""
+    likely = -(-missing // each)
+    return sorted({count for count in (likely, likely + 1, 2 * likely) if count <= limit})
+
+
+def _room(snapshot: Snapshot, work: WorkloadUnit, options: Options, model: str) -> int:
+    """How many of the pods one such node takes when it is all there is."""
+    larger, _ = hypothesis.with_copies(snapshot, model, 1)
+    new = tuple(sorted(set(larger.node_names) - set(snapshot.node_names)))
+    # What is noted of the cluster tells of the nodes that are left out here.
+    alone = replace(larger, node_names=new, notes=DecisionCache())
+    decision = work.decide(alone, options)
+    if decision.status == "scheduled":
+        return len(decision.placed)
+    return next((int(r.data["fit"]) for r in decision.reasons if r.type == "Quorum"), 0)
+
+
+def _kinds(snapshot: Snapshot, work: WorkloadUnit) -> list[str]:
+    """One node of each kind: equal room, devices of equal make, and equal labels of those that the work looks at."""
+    wanted = _labels_read(snapshot, work)
+    makes = snapshot.notes.entry("makes", None, _Makes)
+    kinds: dict[object, str] = {}
+    for name in snapshot.node_names:
+        info = snapshot.nodes[name]
+        labels = tuple(sorted((k, v) for k, v in info.labels.items() if k in wanted and v != name))
+        kinds.setdefault((info.spec.kind, labels, makes.of(snapshot, name)), name)
+    return list(kinds.values())[:_MAX_KINDS]
+
+
+def _labels_read(snapshot: Snapshot, work: WorkloadUnit) -> frozenset[str]:
+    """The node labels that the pods, or their group, name anywhere."""
+    found: set[str] = set()
+    pending: list[object] = [work.pod_group(snapshot), *(pod.spec for pod in work.pending(snapshot)[:_MOST_READ])]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            found.update(str(key) for key in value)
+            found.update(str(text) for key, text in value.items() if key in ("key", "topologyKey"))
+            pending.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            pending.extend(value)
+    return frozenset(found)
+
+
+class _Makes:
+    """Of which make the devices of nodes are, kept with the cluster."""
+
+    def __init__(self) -> None:
+        self._of_pool: dict[Pool, Mapping[str, Hashable]] = {}
+
+    def of(self, snapshot: Snapshot, node: str) -> Hashable:
+        """How many devices of which make belong to a node."""
+        devices = snapshot.devices
+        if len(self._of_pool) > 2 * len(devices.pools) + _MAX_COPIES:
+            self._of_pool.clear()
+        parts = []
+        for key in sorted(devices.by_node.get(node) or ()):
+            pool = devices.pools[key]
+            known = self._of_pool.get(pool)
+            if known is None:
+                known = self._of_pool[pool] = _makes_by_node(pool)
+            parts.append(known.get(node))
+        return tuple(parts)
+
+
+def _makes_by_node(pool: Pool) -> Mapping[str, Hashable]:
+    found: dict[str, Counter[Hashable]] = {}
+    for item in pool.slices:
+        found.setdefault(item.placement.node_name, Counter()).update(_make(device.shape) for device in item.devices)
+    return {name: frozenset(makes.items()) for name, makes in found.items()}
+
+
+def _slices(snapshot: Snapshot, name: str) -> list[Slice]:
+    pools = sorted(snapshot.devices.by_node.get(name) or ())
+    return [s for pool in pools for s in snapshot.devices.pools[pool].slices if s.placement.node_name == name]
+
+
+def _make(shape: Shape) -> Hashable:
+    """What kind of device it is: its driver and the attributes by which makes are told apart."""
+    names = (name for short in _MAKE for name in (short, f"{shape.driver}/{short}"))
+    return (shape.driver, *(found.value for name in names if (found := shape.by_name.get(name)) is not None))
+
+
+_MAKE = ("productName", "product", "model", "architecture", "type", "profile", "brand")

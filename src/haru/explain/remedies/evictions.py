@@ -1,0 +1,124 @@
+"""Whose work would have to end: the least important that is in the way, as little of it as is enough.
+
+Candidates are ordered so that those which free a node together stand together. Who of them has to go is for the search
+of preemption to say (`room`); where it gives up, the scheduler is asked about one set after the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from haru.engine import Options, Snapshot
+from haru.engine.podgroup import UnansweredError
+from haru.engine.state import PodInfo, workload_of
+from haru.explain import hypothesis
+from haru.explain.changes import delete, listed
+from haru.explain.diagnosis.allocations import frees_text, held_by
+from haru.explain.diagnosis.diagnosis import Diagnosis
+from haru.explain.diagnosis.least_victims import least
+from haru.explain.diagnosis.victims import Victim, victims
+from haru.explain.diagnosis.workload_unit import WorkloadUnit
+from haru.explain.explanation import Remedy
+from haru.explain.remedies.moved_work import move
+from haru.explain.remedies.smallest_change import smallest
+from haru.explain.render.wording import counted
+
+_MORE_IMPORTANT = 25
+"""What it costs more to end work of a higher priority: nobody does that before adding a node."""
+
+
+def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagnosis) -> Iterator[Remedy]:
+    """Running work to end, named by who it belongs to, with what becomes free; or to move, if it has room elsewhere."""
+    ended = _least(snapshot, work, options, found)
+    if not ended:
+        return
+    yield from move(snapshot, work, options, ended)
+    pods = [pod for unit in ended for pod in unit.pods]
+    changes = tuple(delete("v1", "Pod", p.key.name, p.key.namespace) for p in pods)
+    owners = Counter(workload_of(pod) for pod in pods)
+    claims = {held.claim: held for pod in pods for held in held_by(snapshot, pod)}
+    freed = frees_text(snapshot, tuple(claims.values()))
+    if len(pods) == 1:
+        owner = workload_of(pods[0])
+        own = owner in (f"pod/{pods[0].key.name}", "")
+        text = f"end pod {pods[0].key.name}" if own else f"end {owner} pod {pods[0].key.name}"
+    else:
+        shown = listed([f"{count} of {owner}" for owner, count in owners.most_common()])
+        text = f"end {len(pods)} pods, {shown}: {listed([p.key.name for p in pods])}"
+    text += f" (frees {freed})" if freed else ""
+    above = max(unit.priority for unit in ended) > max((p.priority for p in work.pending(snapshot)), default=0)
+    cost = 10 + len(pods) + (_MORE_IMPORTANT if above else 0)
+    yield Remedy("Evict", text, changes, cost, True, _costs(ended, owners))
+
+
+def _costs(ended: Sequence[Victim], owners: Counter[str]) -> str:
+    pods = sum(len(unit.pods) for unit in ended)
+    highest = max(unit.priority for unit in ended)
+    text = f"{counted(pods, 'running pod')} of priority {highest if len(ended) == 1 else f'up to {highest}'} lost"
+    remade = [owner for owner in owners if not owner.startswith(("pod/", "podgroup/"))]
+    if remade:
+        text += f"; {listed(remade)} makes new ones that then wait, unless it is scaled down"
+    return text
+
+
+def _candidates(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> list[Victim]:
+    """Work that is in the way: it holds devices that are asked for, or room on a node that lacks only that."""
+    holding = {pod for f in found.requests for s in f.stages for holder in s.holders for pod in holder.pods}
+    crowded = {
+        name
+        for name, failures in (found.answers or {}).items()
+        if failures and all(failure.resolvable for failure in failures)
+    }
+    related = [
+        unit
+        for unit in _ending(snapshot, work)
+        if any(pod.key.path in holding or pod.node in crowded for pod in unit.pods)
+    ]
+    return _ordered(related or _ending(snapshot, work))
+
+
+def _ending(snapshot: Snapshot, work: WorkloadUnit) -> list[Victim]:
+    """Running work that makes room by its end: pods of DaemonSets, and of the node itself, come back to their node."""
+    return [unit for unit in victims(snapshot, work) if not any(_comes_back(pod) for pod in unit.pods)]
+
+
+def _comes_back(pod: PodInfo) -> bool:
+    return (pod.controller or {}).get("kind") in ("DaemonSet", "Node")
+
+
+def _ordered(found: Sequence[Victim]) -> list[Victim]:
+    """The least important first; those that free a node together stand together."""
+    on_node: Counter[str] = Counter(pod.node for unit in found for pod in unit.pods)
+    return sorted(found, key=lambda u: (u.priority, len(u.pods), on_node[u.pods[0].node], u.pods[0].node, u.name))
+
+
+def _least(snapshot: Snapshot, work: WorkloadUnit, options: Options, study: Diagnosis) -> list[Victim]:
+    """Work none of which can be spared, as far as questions go; empty if ending all of it does not help."""
+
+    def fits(ended: Sequence[Victim]) -> bool:
+        paths = [pod.key.path for unit in ended for pod in unit.pods]
+        return bool(ended) and work.fits(hypothesis.without_pods(snapshot, paths), options)
+
+    try:
+        found = least(snapshot, work, options, list(reversed(_ordered(_ending(snapshot, work)))))
+    except UnansweredError:
+        found = None
+    if found and fits(found):
+        return found
+    return _asked_for(_candidates(snapshot, work, study), study.missing, fits)
+
+
+def _asked_for(order: Sequence[Victim], missing: int, fits: Callable[[Sequence[Victim]], bool]) -> list[Victim]:
+    """The same, by asking the scheduler itself about one set after the other."""
+    tried, size = 0, min(max(1, missing), len(order))
+    while size and not fits(order[:size]):
+        if size == len(order):
+            return []
+        tried, size = size, min(2 * size, len(order))
+    while size - tried > 1:
+        middle = (size + tried) // 2
+        tried, size = (tried, middle) if fits(order[:middle]) else (middle, size)
+    # The most important work is spared first.
+    enough = list(order[:size])
+    return smallest(list(reversed(enough)), fits) or enough

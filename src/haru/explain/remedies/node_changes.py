@@ -1,0 +1,117 @@
+"""Nodes that could be opened to the work: cordons, taints, labels; and the pods that could put up with a taint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from haru.engine.state import Obj, PodInfo
+from haru.explain import hypothesis
+from haru.explain.changes import listed, patch
+from haru.explain.explanation import Remedy
+from haru.explain.remedies.node_openings import Openings
+from haru.explain.render.wording import counted
+from haru.kube.node_labels import is_found_out
+
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_LASTING = 14
+"""What it costs more to use nodes that are kept for something else: as much as to ask for less."""
+
+
+def uncordon(openings: Openings) -> Iterator[Remedy]:
+    """The fewest cordoned nodes that have to be opened."""
+    snapshot = openings.snapshot
+    cordoned = [n for n in snapshot.node_names if hypothesis.is_cordoned(snapshot.nodes[n].spec.obj)]
+    names = openings.fewest(cordoned, lambda some: hypothesis.with_nodes(snapshot, hypothesis.uncordoned, some))
+    if names:
+        changes = tuple(patch("v1", "Node", name, {"spec": {"unschedulable": None}}) for name in names)
+        text, command = f"uncordon {listed(names)}", f"kubectl uncordon {' '.join(names)}"
+        costs = "pods are placed on what somebody closed for a reason"
+        yield Remedy("Uncordon", text, changes, len(names), True, costs, command if len(names) <= 4 else "")
+
+
+def untaint_nodes(openings: Openings) -> Iterator[Remedy]:
+    """The fewest tainted nodes that have to be opened, or the toleration that does the same for these pods.
+
+    Nodes that somebody tainted for a while come first, then those for the control plane and those that are not well.
+    """
+    snapshot = openings.snapshot
+    tainted = [n for n in snapshot.node_names if any(hypothesis.repels(t) for t in snapshot.nodes[n].taints)]
+    plain = [name for name in tainted if not any(_is_lasting(taint) for taint in snapshot.nodes[name].taints)]
+    for some in (plain, tainted):
+        names = openings.fewest(some, lambda chosen: hypothesis.with_nodes(snapshot, hypothesis.untainted, chosen))
+        if names:
+            yield from _opened(openings, names)
+            return
+
+
+def _opened(openings: Openings, names: Sequence[str]) -> Iterator[Remedy]:
+    snapshot, work, options = openings.snapshot, openings.work, openings.options
+    taints: list[Obj] = []
+    removal: list[Obj] = []
+    for name in names:
+        on_node = snapshot.nodes[name].taints
+        taints += [u for t in on_node if hypothesis.repels(t) and (u := _untimed(t)) not in taints]
+        kept = [t for t in on_node if not hypothesis.repels(t)]
+        removal.append(patch("v1", "Node", name, {"spec": {"taints": kept}}))
+    texts = listed([f"{t['key']}={t.get('value') or ''}:{t['effect']}" for t in taints])
+    if any(_tells_trouble(taint) for taint in taints):
+        # To tolerate it, or to take it off by hand, leads to pods that do not start.
+        text = f"mend what is wrong with {listed(names)}, so that the taint {texts} goes"
+        yield Remedy("Untaint", text, (), 2 * len(names), True, "a controller takes it off by itself")
+        return
+    lasting = _LASTING if any(_is_lasting(taint) for taint in taints) else 0
+    costs = "other pods without a toleration may then go there too"
+    text = f"remove the taint {texts} from {counted(len(names), 'node')} ({listed(names)})"
+    yield Remedy("Untaint", text, tuple(removal), 2 * len(names) + lasting, True, costs)
+    tolerated = _with_tolerations(work.pending(snapshot), [_toleration(t) for t in taints])
+    if work.fits(hypothesis.with_pods(snapshot, tolerated), options):
+        changes = tuple(
+            patch("v1", "Pod", p.key.name, {"spec": {"tolerations": p.obj["spec"]["tolerations"]}}, p.key.namespace)
+            for p in tolerated
+        )
+        text = f"tolerate {texts} in the pods"
+        yield Remedy("Tolerate", text, changes, 1 + lasting, True, "the work runs where the taint says it should not")
+
+
+def _tells_trouble(taint: Obj) -> bool:
+    """Whether a controller put a taint there, because the node is not ready, not reachable, or short of something."""
+    return str(taint["key"]).startswith(("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"))
+
+
+def _is_lasting(taint: Obj) -> bool:
+    return _tells_trouble(taint) or taint["key"] in _CONTROL_PLANE
+
+
+def _untimed(taint: Obj) -> Obj:
+    return {key: value for key, value in taint.items() if key != "timeAdded"}
+
+
+def _with_tolerations(pods: Sequence[PodInfo], more: Sequence[Obj]) -> list[PodInfo]:
+    return [PodInfo.of({**p.obj, "spec": {**p.spec, "tolerations": [*p.tolerations, *more]}}) for p in pods]
+
+
+def _toleration(taint: Obj) -> Obj:
+    return {"key": taint["key"], "operator": "Equal", "value": taint.get("value") or "", "effect": taint["effect"]}
+
+
+def label_nodes(openings: Openings) -> Iterator[Remedy]:
+    """Labels that the pods' nodeSelector asks for, on nodes that lack them, as far as people set such labels."""
+    snapshot, work = openings.snapshot, openings.work
+    wanted: dict[str, str] = {}
+    for pod in work.pending(snapshot):
+        wanted.update(pod.spec.get("nodeSelector") or {})
+
+    def labelled(node: Obj) -> Obj:
+        meta = node["metadata"]
+        return {**node, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **wanted}}}
+
+    lacking = {name: wanted.items() - snapshot.nodes[name].labels.items() for name in snapshot.node_names}
+    open_ = [name for name, labels in lacking.items() if labels and not any(is_found_out(key) for key, _ in labels)]
+    names = openings.fewest(open_, lambda some: hypothesis.with_nodes(snapshot, labelled, some))
+    if names:
+        changes = tuple(
+            patch("v1", "Node", name, {"metadata": {"labels": dict(sorted(lacking[name]))}}) for name in names
+        )
+        texts = listed(sorted({f"{key}={value}" for name in names for key, value in lacking[name]}))
+        text, costs = f"label {listed(names)} with {texts}", "the label has to be true of the nodes"
+        yield Remedy("LabelNodes", text, changes, 6 + len(names), True, costs)

@@ -1,0 +1,115 @@
+"""The first line: the one sentence that a person who waits has to hear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from haru.engine import Reason
+from haru.explain.diagnosis.diagnosis import Diagnosis
+from haru.explain.explanation import Funnel, Verdict
+from haru.explain.render.wording import brief, counted, dropped_text, sum_text
+
+# Causes that say all there is to say by themselves.
+_PLAIN = frozenset(
+    {
+        "SchedulerUnknown",
+        "SelectorError",
+        "RequestInvalid",
+        "TooManyDevices",
+        "GaveUp",
+        "SchedulerNameMismatch",
+        "DeviceClassMissing",
+        "ClaimMissing",
+        "ClaimDeleting",
+        "ClaimForeign",
+        "ClaimInFlight",
+        "ClaimReservedFull",
+        "BindingConditions",
+        "VolumeMissing",
+        "VolumeUnbound",
+        "NoNodes",
+    }
+)
+
+
+def headline(verdict: Verdict, reasons: Sequence[Reason], found: Diagnosis) -> str:
+    """Why the work waits, in one sentence with numbers."""
+    if verdict == "Starting" or not reasons:
+        return reasons[0].message if reasons else ""
+    plain = _failing(found) or next((reason.message for reason in reasons if reason.type in _PLAIN), "")
+    if plain:
+        return plain
+    closed = next((reason for reason in reasons if reason.type == "AlternativesExhausted"), None)
+    if closed is not None:
+        ways = [f for f in found.requests if f.asked.alternative]
+        texts = [f"{f.asked.title}: {sum_text(f.free, f.needed, f.short)}" for f in ways]
+        return f"no alternative of request {closed.data['request']} is open: {'; '.join(texts)}"
+    short = [funnel for funnel in found.requests if funnel.short and not funnel.asked.alternative]
+    if short:
+        return _short(verdict, max(short, key=lambda f: f.short or 0))
+    quorum = next((reason for reason in reasons if reason.type == "Quorum"), None)
+    closest = _closest(found)
+    if quorum is not None and int(quorum.data["needed"]) > 1:
+        text = f"{quorum.data['fit']} of the {quorum.data['needed']} pods that have to start together find a place"
+        return f"{text}; {closest}" if closest and not found.requests else text
+    causes = [reason for reason in reasons if reason.type not in ("DevicesUnavailable", "Quorum")]
+    devices = [reason for reason in causes if "request" in reason.data]
+    if devices:
+        return devices[0].message
+    return closest or (causes or list(reasons))[0].message
+
+
+def _failing(found: Diagnosis) -> str:
+    """A selector that cannot be evaluated, and on how many devices: the whole attempt ends there."""
+    for funnel in found.requests:
+        for stage in funnel.stages:
+            if stage.errors:
+                what = f"selector {brief(stage.expression)} of request {funnel.asked.title} cannot be evaluated"
+                return f"{what} on {counted(stage.errors, 'device')}: {stage.error}"
+    return ""
+
+
+def _short(verdict: Verdict, funnel: Funnel) -> str:
+    what = f"{funnel.needed} {'is' if funnel.needed == 1 else 'are'} needed"
+    selected = next((s.left for s in reversed(funnel.stages) if s.stage in ("devices", "class", "selector")), 0)
+    if verdict == "NeverFits" and selected < (funnel.needed or 0):
+        have = counted(selected, "device") if selected else "no device"
+        why = next(
+            (
+                f" ({dropped_text(funnel, stage)})"
+                for stage in reversed(funnel.stages)
+                if stage.dropped and stage.stage in ("class", "selector", "capacity", "node")
+            ),
+            "",
+        )
+        return f"the whole cluster has {have} for request {funnel.asked.title}, {what}{why}"
+    have = counted(funnel.free, "device") if funnel.free else "no device"
+    verb = "is" if funnel.free <= 1 else "are"
+    last = funnel.stages[-1]
+    if last.stage == "scattered":
+        scattered = counted(funnel.free + last.dropped, "device")
+        together = f"but not {funnel.asked.count} together where a claim needs them"
+        return f"{scattered} free for request {funnel.asked.title}, {together}: {funnel.short} short of {funnel.needed}"
+    if last.stage == "constraints":
+        apart = counted(funnel.free + last.dropped, "device")
+        together = f"but not {funnel.asked.count} together as {last.expression} wants them"
+        return f"{apart} free for request {funnel.asked.title}, {together}: {funnel.short} short of {funnel.needed}"
+    away = next((stage for stage in funnel.stages if stage.stage == "nodes"), None)
+    if away is not None and funnel.free + away.dropped >= (funnel.needed or 0):
+        match = f"{counted(away.dropped, 'device')} free for request {funnel.asked.title}"
+        where = ", ".join(f"{why} {many}" for why, many in list(away.nodes.items())[:2])
+        return f"{match} on nodes that the pod cannot use ({where}): {funnel.short} short of {funnel.needed}"
+    if last.stage == "nodes":
+        return f"{have} can be used for request {funnel.asked.title}, {what}: {funnel.short} short"
+    return f"{have} {verb} free for request {funnel.asked.title}, {what}: {funnel.short} short"
+
+
+def _closest(found: Diagnosis) -> str:
+    """What the nodes say that come closest."""
+    refusing = [group for group in found.nodes if group.reasons]
+    if not refusing:
+        return ""
+    if len(refusing) == 1 and not any(not group.reasons for group in found.nodes):
+        group = refusing[0]
+        return f"{group.text} ({'the only node' if group.count == 1 else f'all {group.count} nodes'})"
+    return "; ".join(f"{counted(group.count, 'node')}: {group.text}" for group in refusing[:2])

@@ -1,0 +1,106 @@
+"""The stories of nodes and devices as text that a person reads in ten seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from haru.engine import Reason
+from haru.explain.render.text import labelled
+from haru.explain.render.wording import amount_text, counted, holders_text, quoted
+from haru.explain.stories.values import DeviceState, DeviceStoryData, Draw, NodeStoryData, Wanting
+from haru.kube.quantity import Quantity
+
+_MOST_DEVICES = 16
+_MOST_WORKLOADS = 6
+_MOST_WAITING = 8
+_MOST_VALUES = 12
+_MOST_REASONS = 3
+
+
+def node_text(story: NodeStoryData) -> str:
+    """The lines of a node's story."""
+    return "\n".join(_node(story))
+
+
+def device_text(story: DeviceStoryData) -> str:
+    """The lines of a device's story."""
+    return "\n".join(_device(story))
+
+
+def _node(story: NodeStoryData) -> Iterator[str]:
+    yield f"Node {story.name}: {story.state}: {story.summary}"
+    yield from labelled("because", [r.message for r in story.reasons if r.message not in story.summary])
+    workloads = [holders_text([holder]) + f", {counted(len(holder.pods), 'pod')}" for holder in story.workloads]
+    yield from labelled("holds", _shortened(workloads, _MOST_WORKLOADS, "workload"))
+    yield from labelled("room", [_room(story)] if story.resources else [])
+    yield from labelled("devices", _shortened([_state(device) for device in story.devices], _MOST_DEVICES, "device"))
+    yield from labelled("waiting", _waiting(story.waiting, story.more_waiting))
+
+
+def _room(story: NodeStoryData) -> str:
+    amounts = [
+        f"{a.resource} {amount_text(a.resource, a.free)} of {amount_text(a.resource, a.allocatable)}"
+        for a in story.resources
+    ]
+    return f"{', '.join(amounts)} left"
+
+
+def _device(story: DeviceStoryData) -> Iterator[str]:
+    state = story.state
+    yield f"Device {state.path}: {state.status}: {story.summary}"
+    nodes = ", ".join(story.nodes[:4]) + (f" and {len(story.nodes) - 4} more" if len(story.nodes) > 4 else "")
+    yield from labelled("on", [nodes])
+    yield from labelled("claims", [claim for holder in state.holders for claim in holder.claims][:_MOST_DEVICES])
+    by = {text: f" (DeviceTaintRule {rule})" for text, rule in story.rules.items()}
+    yield from labelled("taints", [text + by.get(text, "") for text in state.taints])
+    yield from labelled("counters", _shortened([_draw(draw) for draw in state.draws], _MOST_DEVICES, "counter"))
+    parts = [device for device in story.beside if device.status in ("Held", "Shared")]
+    free = len(story.beside) - len(parts)
+    rest = [f"{counted(free, 'other part')} of it not held"] if free else []
+    yield from labelled("beside", [*_shortened([_state(part) for part in parts], _MOST_DEVICES, "part"), *rest])
+    yield from labelled("is", [", ".join(_values(story))] if story.attributes or story.capacity else [])
+    yield from labelled("waiting", _waiting(story.waiting, story.more_waiting))
+
+
+def _values(story: DeviceStoryData) -> list[str]:
+    values = [f"{name} {quoted(value)}" for name, value in sorted(story.attributes.items())]
+    values += [f"{name} {text}" for name, text in sorted(story.capacity.items())]
+    return [*values[:_MOST_VALUES], "…"] if len(values) > _MOST_VALUES else values
+
+
+def _draw(draw: Draw) -> str:
+    needs, left, total = (Quantity(value, "BinarySI") for value in (draw.needs, draw.left, draw.total))
+    return f"{draw.counter}: takes {needs}, {left} of {total} left" + (": too little" if draw.left < draw.needs else "")
+
+
+def _state(device: DeviceState) -> str:
+    words = {"Held": "held by", "Shared": "shared by", "Blocked": "parts of it taken by"}
+    what = f"{device.device}{f' ({device.product})' if device.product else ''}"
+    told = words.get(device.status, device.status.lower())
+    if device.holders:
+        told += f" {holders_text(device.holders).replace(' 1 (', ' (')}"
+    return f"{what}: {told}" + (f", tainted {', '.join(device.taints)}" if device.taints else "")
+
+
+def _waiting(units: Sequence[Wanting], more: int) -> Iterable[str]:
+    for unit in units[:_MOST_WAITING]:
+        pods = f" ({counted(unit.pods, 'pod')}, priority {unit.priority})"
+        shown = unit.reasons[:_MOST_REASONS]
+        answer = "would fit" if unit.takes else "does not fit"
+        yield f"{unit.title}{pods}: {answer}" + (f": {'; '.join(map(_reason, shown))}" if shown else "")
+    left = more + len(units[_MOST_WAITING:])
+    if left:
+        yield f"and {left} more"
+
+
+def _reason(reason: Reason) -> str:
+    """Kubernetes' own message says no numbers."""
+    if reason.type not in ("InsufficientResource", "TooManyPods"):
+        return reason.message.removeprefix("node(s) ")
+    name, data = str(reason.data["resource"]), reason.data
+    left = max(0, int(data["allocatable"]) - int(data["used"]))
+    return f"insufficient {name}: {amount_text(name, int(data['requested']))} asked, {amount_text(name, left)} left"
+
+
+def _shortened(lines: Sequence[str], most: int, word: str) -> list[str]:
+    return [*lines[:most], f"and {counted(len(lines) - most, word)} more"] if len(lines) > most else list(lines)

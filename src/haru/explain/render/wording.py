@@ -1,0 +1,149 @@
+"""Words for numbers, expressions and values, short enough to be read at a glance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from haru.explain.explanation import Asked, Funnel, FunnelStage, Holder
+
+_UNITS = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+_PATH = re.compile(r"""device\.(?:attributes|capacity)\[(?:"[^"]*"|'[^']*')\]\.""")
+_MOST = 3
+
+
+def amount_text(resource: str, value: int) -> str:
+    """An amount as one would write it: cpu comes in thousandths."""
+    if resource == "cpu":
+        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for unit, size in _UNITS:
+            if abs(value) >= size:
+                return f"{value / size:.4g}{unit}" if value % size else f"{value // size}{unit}"
+    return str(value)
+
+
+def counted(count: int, word: str) -> str:
+    """`1 device`, `2 devices`."""
+    if count == 1:
+        return f"1 {word}"
+    return f"{count} {word[:-1]}ies" if word.endswith("y") else f"{count} {word}s"
+
+
+def brief(expression: str) -> str:
+    """An expression without the paths to the attributes it reads."""
+    text = _PATH.sub("", " ".join(expression.split()))
+    return text if len(text) <= 90 else text[:87] + "…"
+
+
+def quoted(value: object) -> str:
+    """A value as CEL would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def values_text(values: Mapping[str, object]) -> str:
+    """`architecture is "Ampere"`; a device that has nothing of what is read is known by its driver."""
+    driver = values.get("driver")
+    read = {name: value for name, value in values.items() if name != "driver"}
+    known = [f"{_short(name)} is {quoted(value)}" for name, value in read.items() if value is not None]
+    missing = [f"no {_short(name)}" for name, value in read.items() if value is None]
+    if not known:
+        return f"driver is {quoted(driver)}" + (f", {' and '.join(missing)}" if missing else "")
+    return ", ".join([*known, *missing])
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def found_text(stage: FunnelStage) -> str:
+    """With which values devices fail a selector, the most frequent first."""
+    parts = [f"{values_text(values)} on {count}" for values, count in stage.values[:_MOST]]
+    if len(parts) == 1 and stage.values[0][1] == stage.dropped:
+        parts = [values_text(stage.values[0][0])]
+    if len(stage.values) > _MOST:
+        rest = sum(count for _, count in stage.values[_MOST:])
+        parts.append(f"other values on {rest}")
+    if stage.errors:
+        parts.append(f"{stage.error} on {stage.errors}")
+    return "; ".join(parts)
+
+
+def holder_text(holder: Holder) -> str:
+    """`deployment/notebooks 11 (priority 0, since …)`."""
+    details = []
+    if holder.priority is not None:
+        details.append(f"priority {holder.priority}")
+    else:
+        details.append("no pod uses it")
+    if holder.since:
+        details.append(f"since {holder.since}")
+    if holder.idle:
+        details.append("idle" if holder.idle >= holder.devices else f"{holder.idle} of them idle")
+    where = "" if holder.namespace == "default" else f"{holder.namespace}/"
+    return f"{where}{holder.name} {holder.devices} ({', '.join(details)})"
+
+
+def holders_text(holders: Sequence[Holder], unnamed: tuple[int, int] = (0, 0)) -> str:
+    """Up to three holders, then how many more there are."""
+    shown = [holder_text(holder) for holder in holders[:_MOST]]
+    workloads, devices = unnamed
+    workloads, devices = workloads + len(holders[_MOST:]), devices + sum(h.devices for h in holders[_MOST:])
+    return ", ".join([*shown, f"{workloads} more with {devices}"] if workloads else shown)
+
+
+def asked_text(asked: Asked) -> str:
+    """`6 × gpu: 1 of gpu.nvidia.com with …`."""
+    amount = "all" if asked.count is None else str(asked.count)
+    text = f"{asked.claims} × {asked.title}: {amount} of {asked.device_class or 'no class'}"
+    conditions = [" ".join(s.split()) for s in asked.selectors] + [f"{k} {v}" for k, v in asked.capacity.items()]
+    text += f" with {' and '.join(conditions)}" if conditions else ""
+    return text + (" (admin access)" if asked.admin else "") + (" (one of several ways)" if asked.alternative else "")
+
+
+def pods_text(pods: int, resources: Mapping[str, int]) -> str:
+    """`6 × pod: cpu 8, memory 64Gi`."""
+    return f"{pods} × pod: " + ", ".join(f"{name} {amount_text(name, value)}" for name, value in resources.items())
+
+
+def sum_text(free: int, needed: int | None, short: int | None) -> str:
+    """`5 free, 6 needed: 1 short`."""
+    if needed is None:
+        return f"{free} free, all are needed"
+    if short is None:
+        return f"{free} with room, which several claims may share; {needed} needed"
+    return f"{free} free, {needed} needed" + (f": {short} short" if short else "")
+
+
+def dropped_text(funnel: Funnel, stage: FunnelStage) -> str:
+    """What keeps so many devices back, in words."""
+    count = stage.dropped
+    if stage.stage == "class":
+        return f"{count} not of class {funnel.asked.device_class}" + _why(found_text(stage))
+    if stage.stage == "selector":
+        cannot = f", {stage.errors} cannot be evaluated" if stage.errors else ""
+        return f"{count - stage.errors} fail {brief(stage.expression)}{cannot}" + _why(found_text(stage))
+    if stage.stage == "taints":
+        places = f" ({', '.join(stage.where)}{', …' if count > len(stage.where) else ''})"
+        return f"{count} tainted {', '.join(stage.taints)}" + places
+    if stage.stage == "free":
+        return f"{count} taken" + _why(holders_text(stage.holders, stage.unnamed))
+    if stage.stage == "counters":
+        short = ", ".join(list(stage.counters)[:3])
+        return f"{count} used in part, short of {short}" + _why(holders_text(stage.holders, stage.unnamed))
+    if stage.stage == "capacity":
+        return f"{count} without the capacity asked for" + _why(holders_text(stage.holders, stage.unnamed))
+    if stage.stage == "nodes":
+        nodes = ", ".join(f"{why} {many}" for why, many in list(stage.nodes.items())[:3])
+        return f"{count} on nodes that the pod cannot use" + _why(nodes)
+    if stage.stage == "constraints":
+        return f"{count} that {stage.expression} keeps apart"
+    if stage.stage == "scattered":
+        return f"{count} left over where not {counted(funnel.asked.count or 1, 'device')} can be had together"
+    return f"{count} " + {"offered": "not offered: a feature is off", "node": "not usable on their node"}[stage.stage]
+
+
+def _why(text: str) -> str:
+    return f": {text}" if text else ""

@@ -1,0 +1,5 @@
+"""Nodes and devices: who uses them, what is free, and who waits for them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,2 @@
+from .device_story import explain_device as explain_device
+from .node_story import explain_node as explain_node

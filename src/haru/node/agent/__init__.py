@@ -1,0 +1,5 @@
+"""The agent as a whole: options, registration, images, logs of this machine."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,296 @@
+"""The node agent: a worker for each pod that was bound to this node, and one for each that only the runtime knows.
+
+Everything that runs was started by somebody: what the runtime has of pods that the API does not know is ended, once the
+API has been listened to. The agent may be killed at any time: containers go on, and the next agent finds them by their
+labels. Source: the kubelet's main loop and its relisting of the runtime, as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.client.informer import Informer
+from haru.errors import HaruError
+from haru.kube.kinds import known_kind
+from haru.kube.node_room import admission_problem
+from haru.kube.quantity import parse_quantity
+from haru.node.agent.context import Context
+from haru.node.agent.log_rotation import LogKeeper
+from haru.node.agent.machine import own_address, read_machine
+from haru.node.agent.node_status import allocatable
+from haru.node.agent.object_cache import Objects
+from haru.node.agent.options import NodeOptions
+from haru.node.agent.registration import Registration
+from haru.node.cgroups.host import Hierarchies, hierarchies, refusal
+from haru.node.cgroups.memory_qos import MemoryQos
+from haru.node.cgroups.qos_groups import QosGroups, rule_of
+from haru.node.cgroups.tree import FileTree, SystemdTree, Tree
+from haru.node.cri.client import RuntimeClient
+from haru.node.cri.containers import Container
+from haru.node.cri.errors import CriError
+from haru.node.cri.messages import SYSTEMD, PodSandbox
+from haru.node.dra.devices import Devices, NoDevices
+from haru.node.podworker.container_start import Starter
+from haru.node.podworker.observed import POD_UID, SeenContainer
+from haru.node.podworker.userns import Ranges, UserNamespaceError, has_user, pool_of_machine, run_getsubids
+from haru.node.podworker.worker import PodWorker
+from haru.node.probes.probe_exec import Asker
+from haru.node.status.pod_status import TERMINAL
+from haru.node.volumes.places import Places
+
+Obj = dict[str, Any]
+_log = logging.getLogger(__name__)
+PODS = known_kind("v1", "Pod")
+
+
+class NodeError(HaruError):
+    """This machine can not be a node as it is asked to; the text says why, and what to do."""
+
+
+class Agent:
+    """One node. `client` may do what a node may."""
+
+    def __init__(
+        self, client: ApiClient, options: NodeOptions, *, devices: Devices | None = None, port: int = 0
+    ) -> None:
+        self._client, self._options, self._port = client, options, port
+        self._devices = devices or NoDevices()
+        self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
+        self._seen: dict[str, dict[str, int]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._registration: Registration | None = None
+        self.context: Context | None = None
+        self.pods: Informer | None = None
+        self.relisted = 0.0
+        """When the runtime was last asked for everything it has, by the monotonic clock; 0: not yet."""
+        self.ready = asyncio.Event()
+        """The node was ready once: it is registered, and everything that runs has been looked at."""
+
+    @property
+    def is_ready(self) -> bool:
+        """The node is registered, its runtime is well."""
+        return self._registration is not None and self._registration.is_ready
+
+    @property
+    def devices(self) -> Devices:
+        """Who prepares devices here."""
+        return self._devices
+
+    def worker(self, uid: str) -> PodWorker | None:
+        """The worker of a pod."""
+        found = self._workers.get(uid)
+        return found[0] if found is not None else None
+
+    async def run(self) -> None:
+        """Be a node until cancelled. Raises `NodeError`, StatusError."""
+        options = self._options
+        found = hierarchies()
+        if problem := refusal(found, fail_cgroup_v1=options.fail_cgroup_v1):
+            raise NodeError(problem)
+        options.root.mkdir(parents=True, exist_ok=True)
+        streaming = options.gates.enabled("CRIListStreaming")
+        runtime = RuntimeClient(options.endpoint, streaming=streaming, seconds=options.runtime_seconds)
+        async with runtime:
+            context = self.context = await self._context(runtime)
+            self._registration = Registration(
+                self._client, runtime, options, context.machine, context.addresses, self._port
+            )
+            self.pods = Informer(self._client, PODS, field_selector=f"spec.nodeName={options.name}")
+            try:
+                await self._work(context, self.pods, self._registration)
+            finally:
+                await context.asker.close()
+                await context.objects.close()
+                with contextlib.suppress(Exception):
+                    await context.recorder.close()
+
+    async def _context(self, runtime: RuntimeClient) -> Context:
+        options, found = self._options, hierarchies()
+        try:
+            version = await runtime.version()
+            driver = await runtime.cgroup_driver()
+        except CriError as error:
+            raise NodeError(f"the container runtime does not answer: {error}; is it running?") from error
+        if version.runtime_api_version != "v1":
+            raise NodeError(f"{options.endpoint} speaks CRI {version.runtime_api_version}, v1 is needed")
+        machine = await asyncio.to_thread(read_machine, options.root)
+        systemd = options.cgroup_driver == "systemd" if driver is None else driver == SYSTEMD
+        tree: Tree | None = None
+        if options.cgroups_per_qos:
+            tree = SystemdTree() if systemd else FileTree(found)
+        given = allocatable(options, machine)
+        rule = _memory_qos(options, found)
+        return Context(
+            client=self._client,
+            runtime=runtime,
+            options=options,
+            machine=machine,
+            addresses=list(options.addresses) or [own_address()],
+            recorder=EventRecorder(self._client, "kubelet", instance=options.name),
+            places=Places(options.root),
+            objects=Objects(self._client, self._objects_changed),
+            asker=Asker(runtime),
+            devices=self._devices,
+            hierarchies=found,
+            tree=tree,
+            memory_qos=rule,
+            qos_groups=QosGroups(tree, rule, options.cgroup_root, self._active),
+            ranges=await asyncio.to_thread(_ranges, options),
+            runtime_has_users=await _has_users(runtime),
+            runtime_name=version.runtime_name,
+            runtime_version=version.runtime_version,
+            allocatable=given,
+            allocatable_memory=parse_quantity(given["memory"]).value(),
+        )
+
+    async def _work(self, context: Context, pods: Informer, registration: Registration) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            if self._options.register:
+                await _patiently(registration.register, "the node was not registered")
+            with contextlib.suppress(CriError, OSError):
+                await registration.report(force=True)
+            group.create_task(registration.keep(), name="node status")
+            starter = Starter(context)
+            pods.add_handler(
+                lambda pod: self._heard(context, starter, pod),
+                lambda _, pod: self._heard(context, starter, pod),
+                self._removed,
+            )
+            group.create_task(pods.run(), name="pods of the node")
+            await pods.wait_synced()
+            group.create_task(self._relist(context, starter), name="relist")
+            group.create_task(context.qos_groups.run(), name="groups above pods")
+            group.create_task(LogKeeper(context.runtime, self._running).run(), name="logs")
+            _log.info("node %s runs pods on %s", self._options.name, context.runtime_name)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _heard(self, context: Context, starter: Starter, pod: Obj) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = self.worker(uid)
+        if worker is None:
+            worker = self._employ(context, starter, uid)
+            if problem := self._problem(pod):
+                context.recorder.event(pod, "Warning", *problem)
+                worker.reject(*problem)
+        worker.update(pod)
+
+    def _employ(self, context: Context, starter: Starter, uid: str) -> PodWorker:
+        assert self._group is not None and self.pods is not None
+        worker = PodWorker(context, starter, uid, self.pods.observe)
+        task = self._group.create_task(worker.run(), name=f"pod {uid}")
+        self._workers[uid] = worker, task
+        task.add_done_callback(lambda _: self._workers.pop(uid, None))
+        return worker
+
+    def _problem(self, pod: Obj) -> tuple[str, str] | None:
+        """Why a pod that was not here before can not be taken."""
+        status = pod.get("status") or {}
+        if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
+            return None
+        others = [other for other in self._active() if other["metadata"]["uid"] != pod["metadata"]["uid"]]
+        amounts = {name: parse_quantity(text).milli() for name, text in self.context.allocatable.items()}
+        return admission_problem(pod, others, amounts)
+
+    def _active(self) -> list[Obj]:
+        """Pods here that have not ended."""
+        found = [worker.pod for worker, _ in self._workers.values()]
+        return [pod for pod in found if pod is not None and _is_active(pod)]
+
+    def _running(self) -> list[SeenContainer]:
+        """Containers of pods here that run, as they were last seen."""
+        return [one for worker, _ in self._workers.values() for one in worker.seen.containers if one.runs]
+
+    def _removed(self, pod: Obj) -> None:
+        if worker := self.worker(pod["metadata"]["uid"]):
+            worker.removed()
+
+    def _objects_changed(self, uid: str) -> None:
+        if worker := self.worker(uid):
+            worker.objects_changed()
+
+    # -- the runtime --------------------------------------------------------------------------------------------------
+
+    async def _relist(self, context: Context, starter: Starter) -> None:
+        """Ask the runtime for everything again and again: who has changed is looked at, who is nobody's is ended."""
+        answers = True
+        while True:
+            answered = True
+            try:
+                await self._relist_once(context, starter)
+            except CriError as error:
+                answered = False
+                _log.log(logging.WARNING if answers else logging.DEBUG, "relist: %s", error)
+            if answered != answers and self._registration is not None:
+                self._registration.look()
+            answers = answered
+            await asyncio.sleep(self._options.relist_seconds)
+
+    async def _relist_once(self, context: Context, starter: Starter) -> None:
+        sandboxes, containers = await asyncio.gather(context.runtime.sandboxes(), context.runtime.containers())
+        seen: dict[str, dict[str, int]] = {}
+        listed: list[PodSandbox | Container] = [*sandboxes, *containers]
+        for one in listed:
+            uid = one.labels.get(POD_UID)
+            if uid:
+                seen.setdefault(uid, {})[one.id] = one.state
+        for uid in {*seen, *self._seen, *await asyncio.to_thread(context.places.known)}:
+            worker = self.worker(uid)
+            if worker is None:
+                self._employ(context, starter, uid).removed()
+            elif seen.get(uid) != self._seen.get(uid):
+                worker.poke()
+        self._seen = seen
+        self.relisted = time.monotonic()
+        if self.is_ready:
+            self.ready.set()
+
+
+def _memory_qos(options: NodeOptions, found: Hierarchies) -> MemoryQos:
+    """What the gate, the options and this machine come to. Raises `NodeError`."""
+    try:
+        return rule_of(options, found)
+    except ValueError as error:
+        raise NodeError(str(error)) from error
+
+
+def _ranges(options: NodeOptions) -> Ranges:
+    """The users that pods may have for themselves. Raises `NodeError`."""
+    try:
+        pool = pool_of_machine(options.max_pods, options.ids_per_pod, has_user=has_user, subids=run_getsubids)
+        ranges = Ranges(options.root / "pods", pool)
+        ranges.load()
+    except UserNamespaceError as error:
+        raise NodeError(str(error)) from error
+    return ranges
+
+
+async def _has_users(runtime: RuntimeClient) -> bool:
+    """Whether the runtime's default handler can give a pod users of its own."""
+    try:
+        handlers = (await runtime.status()).runtime_handlers
+    except CriError:
+        return False
+    return any(one.name == "" and one.features is not None and one.features.user_namespaces for one in handlers)
+
+
+def _is_active(pod: Obj) -> bool:
+    return (pod.get("status") or {}).get("phase") not in TERMINAL
+
+
+async def _patiently(work: Any, what: str) -> None:
+    """Until the API answers."""
+    while True:
+        try:
+            await work()
+            return
+        except OSError as error:
+            _log.warning("%s: %s", what, error)
+            await asyncio.sleep(1.0)

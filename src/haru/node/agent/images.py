@@ -1,0 +1,157 @@
+"""Whether a container's image is here, by its pull policy; pulls wait longer after each failure.
+
+Source: imagePullPolicy and the reasons ErrImageNeverPull, ErrImagePull, ImagePullBackOff and InvalidImageName, as
+documented; pull secrets of the types dockerconfigjson and dockercfg.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from haru.client.events import EventRecorder
+from haru.node.cri.client import RuntimeClient
+from haru.node.cri.errors import CriError
+from haru.node.cri.images import AuthConfig, Image
+from haru.node.cri.messages import PodSandboxConfig
+from haru.node.podworker.environment import Sources, secret_data
+from haru.node.podworker.restarts import CrashLoop
+
+Obj = dict[str, Any]
+_DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
+
+
+class StartError(Exception):
+    """A container could not be started: `reason` and the text belong into its status."""
+
+    def __init__(self, reason: str, message: str, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.reason, self.wait = reason, wait
+
+
+def pull_policy(container: Mapping[str, Any]) -> str:
+    """As said, or by the tag: latest is pulled always."""
+    policy = container.get("imagePullPolicy")
+    if policy:
+        return str(policy)
+    last = container.get("image", "").rsplit("/", 1)[-1]
+    return "Always" if "@" not in last and (":" not in last or last.endswith(":latest")) else "IfNotPresent"
+
+
+def registry_of(image: str) -> str:
+    """The host that an image is pulled from."""
+    first, slash, _ = image.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else _DOCKER_HUB[0]
+
+
+def credentials(image: str, secrets: list[Obj]) -> list[AuthConfig]:
+    """What the pull secrets have for an image, in their order."""
+    host = registry_of(image)
+    found = []
+    for secret in secrets:
+        data = secret_data(secret)
+        text = data.get(".dockerconfigjson") or data.get(".dockercfg")
+        try:
+            parsed = json.loads(text or b"{}")
+        except ValueError:
+            continue
+        for name, entry in (parsed.get("auths", parsed) or {}).items():
+            server = name.removeprefix("https://").removeprefix("http://").partition("/")[0]
+            if server == host or (host in _DOCKER_HUB and server in _DOCKER_HUB):
+                found.append(_auth(entry, server))
+    return found
+
+
+def _auth(entry: Mapping[str, Any], server: str) -> AuthConfig:
+    user, password = entry.get("username", ""), entry.get("password", "")
+    if entry.get("auth") and not user:
+        user, _, password = base64.b64decode(entry["auth"]).decode(errors="replace").partition(":")
+    return AuthConfig(user, password, server_address=server)
+
+
+class Images:
+    """Images of one runtime."""
+
+    def __init__(self, runtime: RuntimeClient, recorder: EventRecorder) -> None:
+        self._runtime, self._recorder = runtime, recorder
+        self._pauses = CrashLoop()
+        self._failed: dict[str, float] = {}
+
+    async def ensure(
+        self, pod: Obj, container: Mapping[str, Any], sources: Sources, sandbox: PodSandboxConfig
+    ) -> Image:
+        """The image of a container, pulled if its policy says so. Raises `StartError`."""
+        name, policy = container["image"], pull_policy(container)
+        present = await self._present(name)
+        if policy == "Never":
+            if present is None:
+                message = f'Container image "{name}" is not present with pull policy of Never'
+                self._tell(pod, "Warning", "ErrImageNeverPull", message)
+                raise StartError("ErrImageNeverPull", message)
+        elif present is None or policy == "Always":
+            return await self._pull(pod, name, sources, sandbox)
+        assert present is not None
+        self._tell(pod, "Normal", "Pulled", f'Container image "{name}" already present on machine')
+        return present
+
+    async def _present(self, name: str) -> Image | None:
+        try:
+            return await self._runtime.image(name)
+        except CriError as error:
+            if "reference" in error.details or error.code == "INVALID_ARGUMENT":
+                raise StartError("InvalidImageName", f'Failed to apply default image tag "{name}": {error}') from error
+            raise StartError("ImageInspectError", f'Failed to inspect image "{name}": {error}') from error
+
+    async def _pull(self, pod: Obj, name: str, sources: Sources, sandbox: PodSandboxConfig) -> Image:
+        key, now = f"{pod['metadata']['uid']}_{name}", time.time()
+        wait, _ = self._pauses.wait(key, self._failed.get(key, 0.0), now)
+        if wait > 0:
+            message = f'Back-off pulling image "{name}"'
+            self._tell(pod, "Normal", "BackOff", message)
+            raise StartError("ImagePullBackOff", message, wait)
+        self._tell(pod, "Normal", "Pulling", f'Pulling image "{name}"')
+        listed = [sources.secret(one.get("name", "")) for one in pod["spec"].get("imagePullSecrets") or ()]
+        auths: list[AuthConfig | None] = [*credentials(name, [one for one in listed if one is not None])]
+        failure: CriError | None = None
+        for auth in auths or [None]:
+            try:
+                ref = await self._runtime.pull(name, auth, sandbox)
+                found = await self._runtime.image(ref)
+            except CriError as error:
+                failure = error
+                continue
+            if found is not None:
+                took = time.time() - now
+                self._tell(pod, "Normal", "Pulled", f'Successfully pulled image "{name}" in {took:.3f}s')
+                return found
+        self._pauses.started(key, self._failed.get(key, now), now)
+        self._failed[key] = now
+        message = f'Failed to pull image "{name}": {failure}'
+        self._tell(pod, "Warning", "Failed", message)
+        raise StartError("ErrImagePull", str(failure), 0.0)
+
+    def _tell(self, pod: Obj, kind: Any, reason: str, message: str) -> None:
+        self._recorder.event(pod, kind, reason, message)
+
+
+def check_user(pod: Obj, container: Mapping[str, Any], image: Image) -> None:
+    """A container that must not run as root does not. Raises `StartError`."""
+    context = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+    if not context.get("runAsNonRoot"):
+        return
+    meta = pod["metadata"]
+    where = f'pod: "{meta["name"]}_{meta["namespace"]}({meta["uid"]})", container: {container["name"]}'
+    user = context.get("runAsUser")
+    if user is not None:
+        if user == 0:
+            raise StartError("CreateContainerConfigError", f"container's runAsUser breaks non-root policy ({where})")
+        return
+    if image.uid == 0 or (image.uid is None and not image.username):
+        text = f"container has runAsNonRoot and image will run as root ({where})"
+        raise StartError("CreateContainerConfigError", text)
+    if image.uid is None:
+        text = f"container has runAsNonRoot and image has non-numeric user ({image.username})"
+        raise StartError("CreateContainerConfigError", f"{text}, cannot verify user is non-root ({where})")

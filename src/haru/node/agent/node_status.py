@@ -1,0 +1,187 @@
+"""The Node object of this machine: labels, capacity, addresses, conditions. Pure.
+
+Source: v1 NodeStatus and the well-known labels, as kubelets write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from haru.kube.meta import get_condition
+from haru.kube.quantity import parse_quantity
+from haru.node.agent.machine import Machine
+from haru.node.agent.options import NodeOptions
+from haru.node.cri.images import Image
+from haru.node.cri.messages import StatusResponse, VersionResponse
+
+Obj = dict[str, Any]
+KUBELET_VERSION = "v1.36.0"
+_MOST_IMAGES = 50
+_MOST_IMAGE_NAMES = 5
+LOW_MEMORY_BYTES = 100 * 1024 * 1024
+LOW_DISK_SHARE = 0.10
+
+
+def node_labels(options: NodeOptions, machine: Machine) -> dict[str, str]:
+    """Labels that say what the machine is, and those it was told to have."""
+    known = {
+        "beta.kubernetes.io/arch": machine.architecture,
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": machine.architecture,
+        "kubernetes.io/hostname": options.name,
+        "kubernetes.io/os": "linux",
+    }
+    return {**known, **options.labels}
+
+
+def capacity(options: NodeOptions, machine: Machine) -> dict[str, str]:
+    """What the machine has, as quantities."""
+    found = {
+        "cpu": str(machine.cpus),
+        "ephemeral-storage": f"{machine.storage // 1024}Ki",
+        "memory": f"{machine.memory // 1024}Ki",
+        "pods": str(options.max_pods),
+    }
+    for size, amount in machine.huge_pages.items():
+        found[f"hugepages-{size}"] = str(amount)
+    return found
+
+
+def allocatable(options: NodeOptions, machine: Machine) -> dict[str, str]:
+    """What pods may have of it: without what is reserved, and without huge pages of memory."""
+    found: dict[str, str] = {}
+    for name, text in capacity(options, machine).items():
+        amount = parse_quantity(text).milli()
+        if name == "memory":
+            amount -= 1000 * sum(machine.huge_pages.values())
+        amount = max(0, amount - parse_quantity(options.reserved.get(name, "0")).milli())
+        if name == "memory":
+            found[name] = f"{amount // 1000 // 1024}Ki"
+        else:
+            found[name] = str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    return found
+
+
+def node_status(
+    options: NodeOptions,
+    machine: Machine,
+    addresses: Sequence[str],
+    version: VersionResponse,
+    images: Sequence[Image],
+    port: int,
+) -> Obj:
+    """The status without its conditions."""
+    listed = sorted(images, key=lambda image: (-image.size, image.id))[:_MOST_IMAGES]
+    status: Obj = {
+        "capacity": capacity(options, machine),
+        "allocatable": allocatable(options, machine),
+        "addresses": [
+            *({"type": "InternalIP", "address": address} for address in addresses),
+            {"type": "Hostname", "address": options.name},
+        ],
+        "nodeInfo": {
+            "architecture": machine.architecture,
+            "bootID": machine.boot_id,
+            "containerRuntimeVersion": f"{version.runtime_name}://{version.runtime_version}",
+            "kernelVersion": machine.kernel,
+            "kubeProxyVersion": "",
+            "kubeletVersion": KUBELET_VERSION,
+            "machineID": machine.machine_id,
+            "operatingSystem": "linux",
+            "osImage": machine.os_image,
+            "systemUUID": machine.system_uuid or machine.machine_id,
+            "swap": {"capacity": machine.swap},
+        },
+        "images": [_image(image) for image in listed],
+    }
+    if port:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
+    return status
+
+
+def _image(image: Image) -> Obj:
+    return {"names": [*image.repo_digests, *image.repo_tags][:_MOST_IMAGE_NAMES], "sizeBytes": image.size}
+
+
+def runtime_fields(answer: StatusResponse) -> Obj:
+    """What the runtime's handlers can do."""
+    fields: Obj = {}
+    if answer.runtime_handlers:
+        fields["runtimeHandlers"] = [
+            {
+                "name": handler.name,
+                "features": {
+                    "recursiveReadOnlyMounts": bool(handler.features and handler.features.recursive_read_only_mounts),
+                    "userNamespaces": bool(handler.features and handler.features.user_namespaces),
+                },
+            }
+            for handler in answer.runtime_handlers
+        ]
+    if answer.features is not None:
+        fields["features"] = {"supplementalGroupsPolicy": answer.features.supplemental_groups_policy}
+    return fields
+
+
+def not_ready_reasons(answer: StatusResponse | None, error: str = "") -> list[str]:
+    """Why the runtime keeps the node from being ready; nothing if it does not."""
+    if answer is None:
+        return [f"container runtime is down: {error}"]
+    required = {"RuntimeReady": "container runtime not ready", "NetworkReady": "container runtime network not ready"}
+    found = {one.type: one for one in (answer.status.conditions if answer.status else ())}
+    reasons = []
+    for kind, text in required.items():
+        one = found.get(kind)
+        if one is None:
+            reasons.append(f"{text}: {kind}=unknown")
+        elif not one.status:
+            reasons.append(f"{text}: {kind}=false reason:{one.reason} message:{one.message}")
+    return reasons
+
+
+def node_conditions(
+    stored: Mapping[str, Any], unready: Sequence[str], free_memory: int, free_storage: float, pids_low: bool, now: str
+) -> list[Obj]:
+    """The four conditions; a time of transition stays while a status does."""
+    low_memory, low_disk = free_memory < LOW_MEMORY_BYTES, free_storage < LOW_DISK_SHARE
+    table = [
+        ("MemoryPressure", low_memory, *_memory_words(low_memory)),
+        ("DiskPressure", low_disk, *_disk_words(low_disk)),
+        ("PIDPressure", pids_low, *_pid_words(pids_low)),
+    ]
+    ready = ("Ready", not unready, "KubeletReady", "kubelet is posting ready status")
+    if unready:
+        text = unready[0] if len(unready) == 1 else f"[{', '.join(unready)}]"
+        ready = ("Ready", False, "KubeletNotReady", text)
+    return [_condition(stored, *each, now=now) for each in (*table, ready)]
+
+
+def _memory_words(low: bool) -> tuple[str, str]:
+    if low:
+        return "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"
+    return "KubeletHasSufficientMemory", "kubelet has sufficient memory available"
+
+
+def _disk_words(low: bool) -> tuple[str, str]:
+    return ("KubeletHasDiskPressure", "kubelet has disk pressure") if low else (
+        "KubeletHasNoDiskPressure", "kubelet has no disk pressure")  # fmt: skip
+
+
+def _pid_words(low: bool) -> tuple[str, str]:
+    if low:
+        return "KubeletHasInsufficientPID", "kubelet has insufficient PID available"
+    return "KubeletHasSufficientPID", "kubelet has sufficient PID available"
+
+
+def _condition(stored: Mapping[str, Any], kind: str, holds: bool, reason: str, message: str, *, now: str) -> Obj:
+    status = "True" if holds else "False"
+    had = get_condition(stored, kind) or {}
+    same = had.get("status") == status and had.get("lastTransitionTime")
+    return {
+        "type": kind,
+        "status": status,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": had["lastTransitionTime"] if same else now,
+        "reason": reason,
+        "message": message,
+    }

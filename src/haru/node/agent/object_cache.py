@@ -1,0 +1,148 @@
+"""Config maps, secrets and tokens of the pods here: each object is watched by its name, while a pod speaks of it.
+
+A node may read what its pods refer to and nothing else, so there is one watch for each object. Source: the kubelet's
+watching managers and its token manager (renewed after 80 % of a token's life or 24 hours), as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.client.informer import Informer
+from haru.clock import utc_now
+from haru.kube.kinds import Kind, known_kind
+from haru.kube.names import parse_time
+from haru.node.podworker.environment import Sources
+from haru.node.podworker.fields import ConfigError
+from haru.node.volumes.payload import references, token_requests
+
+Obj = dict[str, Any]
+CONFIG_MAPS = known_kind("v1", "ConfigMap")
+SECRETS = known_kind("v1", "Secret")
+ACCOUNTS = known_kind("v1", "ServiceAccount")
+_FIRST_SECONDS = 10.0
+_LONGEST_TOKEN_AGE = 24 * 3600.0
+
+
+@dataclass(slots=True)
+class _Watched:
+    informer: Informer
+    task: asyncio.Task[None]
+    users: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    renew_at: float
+
+
+class Objects:
+    """What pods refer to; `changed(uid)` is called when something of a pod's has changed."""
+
+    def __init__(
+        self, client: ApiClient, changed: Callable[[str], None], now: Callable[[], datetime] = utc_now
+    ) -> None:
+        self._client = client
+        self._changed = changed
+        self._now = now
+        self._watched: dict[tuple[Kind, str, str], _Watched] = {}
+        self._tokens: dict[str, dict[str, _Token]] = {}
+
+    async def want(self, pod: Obj) -> Sources:
+        """Have everything that a pod refers to here; it is watched until `forget`. Raises `ConfigError`."""
+        uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
+        config_maps, secrets = references(pod)
+        keys = {(CONFIG_MAPS, namespace, name) for name in config_maps}
+        keys |= {(SECRETS, namespace, name) for name in secrets}
+        entries = [self._watch(*key) for key in keys]
+        for entry in entries:
+            entry.users.add(uid)
+        for key, entry in list(self._watched.items()):
+            if uid in entry.users and key not in keys:
+                self._leave(key, uid)
+        try:
+            async with asyncio.timeout(_FIRST_SECONDS):
+                for entry in entries:
+                    await entry.informer.wait_synced()
+        except TimeoutError:
+            late = [k for k in keys if not self._watched[k].informer.has_synced]
+            text = ", ".join(f"{kind.plural}/{name}" for kind, _, name in late)
+            raise ConfigError(f"failed to sync {text} cache: timed out waiting for the condition") from None
+        return Sources(
+            lambda name: self._get(CONFIG_MAPS, namespace, name), lambda name: self._get(SECRETS, namespace, name)
+        )
+
+    def _get(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        entry = self._watched.get((kind, namespace, name))
+        return entry.informer.get(name, namespace) if entry is not None else None
+
+    def _watch(self, kind: Kind, namespace: str, name: str) -> _Watched:
+        key = (kind, namespace, name)
+        if key not in self._watched:
+            informer = Informer(self._client, kind, namespace, field_selector=f"metadata.name={name}")
+            task = asyncio.create_task(informer.run(), name=f"watch {kind.plural}/{name}")
+            entry = self._watched[key] = _Watched(informer, task)
+
+            def tell(*_: Obj) -> None:
+                for uid in list(entry.users):
+                    self._changed(uid)
+
+            informer.add_handler(tell, tell, tell)
+        return self._watched[key]
+
+    def _leave(self, key: tuple[Kind, str, str], uid: str) -> None:
+        entry = self._watched[key]
+        entry.users.discard(uid)
+        if not entry.users:
+            entry.task.cancel()
+            del self._watched[key]
+
+    def forget(self, uid: str) -> None:
+        """The pod has gone."""
+        for key in [key for key, entry in self._watched.items() if uid in entry.users]:
+            self._leave(key, uid)
+        self._tokens.pop(uid, None)
+
+    async def tokens(self, pod: Obj) -> Callable[[Mapping[str, Any]], str]:
+        """Tokens for the pod's projections, made or renewed as need be. Raises StatusError, OSError."""
+        uid = pod["metadata"]["uid"]
+        kept = self._tokens.setdefault(uid, {})
+        for request in token_requests(pod):
+            key = _key(request)
+            if key not in kept or self._now().timestamp() >= kept[key].renew_at:
+                kept[key] = await self._token(pod, request)
+        return lambda request: kept[_key(request)].text
+
+    async def _token(self, pod: Obj, request: Mapping[str, Any]) -> _Token:
+        meta, account = pod["metadata"], pod["spec"].get("serviceAccountName") or "default"
+        audience = request.get("audience")
+        spec: Obj = {
+            "audiences": [audience] if audience else [],
+            "expirationSeconds": request.get("expirationSeconds") or 3600,
+            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]},
+        }
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        began = self._now().timestamp()
+        answer = await self._client.create_subresource(ACCOUNTS, account, "token", body, meta["namespace"])
+        status = answer["status"]
+        life = parse_time(status["expirationTimestamp"]).timestamp() - began
+        return _Token(status["token"], began + min(0.8 * life, _LONGEST_TOKEN_AGE))
+
+    async def close(self) -> None:
+        """Watch nothing more."""
+        tasks = [entry.task for entry in self._watched.values()]
+        self._watched.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _key(request: Mapping[str, Any]) -> str:
+    return json.dumps([request.get("audience"), request.get("expirationSeconds")])

@@ -1,0 +1,182 @@
+"""The Node object and the Lease of this machine: made at the start, kept fresh.
+
+Source: kubelets report a status that changed at once, one that did not every 5 minutes, and renew their Lease every
+quarter of its 40 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.kube.errors import StatusError
+from haru.kube.kinds import known_kind
+from haru.kube.meta import labels_of, owner_reference
+from haru.kube.names import format_micro_time, format_time
+from haru.node.agent.machine import Machine, available_memory
+from haru.node.agent.node_status import node_conditions, node_labels, node_status, not_ready_reasons, runtime_fields
+from haru.node.agent.options import NodeOptions
+from haru.node.cri.client import RuntimeClient
+from haru.node.cri.errors import CriError
+from haru.node.cri.images import Image
+from haru.node.cri.messages import StatusResponse, VersionResponse
+
+Obj = dict[str, Any]
+_log = logging.getLogger(__name__)
+NODES = known_kind("v1", "Node")
+LEASES = known_kind("coordination.k8s.io/v1", "Lease")
+NAMESPACES = known_kind("v1", "Namespace")
+LEASE_NAMESPACE = "kube-node-lease"
+_FEW_PIDS = 0.95
+
+
+class Registration:
+    """This node in the API."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        runtime: RuntimeClient,
+        options: NodeOptions,
+        machine: Machine,
+        addresses: Sequence[str],
+        port: int = 0,
+    ) -> None:
+        self._client, self._runtime, self._options, self._machine = client, runtime, options, machine
+        self._addresses, self._port = addresses, port
+        self._uid = ""
+        self._reported = 0.0
+        self._look = asyncio.Event()
+        self.is_ready = False
+
+    def look(self) -> None:
+        """Something has happened to the machine: report now."""
+        self._look.set()
+
+    async def register(self) -> Obj:
+        """Make the node, or take over the one of this name. Raises StatusError, OSError."""
+        options = self._options
+        meta = {"name": options.name, "labels": node_labels(options, self._machine)}
+        spec: Obj = {"taints": [dict(taint) for taint in options.taints]} if options.taints else {}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
+        try:
+            stored = await self._client.create(NODES, node)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            stored = await self._client.get(NODES, options.name)
+            wanted = node_labels(options, self._machine)
+            missing = {key: value for key, value in wanted.items() if labels_of(stored).get(key) != value}
+            if missing:
+                stored = await self._client.patch(NODES, options.name, {"metadata": {"labels": missing}})
+        self._uid = stored["metadata"]["uid"]
+        return stored
+
+    async def report(self, *, force: bool = False) -> None:
+        """Write the status if it has changed, or if that is due. Raises StatusError, OSError."""
+        stored = await self._client.get(NODES, self._options.name)
+        if stored["metadata"]["uid"] != self._uid:
+            stored = await self.register()
+        wanted = await self._status(stored)
+        patch = _difference(stored.get("status") or {}, wanted)
+        now = asyncio.get_running_loop().time()
+        if not patch and not force and now - self._reported < self._options.report_seconds:
+            return
+        patch["conditions"] = wanted["conditions"]
+        body = {"metadata": {"uid": self._uid}, "status": patch}
+        await self._client.patch(NODES, self._options.name, body, type="strategic", subresource="status")
+        self._reported = now
+
+    async def _status(self, stored: Obj) -> Obj:
+        answer: StatusResponse | None = None
+        images: list[Image] = []
+        version, failure = VersionResponse(), ""
+        try:
+            answer = await self._runtime.status()
+            version = await self._runtime.version()
+            images = await self._runtime.images()
+        except CriError as error:
+            failure = str(error)
+        reasons = not_ready_reasons(answer, failure)
+        self.is_ready = not reasons
+        wanted = node_status(self._options, self._machine, self._addresses, version, images, self._port)
+        if answer is None:
+            # What cannot be asked for now is left as it was.
+            for field in ("images", "nodeInfo"):
+                wanted.pop(field)
+        else:
+            wanted |= runtime_fields(answer)
+        disk = await asyncio.to_thread(shutil.disk_usage, self._options.root)
+        share = disk.free / disk.total if disk.total else 1.0
+        now = format_time(datetime.now(UTC))
+        wanted["conditions"] = node_conditions(stored, reasons, available_memory(), share, _is_crowded(), now)
+        return wanted
+
+    async def keep(self) -> None:
+        """Renew the Lease and report until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._again(self._options.lease_seconds / 4, self.renew, "lease", asyncio.Event()))
+            group.create_task(self._again(self._options.status_seconds, self.report, "status", self._look))
+
+    async def _again(self, seconds: float, work: Any, what: str, sooner: asyncio.Event) -> None:
+        while True:
+            try:
+                await work()
+            except (StatusError, OSError) as error:
+                _log.warning("node %s: %s: %s", self._options.name, what, error)
+            except Exception:
+                _log.exception("node %s: %s", self._options.name, what)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await sooner.wait()
+            sooner.clear()
+
+    async def renew(self) -> None:
+        """Renew the Lease, or make it. Raises StatusError, OSError."""
+        name, now = self._options.name, format_micro_time(datetime.now(UTC))
+        owner = owner_reference({"metadata": {"name": name, "uid": self._uid}}, NODES, controller=False)
+        spec = {"holderIdentity": name, "leaseDurationSeconds": self._options.lease_seconds, "renewTime": now}
+        body: Obj = {"metadata": {"ownerReferences": [owner]}, "spec": spec}
+        try:
+            await self._client.patch(LEASES, name, body, LEASE_NAMESPACE)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            await self._create_lease(body)
+
+    async def _create_lease(self, body: Obj) -> None:
+        meta = {**body["metadata"], "name": self._options.name, "namespace": LEASE_NAMESPACE}
+        lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta, "spec": body["spec"]}
+        try:
+            await self._client.create(LEASES, lease)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
+            await self._client.create(NAMESPACES, namespace)
+            await self._client.create(LEASES, lease)
+
+
+def _difference(stored: Obj, wanted: Obj) -> Obj:
+    """What differs, times of heartbeats aside."""
+    patch = {key: value for key, value in wanted.items() if key != "conditions" and stored.get(key) != value}
+    had = {one["type"]: (one.get("status"), one.get("reason")) for one in stored.get("conditions") or ()}
+    if any(had.get(one["type"]) != (one["status"], one["reason"]) for one in wanted["conditions"]):
+        patch["conditions"] = wanted["conditions"]
+    return patch
+
+
+def _is_crowded() -> bool:
+    try:
+        most = int(Path("/proc/sys/kernel/pid_max").read_text())
+        tasks = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return False
+    return tasks > _FEW_PIDS * most

@@ -1,0 +1,242 @@
+"""The kubelet API of a running agent: its pods, its runtime's streams, its machine's figures."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.node.agent.agent import Agent
+from haru.node.agent.context import Context
+from haru.node.agent.machine import own_address
+from haru.node.agent.node_status import KUBELET_VERSION
+from haru.node.agent.options import NodeOptions
+from haru.node.api.handlers import Shown
+from haru.node.api.http import HttpError
+from haru.node.api.kubelet import KubeletServer
+from haru.node.api.options import ServerOptions
+from haru.node.api.runtime_streams import RuntimeStreams
+from haru.node.api.sources import Asked, ContainerRef, LogOptions, Obj, StreamOptions
+from haru.node.cgroups.tree import SystemdTree
+from haru.node.cri.errors import CriError
+from haru.node.cri.messages import RUNNING, SANDBOX_READY
+from haru.node.podworker.observed import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID
+from haru.node.stats.kubelet.collector import Collector, Places
+from haru.node.stats.kubelet.runtime_stats import RuntimeStats
+from haru.upgrade_proxy import Opened
+
+_STUCK_SECONDS = 180.0
+_LOOK_SECONDS = 0.1
+_EVERY = "node"
+
+
+class AgentView:
+    """`Pods`, `Logs`, `Streams` and `Statistics` of an agent, which may not have begun yet."""
+
+    def __init__(self, options: NodeOptions) -> None:
+        self._options = options
+        self.agent: Agent | None = None
+        self._collector: Collector | None = None
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def all(self) -> Sequence[Obj]:
+        """All that are bound to the node, with their status, as the API has them."""
+        pods = self.agent.pods if self.agent is not None else None
+        if pods is None:
+            return []
+        pods.add_index(_EVERY, lambda pod: (_EVERY,))
+        return [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in pods.by_index(_EVERY, _EVERY)]
+
+    def find(self, namespace: str, name: str) -> Obj | None:
+        """One of them."""
+        pods = self.agent.pods if self.agent is not None else None
+        return pods.get(name, namespace) if pods is not None else None
+
+    async def running(self) -> Sequence[Obj]:
+        """What the runtime runs. Raises OSError."""
+        runtime = self._context().runtime
+        try:
+            sandboxes, containers = await asyncio.gather(runtime.sandboxes(), runtime.containers())
+        except CriError as error:
+            raise OSError(str(error)) from error
+        found: dict[str, Obj] = {}
+        for one in sandboxes:
+            uid = one.labels.get(POD_UID, "")
+            if one.state == SANDBOX_READY and uid:
+                meta = {
+                    "name": one.labels.get(POD_NAME, ""),
+                    "namespace": one.labels.get(POD_NAMESPACE, ""),
+                    "uid": uid,
+                }
+                found[uid] = {"metadata": meta, "spec": {"containers": []}, "status": {}}
+        for container in containers:
+            pod = found.get(container.labels.get(POD_UID, ""))
+            if pod is not None and container.state == RUNNING:
+                image = container.image.image if container.image is not None else ""
+                named = {"name": container.labels.get(CONTAINER_NAME, ""), "image": image, "resources": {}}
+                pod["spec"]["containers"].append(named)
+        return list(found.values())
+
+    # -- logs and ways into containers --------------------------------------------------------------------------------
+
+    async def read(self, pod: Obj, container: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
+        """A container's log. Raises `HttpError`."""
+        return await self._streams().read(pod, container, options)
+
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+        """A command in a container. Raises `HttpError`, OSError."""
+        return await self._streams().open_exec(container, options, asked)
+
+    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+        """A container's own process. Raises `HttpError`, OSError."""
+        return await self._streams().open_attach(container, options, asked)
+
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> Opened:
+        """Ports of a pod. Raises `HttpError`, OSError."""
+        return await self._streams().open_ports(container, ports, asked)
+
+    async def run(self, container: ContainerRef, command: Sequence[str]) -> bytes:
+        """What a command says. Raises `HttpError`, OSError."""
+        return await self._streams().run(container, command)
+
+    async def checkpoint(self, container: ContainerRef, seconds: int) -> str:
+        """A container's state as a file. Raises `HttpError`, OSError."""
+        return await self._streams().checkpoint(container, seconds)
+
+    # -- figures ------------------------------------------------------------------------------------------------------
+
+    def summary(self, only_cpu_and_memory: bool = False) -> Obj:
+        """The Summary API's object."""
+        return self._figures().summary(only_cpu_and_memory)
+
+    def cadvisor(self) -> str:
+        """The exposition of /metrics/cadvisor."""
+        return self._figures().cadvisor()
+
+    def resource(self) -> str:
+        """The exposition of /metrics/resource."""
+        return self._figures().resource()
+
+    def probes(self) -> str:
+        """The exposition of /metrics/probes."""
+        context = self.agent.context if self.agent is not None else None
+        return context.asker.counts.text() if context is not None else ""
+
+    async def measure(self) -> None:
+        """Measure at the interval, from when the agent has begun until cancelled."""
+        while self.agent is None or self.agent.context is None or self.agent.pods is None:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_SECONDS)  # the agent asks its runtime first
+        context, options = self.agent.context, self._options
+        places = Places(
+            context.hierarchies,
+            options.root,
+            options.logs,
+            cgroup_root=options.cgroup_root,
+            driver="systemd" if isinstance(context.tree, SystemdTree) else "cgroupfs",
+        )
+        self._collector = Collector(options.name, places, self.all, RuntimeStats(context.runtime).uses)
+        await self._collector.run()
+
+    def of_devices(self) -> Sequence[str]:
+        """What /metrics says of devices."""
+        return self.agent.devices.lines() if self.agent is not None else ()
+
+    def unwell(self) -> str:
+        """Why the agent's main loop is not well; nothing if it is."""
+        agent = self.agent
+        if agent is None or not agent.relisted:
+            return ""
+        late = time.monotonic() - agent.relisted
+        return f"the runtime was last looked at {late:.0f} s ago" if late > _STUCK_SECONDS else ""
+
+    def _context(self) -> Context:
+        if self.agent is None or self.agent.context is None:
+            raise HttpError(503, "the agent has not begun yet")
+        return self.agent.context
+
+    def _streams(self) -> RuntimeStreams:
+        return RuntimeStreams(self._context().runtime, self._options.root / "checkpoints")
+
+    def _figures(self) -> Collector:
+        if self._collector is None:
+            raise HttpError(503, "nothing has been measured yet")
+        return self._collector
+
+
+def configuration(node: NodeOptions, server: ServerOptions) -> Obj:
+    """KubeletConfiguration's fields, as far as the agent has them."""
+    ca = {"clientCAFile": str(server.client_ca_file)} if server.client_ca_file else {}
+    return {
+        "kind": "KubeletConfiguration",
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "address": server.address,
+        "port": server.port,
+        "healthzPort": max(0, server.healthz_port),
+        "healthzBindAddress": server.healthz_address,
+        "authentication": {
+            "x509": ca,
+            "webhook": {
+                "enabled": server.webhook_authentication,
+                "cacheTTL": f"{server.authentication_cache_seconds:g}s",
+            },
+            "anonymous": {"enabled": server.anonymous},
+        },
+        "authorization": {
+            "mode": server.mode,
+            "webhook": {
+                "cacheAuthorizedTTL": f"{server.authorized_seconds:g}s",
+                "cacheUnauthorizedTTL": f"{server.unauthorized_seconds:g}s",
+            },
+        },
+        "enableDebuggingHandlers": server.debugging_handlers,
+        "enableSystemLogHandler": server.system_logs,
+        "enableSystemLogQuery": False,
+        "enableDebugFlagsHandler": server.flags_handler,
+        "clusterDomain": node.cluster_domain,
+        "clusterDNS": list(node.cluster_dns),
+        "cgroupRoot": node.cgroup_root,
+        "cgroupsPerQOS": node.cgroups_per_qos,
+        "cgroupDriver": node.cgroup_driver,
+        "failCgroupV1": node.fail_cgroup_v1,
+        "maxPods": node.max_pods,
+        "systemReserved": dict(node.reserved),
+        "containerRuntimeEndpoint": node.endpoint,
+        "podLogsDir": str(node.logs),
+        "featureGates": {gate.name: node.gates.enabled(gate.name) for gate in node.gates.gates},
+    }
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    client: ApiClient, node: NodeOptions, server: ServerOptions, flags: Mapping[str, Any]
+) -> AsyncGenerator[tuple[AgentView, int], None]:
+    """Serve the API of an agent that is then given to the view; and the port. Raises OSError, ValueError."""
+    view = AgentView(node)
+    told = {name: str(value) for name, value in flags.items()}
+    shown = Shown(
+        view,
+        view,
+        view,
+        view,
+        configuration=lambda: configuration(node, server),
+        flags=told,
+        version=KUBELET_VERSION,
+        gates=node.gates,
+        unwell=view.unwell,
+        probes=view.probes,
+        more=(view.of_devices,),
+    )
+    addresses = list(node.addresses) or [own_address()]
+    serving = KubeletServer(node.name, addresses, shown, server, client=client)
+    await serving.start()
+    measuring = asyncio.create_task(view.measure(), name="figures of the node")
+    try:
+        yield view, serving.port
+    finally:
+        measuring.cancel()
+        await asyncio.gather(measuring, return_exceptions=True)
+        await serving.stop()

@@ -1,0 +1,176 @@
+"""Logs of containers and ways into them, by what the runtime says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from haru.messages import Message, text, whole
+from haru.node.api.http import HttpError
+from haru.node.api.log_files import read_log
+from haru.node.api.sources import Asked, ContainerRef, LogOptions, Obj, StreamOptions
+from haru.node.cri import containers as c
+from haru.node.cri.client import RuntimeClient
+from haru.node.cri.errors import CriError
+from haru.node.cri.listing import RUNTIME
+from haru.node.cri.messages import CREATED, RUNNING, SANDBOX_READY
+from haru.node.podworker.observed import CONTAINER_NAME, POD_UID
+from haru.upgrade_proxy import Opened, open_tunnel
+
+
+@dataclass(slots=True)
+class CheckpointContainerRequest(Message):
+    """`runtime.v1.CheckpointContainerRequest`."""
+
+    container_id: str = text(1)
+    location: str = text(2)
+    timeout: int = whole(3)
+
+
+class RuntimeStreams:
+    """`Logs` and `Streams` of one runtime. `checkpoints` is where they are written."""
+
+    def __init__(self, runtime: RuntimeClient, checkpoints: Path) -> None:
+        self._runtime, self._checkpoints = runtime, checkpoints
+
+    # -- logs ---------------------------------------------------------------------------------------------------------
+
+    async def read(self, pod: Obj, container: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
+        """A container's log, piece by piece. Raises `HttpError` before the first."""
+        starts = await self._starts(pod, container)
+        name = pod["metadata"]["name"]
+        if options.previous:
+            if len(starts) < 2:
+                raise HttpError(400, f'previous terminated container "{container}" in pod "{name}" not found')
+            chosen = starts[1]
+        elif not starts:
+            raise HttpError(400, f'container "{container}" in pod "{name}" is waiting to start: {_why(pod, container)}')
+        else:
+            chosen = starts[0]
+        try:
+            status = await self._runtime.container_status(chosen.id)
+        except CriError as error:
+            raise HttpError(500, str(error)) from error
+        if not status.log_path:
+            raise HttpError(500, f'container "{container}" in pod "{name}" has no log')
+        path = Path(status.log_path)
+        if not await asyncio.to_thread(path.is_file):
+            raise HttpError(500, f"failed to try resolving symlinks in path {path}: no such file")
+        return read_log(path, options, lambda: self._is_running(chosen.id))
+
+    async def _is_running(self, id_: str) -> bool:
+        try:
+            return (await self._runtime.container_status(id_)).state in (CREATED, RUNNING)
+        except CriError as error:
+            # A runtime that is away for a moment has ended nothing.
+            return not error.is_gone
+
+    async def _starts(self, pod: Obj, container: str) -> list[c.Container]:
+        """The starts of a container, the newest first."""
+        labels = {POD_UID: pod["metadata"]["uid"], CONTAINER_NAME: container}
+        try:
+            found = await self._runtime.containers(labels)
+        except CriError as error:
+            raise HttpError(500, str(error)) from error
+        return sorted(
+            found, key=lambda one: (one.metadata.attempt if one.metadata else 0, one.created_at), reverse=True
+        )
+
+    # -- ways into containers -----------------------------------------------------------------------------------------
+
+    async def open_exec(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+        """A command in a container. Raises `HttpError`, OSError."""
+        o, id_ = options, await self._running(container)
+        request = c.ExecRequest(id_, list(o.command), o.tty, o.stdin, o.stdout, o.stderr)
+        return await _open(await self._url(self._runtime.exec_url(request)), asked)
+
+    async def open_attach(self, container: ContainerRef, options: StreamOptions, asked: Asked) -> Opened:
+        """A container's own process. Raises `HttpError`, OSError."""
+        o, id_ = options, await self._running(container)
+        tty = any(
+            one["name"] == container.container and one.get("tty")
+            for member in ("initContainers", "containers", "ephemeralContainers")
+            for one in container.pod["spec"].get(member) or ()
+        )
+        request = c.AttachRequest(id_, o.stdin, tty, o.stdout, o.stderr and not tty)
+        return await _open(await self._url(self._runtime.attach_url(request)), asked)
+
+    async def open_ports(self, container: ContainerRef, ports: Sequence[int], asked: Asked) -> Opened:
+        """Ports of a pod. Raises `HttpError`, OSError."""
+        try:
+            found = await self._runtime.sandboxes({POD_UID: container.pod["metadata"]["uid"]})
+        except CriError as error:
+            raise HttpError(500, str(error)) from error
+        ready = [one for one in found if one.state == SANDBOX_READY]
+        if not ready:
+            raise HttpError(500, "the pod has no sandbox that is ready")
+        newest = max(ready, key=lambda one: one.created_at)
+        request = c.PortForwardRequest(newest.id, list(ports))
+        return await _open(await self._url(self._runtime.port_forward_url(request)), asked)
+
+    async def run(self, container: ContainerRef, command: Sequence[str]) -> bytes:
+        """What a command says, when it has ended. Raises `HttpError`."""
+        try:
+            answer = await self._runtime.exec_sync(await self._running(container), list(command), 0)
+        except CriError as error:
+            raise HttpError(500, error.details) from error
+        said = answer.stdout + answer.stderr
+        if answer.exit_code:
+            text = said.decode("utf-8", "replace")
+            raise HttpError(500, f"command '{' '.join(command)}' exited with {answer.exit_code}: {text}")
+        return said
+
+    async def checkpoint(self, container: ContainerRef, seconds: int) -> str:
+        """Write a container's state to a file; its path. Raises `HttpError`, OSError."""
+        id_, meta = await self._running(container), container.pod["metadata"]
+        self._checkpoints.mkdir(parents=True, exist_ok=True, mode=0o700)
+        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        file = f"checkpoint-{meta['name']}_{meta['namespace']}-{container.container}-{stamp}.tar"
+        path = str(self._checkpoints / file)
+        request = CheckpointContainerRequest(id_, path, seconds).encode()
+        try:
+            await self._runtime.unary("checkpoint_container", RUNTIME + "CheckpointContainer", request, seconds)
+        except CriError as error:
+            raise OSError(error.details) from error
+        return path
+
+    async def _running(self, container: ContainerRef) -> str:
+        starts = await self._starts(container.pod, container.container)
+        running = next((one for one in starts if one.state == RUNNING), None)
+        if running is None:
+            raise HttpError(404, f'container not found ("{container.container}")')
+        return running.id
+
+    async def _url(self, asked: object) -> str:
+        try:
+            return str(await asked)  # type: ignore[misc]
+        except CriError as error:
+            raise HttpError(500, error.details) from error
+
+
+def _why(pod: Obj, container: str) -> str:
+    """Why a container has not been started, as its status has it."""
+    status = pod.get("status") or {}
+    for member in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for one in status.get(member) or ():
+            if one.get("name") == container:
+                return str(((one.get("state") or {}).get("waiting") or {}).get("reason") or "ContainerCreating")
+    return "ContainerCreating"
+
+
+async def _open(url: str, asked: Asked) -> Opened:
+    parts = urlsplit(url)
+    host, tls = parts.hostname or "", None
+    if parts.scheme == "https":
+        # The runtime told where over its own socket; its certificate is one it made itself.
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    port = parts.port or (443 if tls else 80)
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    headers = [("host", parts.netloc), *asked.headers]
+    return await open_tunnel(host, port, asked.method, target, headers, tls=tls)

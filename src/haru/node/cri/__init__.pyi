@@ -1,0 +1,1 @@
+from .client import endpoint_target as endpoint_target

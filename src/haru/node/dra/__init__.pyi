@@ -1,0 +1,10 @@
+from .adapters import AgentPods as AgentPods
+from .adapters import run_beside as run_beside
+from .devices import DevicesError as DevicesError
+from .devices import Prepared as Prepared
+from .errors import ClaimRefused as ClaimRefused
+from .errors import DriverAway as DriverAway
+from .errors import DriverFailed as DriverFailed
+from .errors import DriverMissing as DriverMissing
+from .manager import DeviceManager as DeviceManager
+from .node_devices import NodeDevices as NodeDevices

@@ -1,0 +1,188 @@
+"""Starting a container: image, environment, volumes, the container, its postStart hook."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from haru.kube.errors import StatusError
+from haru.node.agent.context import Context
+from haru.node.agent.images import Images, StartError, check_user
+from haru.node.cri.containers import ContainerConfig, Mount
+from haru.node.cri.errors import CriError
+from haru.node.cri.messages import IDMapping, PodSandboxConfig
+from haru.node.dra import cdi
+from haru.node.dra.devices import Prepared
+from haru.node.podworker.config import Surroundings, container_config, log_path
+from haru.node.podworker.environment import Sources, command_of, environment, expand
+from haru.node.podworker.fields import ConfigError, Place
+from haru.node.podworker.observed import SeenSandbox
+from haru.node.podworker.plan import uses_host_network
+from haru.node.podworker.userns import UserNamespaceError
+from haru.node.volumes.payload import files_of
+
+Obj = dict[str, Any]
+_HOOK_SECONDS = 3600.0
+
+
+class Starter:
+    """Starts the containers of pods on one node."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._images = Images(context.runtime, context.recorder)
+
+    async def volumes(self, pod: Obj, sources: Sources, place: Place) -> bool:
+        """Have the pod's volumes ready and up to date; whether one changed. Raises `ConfigError`, OSError."""
+        try:
+            token = await self._context.objects.tokens(pod)
+        except StatusError as error:
+            raise ConfigError(f"failed to fetch token: {error}") from error
+        changed = False
+        for volume in pod["spec"].get("volumes") or ():
+            try:
+                files = files_of(pod, volume, sources, place, token)
+                changed |= await asyncio.to_thread(self._context.places.make, pod, volume, files)
+            except (ConfigError, ValueError, OSError) as error:
+                raise ConfigError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from error
+        return changed
+
+    async def start(
+        self,
+        pod: Obj,
+        container: Mapping[str, Any],
+        sandbox: SeenSandbox,
+        config: PodSandboxConfig,
+        attempt: int,
+        sources: Sources,
+        place: Place,
+        prepared: Prepared,
+        made: Callable[[str], None],
+    ) -> str:
+        """Start a container in its sandbox; its id, of which `made` is told before it starts. Raises `StartError`."""
+        image = await self._images.ensure(pod, container, sources, config)
+        check_user(pod, container, image)
+        try:
+            message = self._config(pod, container, sandbox, attempt, sources, place, prepared, image.id)
+        except (ConfigError, OSError, cdi.CdiError, UserNamespaceError) as error:
+            self._tell(pod, "Warning", "Failed", f"Error: {error}")
+            raise StartError("CreateContainerConfigError", str(error)) from error
+        runtime = self._context.runtime
+        try:
+            id_ = await runtime.create_container(sandbox.id, message, config)
+        except CriError as error:
+            self._tell(pod, "Warning", "Failed", f"Error: {error.details}")
+            raise StartError("CreateContainerError", error.details) from error
+        made(id_)
+        self._tell(pod, "Normal", "Created", f"Created container: {container['name']}")
+        try:
+            await runtime.start_container(id_)
+        except CriError as error:
+            self._tell(pod, "Warning", "Failed", f"Error: {error.details}")
+            raise StartError("RunContainerError", error.details) from error
+        self._tell(pod, "Normal", "Started", f"Started container {container['name']}")
+        await self._after_start(pod, container, id_, place)
+        return id_
+
+    async def _after_start(self, pod: Obj, container: Mapping[str, Any], id_: str, place: Place) -> None:
+        hook = (container.get("lifecycle") or {}).get("postStart")
+        if not hook:
+            return
+        address = next(iter(place.pod_ips), "")
+        answer = await self._context.asker.ask(hook, container, id_, address, _HOOK_SECONDS)
+        if answer.well:
+            return
+        self._tell(pod, "Warning", "FailedPostStartHook", f"PostStartHook failed: {answer.text}")
+        await self._context.runtime.stop_container(id_, 2)
+        raise StartError("PostStartHookError", f"PostStartHook failed: {answer.text}")
+
+    def _config(
+        self,
+        pod: Obj,
+        container: Mapping[str, Any],
+        sandbox: SeenSandbox,
+        attempt: int,
+        sources: Sources,
+        place: Place,
+        prepared: Prepared,
+        image_ref: str,
+    ) -> ContainerConfig:
+        values = environment(pod, container, sources, place)
+        command, args = command_of(container, values)
+        known = {name: value.decode(errors="replace") for name, value in values.items()}
+        mounts = self._mounts(pod, container, place, lambda text: expand(text, known))
+        mounts += prepared.mounts.get(container["name"], ())
+        users = self._context.users(pod)
+        mapping = IDMapping(users.host_id, 0, users.length) if users is not None else None
+        if mapping is not None:
+            for mount in mounts:
+                mount.uid_mappings = mount.gid_mappings = [mapping]
+        names = list(prepared.devices.get(container["name"], ()))
+        around = Surroundings(
+            sandbox=sandbox.id,
+            attempt=attempt,
+            environment=values,
+            command=command,
+            args=args,
+            mounts=mounts,
+            cdi=names,
+            amounts=self._context.amounts(pod, container),
+            image_ref=image_ref,
+            log_path=log_path(container["name"], attempt),
+            users=mapping,
+        )
+        message = container_config(pod, container, around)
+        if names and not cdi.runtime_has_cdi(self._context.runtime_name, self._context.runtime_version):
+            cdi.apply(message, names, self._context.options.cdi_directories)
+        return message
+
+    def _mounts(
+        self, pod: Obj, container: Mapping[str, Any], place: Place, expanded: Callable[[str], str]
+    ) -> list[Mount]:
+        places = self._context.places
+        mounts = [places.mount(pod, mount, expanded) for mount in container.get("volumeMounts") or ()]
+        own = places.pod(pod["metadata"]["uid"])
+        targets = {mount.container_path for mount in mounts}
+        if "/etc/hosts" not in targets and (not uses_host_network(pod) or pod["spec"].get("hostAliases")):
+            mounts.append(Mount("/etc/hosts", str(_hosts_file(own / "etc-hosts", pod, place))))
+        # Each start has a file of its own for its last words.
+        path = container.get("terminationMessagePath") or "/dev/termination-log"
+        directory = own / "containers" / container["name"]
+        directory.mkdir(parents=True, exist_ok=True)
+        number = sum(1 for _ in directory.iterdir())
+        file = directory / f"{number:08x}"
+        file.touch()
+        file.chmod(0o666)
+        mounts.append(Mount(path, str(file)))
+        return mounts
+
+    def _tell(self, pod: Obj, kind: Any, reason: str, message: str) -> None:
+        self._context.recorder.event(pod, kind, reason, message)
+
+
+def _hosts_file(file: Path, pod: Obj, place: Place) -> Path:
+    """The pod's /etc/hosts: itself, and the aliases that it asks for."""
+    meta, spec = pod["metadata"], pod["spec"]
+    if uses_host_network(pod):
+        lines = ["# Kubernetes-managed hosts file (host network).", Path("/etc/hosts").read_text().rstrip("\n")]
+    else:
+        hostname = spec.get("hostname") or meta["name"]
+        lines = [
+            "# Kubernetes-managed hosts file.",
+            "127.0.0.1\tlocalhost",
+            "::1\tlocalhost ip6-localhost ip6-loopback",
+            "fe00::0\tip6-localnet",
+            "fe00::0\tip6-mcastprefix",
+            "fe00::1\tip6-allnodes",
+            "fe00::2\tip6-allrouters",
+        ]
+        lines += [f"{ip}\t{hostname}" for ip in place.pod_ips]
+    if spec.get("hostAliases"):
+        lines += ["", "# Entries added by HostAliases."]
+        lines += ["\t".join([alias["ip"], *alias.get("hostnames", ())]) for alias in spec["hostAliases"]]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines) + "\n")
+    file.chmod(0o644)
+    return file

@@ -1,0 +1,131 @@
+"""Asking a container: by a command in it, over HTTP, TCP or gRPC. For probes and for lifecycle hooks.
+
+Source: v1 ProbeHandler and LifecycleHandler as documented; a host that is not named is the pod's address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from haru.node.cri.client import RuntimeClient
+from haru.node.cri.errors import CriError
+from haru.node.probes.metrics import ProbeCounts
+from haru.node.probes.schedule import target_port
+from haru.protobuf import WireError, chunk, integers
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MOST_OUTPUT = 10 * 1024
+_SERVING = 1
+_HEALTH = "/grpc.health.v1.Health/Check"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether it is well, and what was said."""
+
+    well: bool
+    text: str = ""
+
+
+class Asker:
+    """Asks containers of one runtime."""
+
+    def __init__(self, runtime: RuntimeClient) -> None:
+        self._runtime = runtime
+        self._session: aiohttp.ClientSession | None = None
+        self.counts = ProbeCounts()
+        """Of the probes that it has asked."""
+
+    async def close(self) -> None:
+        """Give connections back."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def ask(
+        self, handler: Mapping[str, Any], container: Mapping[str, Any], id_: str, address: str, seconds: float
+    ) -> Answer:
+        """The answer to one handler; never raises for what the container does."""
+        if found := handler.get("exec"):
+            return await self._exec(id_, list(found.get("command") or ()), seconds)
+        if "sleep" in handler:
+            await asyncio.sleep(float((handler["sleep"] or {}).get("seconds") or 0))
+            return Answer(True)
+        kind = next((kind for kind in ("httpGet", "tcpSocket", "grpc") if kind in handler), "")
+        where = handler.get(kind) or {}
+        port = target_port(container, where.get("port", 0)) if kind else None
+        if port is None:
+            return Answer(False, f"couldn't find port: {where.get('port')!r}")
+        host = where.get("host") or address
+        try:
+            async with asyncio.timeout(seconds):
+                if kind == "httpGet":
+                    return await self._http(where, host, port)
+                if kind == "grpc":
+                    return await _grpc(where, host, port, seconds)
+                return await _tcp(host, port)
+        except TimeoutError:
+            return Answer(False, f"no answer from {host}:{port} within {seconds:g}s")
+
+    async def _exec(self, id_: str, command: list[str], seconds: float) -> Answer:
+        try:
+            answer = await self._runtime.exec_sync(id_, command, seconds)
+        except CriError as error:
+            if error.code == "DEADLINE_EXCEEDED":
+                return Answer(False, f"command timed out: {' '.join(command)!r} timed out after {seconds:g}s")
+            return Answer(False, error.details)
+        text = (answer.stdout + answer.stderr)[:MOST_OUTPUT].decode(errors="replace")
+        return Answer(answer.exit_code == 0, text)
+
+    async def _http(self, where: Mapping[str, Any], host: str, port: int) -> Answer:
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
+        scheme = (where.get("scheme") or "HTTP").lower()
+        bracketed = f"[{host}]" if ":" in host else host
+        path = where.get("path") or "/"
+        url = f"{scheme}://{bracketed}:{port}{path if path.startswith('/') else '/' + path}"
+        headers = {"User-Agent": "kube-probe/1.36", "Accept": "*/*"}
+        headers |= {one["name"]: one.get("value", "") for one in where.get("httpHeaders") or ()}
+        try:
+            # A probe asks whether somebody answers; who it is, is not checked.
+            async with self._session.get(url, headers=headers, ssl=False, allow_redirects=False) as answer:
+                body = (await answer.content.read(MOST_OUTPUT)).decode(errors="replace")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return Answer(False, f'Get "{url}": {error}')
+        well = 200 <= answer.status < 400
+        return Answer(well, body if well else f"HTTP probe failed with statuscode: {answer.status}")
+
+
+async def _tcp(host: str, port: int) -> Answer:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError as error:
+        return Answer(False, f"dial tcp {host}:{port}: {error.strerror or error}")
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return Answer(True)
+
+
+async def _grpc(where: Mapping[str, Any], host: str, port: int, seconds: float) -> Answer:
+    import grpc.aio
+
+    options = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
+    async with grpc.aio.insecure_channel(f"{host}:{port}", options=options) as channel:
+        try:
+            call: Any = channel.unary_unary(_HEALTH)
+            data = await call(chunk(1, (where.get("service") or "").encode()), timeout=seconds)
+            status = integers(data).get(1, 0)
+        except grpc.aio.AioRpcError as error:
+            return Answer(False, f"{error.code().name}: {error.details()}")
+        except WireError as error:
+            return Answer(False, str(error))
+    return Answer(status == _SERVING, "" if status == _SERVING else f"service unhealthy (responded with {status})")

@@ -1,0 +1,95 @@
+"""Probes of the running containers of one pod: a task for each, and what they found.
+
+A container that already ran when the agent started has the results that the pod's status tells of until its probes have
+decided anew: a restart of the agent makes nothing unready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from haru.client.events import EventRecorder
+from haru.node.podworker.observed import SeenContainer
+from haru.node.podworker.plan import Probed
+from haru.node.probes.metrics import probed
+from haru.node.probes.probe_exec import Asker
+from haru.node.probes.schedule import FIELDS, ProbeName, Streak
+
+Obj = dict[str, Any]
+
+
+class Prober:
+    """The probes of one pod; `changed()` is called when a result turns."""
+
+    def __init__(self, asker: Asker, recorder: EventRecorder, changed: Callable[[], None]) -> None:
+        self._asker, self._recorder, self._changed = asker, recorder, changed
+        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+        self._streaks: dict[str, dict[ProbeName, Streak]] = {}
+
+    def results(self) -> dict[str, Probed]:
+        """By container id."""
+        return {
+            id_: Probed(**{name: streak.result for name, streak in streaks.items()})
+            for id_, streaks in self._streaks.items()
+        }
+
+    def watch(
+        self, pod: Obj, container: Mapping[str, Any], seen: SeenContainer, address: str, before: Obj | None
+    ) -> None:
+        """Probe a running container, if it is not probed yet. `before` is the status that it had, if it is its own."""
+        if seen.id in self._streaks:
+            return
+        streaks = {name: Streak(container[field], name) for name, field in FIELDS.items() if container.get(field)}
+        if before is not None:
+            if "startup" in streaks and before.get("started"):
+                streaks["startup"].result = True
+            if "readiness" in streaks and before.get("ready"):
+                streaks["readiness"].result = True
+        self._streaks[seen.id] = streaks
+        if streaks:
+            tasks = [asyncio.create_task(self._probe(pod, container, seen, address, s)) for s in streaks.values()]
+            self._tasks[seen.id] = tasks
+
+    def keep_only(self, ids: set[str]) -> None:
+        """Those of other containers end."""
+        for id_ in [id_ for id_ in self._streaks if id_ not in ids]:
+            del self._streaks[id_]
+            for task in self._tasks.pop(id_, ()):
+                task.cancel()
+
+    def close(self) -> None:
+        """All end."""
+        self.keep_only(set())
+
+    async def _probe(
+        self, pod: Obj, container: Mapping[str, Any], seen: SeenContainer, address: str, streak: Streak
+    ) -> None:
+        wait = streak.delay(seen.started_at / 1e9, time.time())
+        if time.time() - seen.started_at / 1e9 > streak.period:
+            wait = max(wait, Random().uniform(0, min(streak.period, 1.0)))
+        await asyncio.sleep(wait)
+        counts, counted = self._asker.counts, probed(pod, container["name"], streak.name)
+        try:
+            while not streak.is_final:
+                if not self._is_due(seen.id, streak):
+                    await asyncio.sleep(0.1)
+                    continue
+                answer = await self._asker.ask(streak.probe, container, seen.id, address, streak.timeout)
+                counts.count(counted, answer.well)
+                if not answer.well:
+                    text = f"{streak.name.capitalize()} probe failed: {answer.text}"
+                    self._recorder.event(pod, "Warning", "Unhealthy", text)
+                if streak.heard(answer.well):
+                    self._changed()
+                if not streak.is_final:
+                    await asyncio.sleep(streak.period)
+        finally:
+            counts.forget(counted)
+
+    def _is_due(self, id_: str, streak: Streak) -> bool:
+        startup = self._streaks.get(id_, {}).get("startup")
+        return streak.name == "startup" or startup is None or startup.result is True

@@ -1,0 +1,193 @@
+"""The status of each container, from what the runtime says and what the agent knows of it.
+
+Source: the fields of v1 ContainerStatus, and how a kubelet fills them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from haru.kube.names import format_time
+from haru.node.podworker.observed import EXITED, RUNNING, UNKNOWN, SeenContainer, SeenPod
+from haru.node.podworker.plan import Probed
+from haru.node.podworker.restarts import is_sidecar, should_restart
+
+Obj = dict[str, Any]
+LOST_EXIT_CODE: Final = 137
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the agent knows of a pod beside the runtime."""
+
+    runtime: str = "containerd"
+    """Its name, which is part of container ids."""
+    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """By container: why it was not started, as a reason and a message."""
+    probed: Mapping[str, Probed] = field(default_factory=dict)
+    """By container id."""
+    host_ips: Sequence[str] = ()
+    is_over: bool = False
+    """The pod's end was decided: by its work, a deadline, an eviction, or before it began."""
+    failure: tuple[str, str] | None = None
+    """Why the pod as a whole has failed, as a reason and a message."""
+
+
+def time_text(nanoseconds: int) -> str | None:
+    """A time as objects have it; None for none."""
+    return format_time(datetime.fromtimestamp(nanoseconds // 10**9, UTC)) if nanoseconds > 0 else None
+
+
+def by_name(pod: Obj, field_name: str) -> dict[str, Obj]:
+    """The statuses that a pod had."""
+    return {entry["name"]: entry for entry in (pod.get("status") or {}).get(field_name) or ()}
+
+
+def living_ids(pod: Obj) -> list[str]:
+    """Ids, as the runtime knows them, of the containers of which the status does not tell that they have ended."""
+    told = [*by_name(pod, "initContainerStatuses").values(), *by_name(pod, "containerStatuses").values()]
+    living = [one for one in told if "terminated" not in (one.get("state") or {})]
+    return [id_ for one in living if (id_ := str(one.get("containerID") or "").rpartition("://")[2])]
+
+
+def has_run(status: Mapping[str, Any]) -> bool:
+    """Whether the container of a status was started, going by what the status tells."""
+    ended = (status.get("lastState") or {}).get("terminated") or {}
+    return "waiting" not in (status.get("state") or {}) or ended.get("containerID") == status.get("containerID")
+
+
+def container_statuses(pod: Obj, seen: SeenPod, known: Known, *, init: bool) -> list[Obj]:
+    """Statuses in the order of the spec."""
+    before = by_name(pod, "initContainerStatuses" if init else "containerStatuses")
+    listed = pod["spec"].get("initContainers" if init else "containers") or ()
+    return [_status(pod, one, seen, known, before.get(one["name"]), init=init) for one in listed]
+
+
+def _status(
+    pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Known, before: Obj | None, *, init: bool
+) -> Obj:
+    history = seen.history(container["name"])
+    if not history:
+        return _unseen(pod, container, known, before, init=init)
+    newest = history[0]
+    state = _state(newest, known, pod, container, init=init)
+    last = _ended(history[1], known) if len(history) > 1 and history[1].state == EXITED else None
+    reason = known.reasons.get(container["name"])
+    if "terminated" in state and reason and not known.is_over and should_restart(pod, container, newest, init=init):
+        last, state = state, {"waiting": _waiting(*reason)}
+    said = known.probed.get(newest.id, Probed())
+    started, ready = _started_and_ready(container, newest, said, init=init)
+    status: Obj = {
+        "name": container["name"],
+        "state": state,
+        "lastState": last or {},
+        "ready": ready,
+        "restartCount": newest.attempt,
+        "image": newest.image or container.get("image", ""),
+        "imageID": newest.image_ref,
+        "containerID": f"{known.runtime}://{newest.id}",
+        "started": started,
+    }
+    # No `resources`: they would say that the agent resizes, and the API server would accept what nobody carries out.
+    if newest.runs and newest.user is not None:
+        status["user"] = {"linux": dict(newest.user)}
+    return status | _volume_mounts(container)
+
+
+def _unseen(pod: Obj, container: Mapping[str, Any], known: Known, before: Obj | None, *, init: bool) -> Obj:
+    """Of a container that the runtime does not know: it has not begun, or was removed."""
+    status: Obj = {
+        "name": container["name"],
+        "state": {"waiting": _waiting(*known.reasons.get(container["name"], (_initial(pod, init=init), "")))},
+        "lastState": {},
+        "ready": False,
+        "restartCount": 0,
+        "image": container.get("image", ""),
+        "imageID": "",
+        "started": False,
+    }
+    if before is not None:
+        had = before.get("state") or {}
+        status |= {key: before[key] for key in ("restartCount", "imageID", "containerID") if before.get(key)}
+        status["lastState"] = before.get("lastState") or {}
+        if "terminated" in had:
+            status["state"] = had
+            if init and had["terminated"].get("exitCode") == 0 and not is_sidecar(container):
+                status["ready"] = True
+        elif "running" in had:
+            lost = {
+                "reason": "ContainerStatusUnknown",
+                "message": "The container could not be located when the pod was terminated",
+                "exitCode": LOST_EXIT_CODE,
+            }
+            if known.is_over:
+                status["state"] = {"terminated": lost}
+            else:
+                lost["message"] = (
+                    "The container could not be located when the pod was deleted.  The container used to be Running"
+                )
+                status["lastState"] = {"terminated": lost}
+                status["restartCount"] = before.get("restartCount", 0) + 1
+    return status | _volume_mounts(container)
+
+
+def _initial(pod: Obj, *, init: bool) -> str:
+    return "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
+
+
+def _waiting(reason: str, message: str) -> Obj:
+    return {"reason": reason, "message": message} if message else {"reason": reason}
+
+
+def _state(seen: SeenContainer, known: Known, pod: Obj, container: Mapping[str, Any], *, init: bool) -> Obj:
+    if seen.state == RUNNING:
+        return {"running": {"startedAt": time_text(seen.started_at)}}
+    if seen.state == EXITED:
+        return _ended(seen, known)
+    if seen.state == UNKNOWN:
+        lost = {
+            "reason": "ContainerStatusUnknown",
+            "message": "The container could not be located when the pod was terminated",
+            "exitCode": LOST_EXIT_CODE,
+            "containerID": f"{known.runtime}://{seen.id}",
+        }
+        return {"terminated": lost}
+    return {"waiting": _waiting(*known.reasons.get(container["name"], (_initial(pod, init=init), "")))}
+
+
+def _ended(seen: SeenContainer, known: Known) -> Obj:
+    state: Obj = {
+        "exitCode": seen.exit_code,
+        "reason": seen.reason or ("Completed" if seen.exit_code == 0 else "Error"),
+        "startedAt": time_text(seen.started_at),
+        "finishedAt": time_text(seen.finished_at),
+        "containerID": f"{known.runtime}://{seen.id}",
+    }
+    if seen.message:
+        state["message"] = seen.message
+    return {"terminated": state}
+
+
+def _started_and_ready(
+    container: Mapping[str, Any], seen: SeenContainer, said: Probed, *, init: bool
+) -> tuple[bool, bool]:
+    if init and not is_sidecar(container):
+        return False, seen.state == EXITED and seen.exit_code == 0
+    if not seen.runs:
+        return False, False
+    started = said.startup is True if container.get("startupProbe") else True
+    ready = started and (said.readiness is True if container.get("readinessProbe") else True)
+    return started, ready
+
+
+def _volume_mounts(container: Mapping[str, Any]) -> Obj:
+    mounts = []
+    for mount in container.get("volumeMounts") or ():
+        entry: Obj = {"name": mount["name"], "mountPath": mount["mountPath"]}
+        if mount.get("readOnly"):
+            entry |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
+        mounts.append(entry)
+    return {"volumeMounts": mounts} if mounts else {}

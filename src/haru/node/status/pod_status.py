@@ -1,0 +1,207 @@
+"""The status of a pod: its phase, its conditions and its containers, as a kubelet writes it.
+
+Source: the pod lifecycle as documented; the conditions of KEP-3085 (PodReadyToStartContainers) and KEP-580 (readiness
+gates); KEP-5067 (observedGeneration).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from haru.kube.meta import get_condition
+from haru.node.podworker.observed import SeenPod
+from haru.node.podworker.plan import uses_host_network
+from haru.node.podworker.restarts import is_sidecar
+from haru.node.status.container_status import Known, container_statuses
+
+Obj = dict[str, Any]
+TERMINAL = ("Succeeded", "Failed")
+
+
+def pod_status(pod: Obj, seen: SeenPod, known: Known, now: str) -> Obj:
+    """The whole status that follows; what others write (other conditions, nominations) is not in it."""
+    before = pod.get("status") or {}
+    init = container_statuses(pod, seen, known, init=True)
+    main = container_statuses(pod, seen, known, init=False)
+    phase = _phase(pod, init, main, seen, known)
+    status: Obj = {
+        "phase": phase,
+        "startTime": before.get("startTime") or now,
+        "containerStatuses": main,
+        "observedGeneration": pod["metadata"].get("generation"),
+    }
+    if init:
+        status["initContainerStatuses"] = init
+    if known.failure is not None:
+        status["reason"], status["message"] = known.failure
+    elif before.get("reason") and phase in TERMINAL:
+        status["reason"], status["message"] = before["reason"], before.get("message")
+    if known.host_ips:
+        status["hostIP"] = known.host_ips[0]
+        status["hostIPs"] = [{"ip": ip} for ip in known.host_ips]
+    ips = pod_ips(pod, seen, known.host_ips) or [one["ip"] for one in before.get("podIPs") or ()]
+    if ips:
+        status["podIP"] = ips[0]
+        status["podIPs"] = [{"ip": ip} for ip in ips]
+    status["conditions"] = _conditions(pod, init, main, phase, seen, now)
+    return {key: value for key, value in status.items() if value is not None}
+
+
+def pod_ips(pod: Obj, seen: SeenPod, host_ips: Sequence[str]) -> list[str]:
+    """The pod's addresses, if it has any."""
+    if uses_host_network(pod):
+        return list(host_ips) if seen.sandbox is not None else []
+    return list(seen.sandbox.ips) if seen.sandbox is not None else []
+
+
+# -- phase ------------------------------------------------------------------------------------------------------------
+
+
+def _phase(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], seen: SeenPod, known: Known) -> str:
+    before = (pod.get("status") or {}).get("phase") or "Pending"
+    if before in TERMINAL:
+        return str(before)
+    if known.is_over and seen.runs:
+        # Nobody may take a pod for ended while a process of it runs.
+        return str(before)
+    if known.failure is not None:
+        return "Failed"
+    return _phase_of(pod, init, main, known)
+
+
+def _phase_of(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], known: Known) -> str:
+    specs = {container["name"]: container for container in pod["spec"].get("initContainers") or ()}
+    never = pod["spec"].get("restartPolicy") == "Never"
+    ordinary = [status for status in init if not is_sidecar(specs[status["name"]])]
+    if any(_failed(status) for status in ordinary) and (never or known.is_over):
+        return "Failed"
+    has_begun = any(status["state"].keys() & {"running", "terminated"} or status["lastState"] for status in main)
+    pending = [status for status in ordinary if not _succeeded(status)]
+    pending += [status for status in init if is_sidecar(specs[status["name"]]) and not status["started"]]
+    if pending and not has_begun and not known.is_over:
+        return "Pending"
+    return _phase_of_containers(pod, main, known)
+
+
+def _phase_of_containers(pod: Obj, main: Sequence[Obj], known: Known) -> str:
+    waiting = sum(1 for status in main if "waiting" in status["state"] and not status["lastState"])
+    running = sum(1 for status in main if "running" in status["state"])
+    ended = len(main) - waiting - running
+    succeeded = sum(1 for status in main if _succeeded(status))
+    if known.is_over:
+        return "Succeeded" if succeeded == len(main) else "Failed"
+    if waiting and not (running or ended):
+        return "Pending"
+    if waiting:
+        return "Pending"
+    if running or ended:
+        return "Running"
+    return "Pending"
+
+
+def _succeeded(status: Obj) -> bool:
+    ended = status["state"].get("terminated")
+    return ended is not None and ended.get("exitCode") == 0
+
+
+def _failed(status: Obj) -> bool:
+    ended = status["state"].get("terminated") or (status["lastState"] or {}).get("terminated")
+    return ended is not None and ended.get("exitCode") != 0
+
+
+# -- conditions -------------------------------------------------------------------------------------------------------
+
+
+def _conditions(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], phase: str, seen: SeenPod, now: str) -> list[Obj]:
+    specs = {container["name"]: container for container in pod["spec"].get("initContainers") or ()}
+    sidecars = [status for status in init if is_sidecar(specs[status["name"]])]
+    sandbox = seen.sandbox
+    networked = sandbox is not None and sandbox.ready and (uses_host_network(pod) or bool(sandbox.ips))
+    unready = [status["name"] for status in (*sidecars, *main) if not status["ready"]]
+    containers = _ready_containers(phase, unready)
+    made = [
+        ("PodReadyToStartContainers", networked and phase not in TERMINAL, "", ""),
+        _initialized(init, sidecars, phase, main),
+        ("Ready", *_ready(pod, containers)),
+        ("ContainersReady", *containers),
+        ("PodScheduled", True, "", ""),
+    ]
+    return [_condition(pod, *each, now=now) for each in made]
+
+
+def _initialized(
+    init: Sequence[Obj], sidecars: Sequence[Obj], phase: str, main: Sequence[Obj]
+) -> tuple[str, bool, str, str]:
+    if phase == "Succeeded":
+        return "Initialized", True, "PodCompleted", ""
+    names = {status["name"] for status in sidecars}
+    has_begun = any("running" in s["state"] or "terminated" in s["state"] or s["lastState"] for s in main)
+    missing = [s["name"] for s in init if not (s["started"] if s["name"] in names else s["ready"])]
+    if not missing or (has_begun and all(name in names for name in missing)):
+        return "Initialized", True, "", ""
+    return "Initialized", False, "ContainersNotInitialized", _listed("containers with incomplete status", missing)
+
+
+def _ready_containers(phase: str, unready: Sequence[str]) -> tuple[bool, str, str]:
+    if phase == "Succeeded":
+        return False, "PodCompleted", ""
+    if phase == "Failed":
+        return False, "PodFailed", ""
+    if unready:
+        return False, "ContainersNotReady", _listed("containers with unready status", unready)
+    return True, "", ""
+
+
+def _ready(pod: Obj, containers: tuple[bool, str, str]) -> tuple[bool, str, str]:
+    if not containers[0]:
+        return containers
+    texts = []
+    for gate in pod["spec"].get("readinessGates") or ():
+        kind = gate["conditionType"]
+        found = get_condition(pod, kind)
+        if found is None:
+            texts.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif found.get("status") != "True":
+            texts.append(f'the status of pod readiness gate "{kind}" is not "True", but {found.get("status")}')
+    return (False, "ReadinessGatesNotReady", ", ".join(texts)) if texts else containers
+
+
+def _listed(what: str, names: Sequence[str]) -> str:
+    return f"{what}: [{' '.join(names)}]"
+
+
+def _condition(pod: Obj, kind: str, holds: bool, reason: str, message: str, *, now: str) -> Obj:
+    """A condition; its time of transition stays while its status does."""
+    status = "True" if holds else "False"
+    had: Mapping[str, Any] = get_condition(pod, kind) or {}
+    same = had.get("status") == status and had.get("lastTransitionTime")
+    condition: Obj = {"type": kind, "status": status, "lastTransitionTime": had["lastTransitionTime"] if same else now}
+    if reason:
+        condition["reason"] = reason
+    if message:
+        condition["message"] = message
+    if generation := pod["metadata"].get("generation"):
+        condition["observedGeneration"] = generation
+    return condition
+
+
+def status_patch(before: Obj, after: Obj) -> Obj | None:
+    """The strategic merge patch of one status into the other; None if nothing differs.
+
+    Conditions merge by type: those of others stay, and a field that went away is said to be null.
+    """
+    patch: Obj = {key: value for key, value in after.items() if key != "conditions" and before.get(key) != value}
+    had = {condition["type"]: condition for condition in before.get("conditions") or ()}
+    conditions = []
+    for condition in after.get("conditions") or ():
+        old = had.get(condition["type"], {})
+        if _without_probe_times(old) != condition:
+            conditions.append({**{key: None for key in old if key not in condition}, **condition})
+    if conditions:
+        patch["conditions"] = conditions
+    return patch or None
+
+
+def _without_probe_times(condition: Mapping[str, Any]) -> Obj:
+    return {key: value for key, value in condition.items() if key != "lastProbeTime"}

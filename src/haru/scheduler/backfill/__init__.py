@@ -1,0 +1,1 @@
+"""The head of the queue and the reservation that is kept for it."""

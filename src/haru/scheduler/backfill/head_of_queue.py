@@ -1,0 +1,146 @@
+"""The head of the queue has places kept for it, so that smaller work cannot starve it.
+
+The head is the first unit, in the order of the queue, that was tried in vain and that the end of running work would
+let start. There is one reservation at a time. It is made anew with every attempt of the head, so it follows what has
+happened since, and when the head has started, or is gone, the next unit takes its turn.
+Source: EASY backfilling; docs/adr/0007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from haru.engine import Options, SchedulerCache, reserve_earliest_start
+from haru.engine.backfill import BackfillReservation, is_reserved
+from haru.engine.state import time_text
+from haru.scheduler.queue import queueing_hints
+from haru.scheduler.queue.queue_keys import group_object
+from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage, SchedulingQueue
+from haru.scheduler.settings import SchedulerConfig
+
+Obj = dict[str, Any]
+_LATE_SECONDS = 1.0
+_MOST_NAMED = 5
+
+
+class HeadOfQueue:
+    """Keeps places in the cluster for one unit.
+
+    `options` says how its pods are decided, `tell` writes what is kept for an object, or that nothing is (None).
+    """
+
+    def __init__(
+        self,
+        cluster: SchedulerCache,
+        queue: SchedulingQueue,
+        config: SchedulerConfig,
+        options: Callable[[Sequence[Obj]], Options],
+        tell: Callable[[Obj, str | None], None],
+        may_help: Callable[[frozenset[str]], None],
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._config = config
+        self._options = options
+        self._tell = tell
+        self._may_help = may_help
+        self._holder: QueuedUnit | None = None
+        self._told: tuple[Obj, str] | None = None
+        self._cannot: set[tuple[str, str, str]] = set()
+
+    def refused(self, unit: QueuedUnit, pods: Sequence[Obj]) -> None:
+        """A unit found no place, and nobody is evicted for it: if it is the head, places are kept for it now."""
+        if not self._config.backfill or self._is_behind(unit):
+            return
+        before, holder = self._cluster.snapshot().reservation, self._holder
+        group = group_object(self._cluster.snapshot(), unit)
+        found = reserve_earliest_start(self._cluster.snapshot(), pods, group=group, options=self._options(pods))
+        if found is None:
+            self._cannot.add(unit.key)
+            if holder is unit:
+                self._release()
+            elif holder is None:
+                self._next()
+            return
+        self._holder = unit
+        self._cluster.reserve(found)
+        self._announce(group or pods[0], found)
+        if before is not None and before != found:
+            self._may_help(queueing_hints.RESERVATION)
+        now = self._config.monotonic()
+        if found.until is not None and found.waits_for:
+            wait = max(found.until - self._config.clock().timestamp(), 0.0)
+            self._queue.retry_at(unit, now + wait + _LATE_SECONDS)
+        if holder is not None and holder is not unit and not found.waits_for:
+            # Only what was kept for the other one was in its way.
+            self._queue.retry(unit, now)
+
+    def catch_up(self) -> None:
+        """Go on keeping places for whom a scheduler before this one has done so."""
+        snapshot = self._cluster.snapshot()
+        pods = [pod.obj for pod in snapshot.pods.values() if pod.group is None or not self._config.groups]
+        for obj in [*snapshot.pod_groups.values(), *pods]:
+            if not is_reserved(obj):
+                continue
+            kind = "group" if obj["kind"] == "PodGroup" else "pod"
+            unit = self._queue.units.get((kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
+            members = [snapshot.pods[path].obj for path in unit.pods if path in snapshot.pods] if unit else []
+            if unit is not None and members and unit.place is not QueueStage.HELD:
+                self.refused(unit, members)
+            if unit is None or unit is not self._holder:
+                self._tell(obj, None)
+
+    def placed(self, unit: QueuedUnit) -> None:
+        """A unit has its places, or others make room for it."""
+        if unit is self._holder:
+            self._release()
+
+    def look(self) -> None:
+        """Whether the head still waits."""
+        holder = self._holder
+        if holder is not None and (self._queue.units.get(holder.key) is not holder or holder.place is QueueStage.HELD):
+            self._release()
+
+    def _is_behind(self, unit: QueuedUnit) -> bool:
+        holder = self._holder
+        return holder is not None and holder is not unit and holder.rank < unit.rank
+
+    def _release(self) -> None:
+        self._holder = None
+        self._cluster.reserve(None)
+        self._cannot.clear()
+        if self._told is not None:
+            self._tell(self._told[0], None)
+            self._told = None
+        self._may_help(queueing_hints.RESERVATION)
+        self._next()
+
+    def _next(self) -> None:
+        """Have the next unit tried again that might become the head."""
+        unit = self._queue.first_waiting(but=self._cannot)
+        if unit is not None:
+            self._queue.retry(unit, self._config.monotonic())
+
+    def _announce(self, obj: Obj, found: BackfillReservation) -> None:
+        text = told(found)
+        if self._told is not None and self._told[0]["metadata"].get("uid") != obj["metadata"].get("uid"):
+            self._tell(self._told[0], None)
+        self._told = (obj, text)
+        self._tell(obj, text)
+
+
+def told(reservation: BackfillReservation) -> str:
+    """What is kept, and what it waits for, in a sentence that stays the same while both do."""
+    nodes = sorted({place.node for place in reservation.places})
+    text = f"places for {len(reservation.places)} pods are kept on {_named(nodes)}"
+    if reservation.waits_for:
+        text += f"; waiting for the end of {_named(sorted(pod.path for pod in reservation.waits_for))}"
+    if reservation.until is not None and reservation.waits_for:
+        text += f", by {time_text(reservation.until)} at the latest"
+    return text
+
+
+def _named(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MOST_NAMED])
+    return listed if len(names) <= _MOST_NAMED else f"{listed} and {len(names) - _MOST_NAMED} more"

@@ -1,0 +1,414 @@
+"""Carrying a decision out: claims are reserved for every member first, then the members are bound.
+
+The order makes a gang whole through any crash: allocation and reservation of all its claims, and the nominated node
+of each member, are stored before the first binding is sent. Whoever schedules next finds them and can only finish.
+
+No answer is no outcome: after a timeout or an error of the server the object is read again, and taking back goes on
+until it is certain what is stored. Until then the caller counts the devices as taken. Removing the finalizer of a
+claim that turned out unallocated makes a write that is still under way fail, because it expects an older version.
+Source: KEP-4381 and KEP-5004 (PreBind of DynamicResources), KEP-5278 (nominated node name), the Binding subresource.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.engine.dra import extended_resource_claim_owner
+from haru.engine.state import MemberDecision, PodKey
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.scheduler.binding import extended_claim_writes
+from haru.scheduler.binding.claim_updates import (
+    FINALIZER,
+    BindingError,
+    ClaimWrite,
+    claim_writes,
+    freed_status,
+    is_protected_for_nothing,
+    reserved_claim,
+    same_allocation,
+    without_finalizer,
+)
+from haru.scheduler.binding.extended_claims import ClaimMaker
+from haru.scheduler.binding.write_retry import ATTEMPTS, CLAIMS, PODS, delay, is_transient
+
+Obj = dict[str, Any]
+
+__all__ = ["CLAIMS", "PODS", "Binder", "PodGoneError", "is_transient"]
+
+_PARALLEL = 16
+_log = logging.getLogger(__name__)
+
+
+class PodGoneError(BindingError):
+    """The pod was deleted, replaced or bound by somebody else: nothing is left to do for it."""
+
+
+def _never() -> bool:
+    return False
+
+
+def _nothing() -> str:
+    return ""
+
+
+def _ignore(_kind: Kind, _obj: Obj) -> None:
+    return None
+
+
+def _unknown(_path: str) -> Obj | None:
+    return None
+
+
+def _uncounted(_status: str) -> None:
+    return None
+
+
+class Binder:
+    """Writes claims, nominations and bindings.
+
+    `cached_claim` and `cached_pod` answer from the informers, without a request; `learn` is told every answer and
+    `unlearn` every object that was deleted, so that the caller never decides on something older than its own writes.
+    `count` hears of every claim that was to be created: success or failure.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        cached_claim: Callable[[str], Obj | None],
+        timestamp: Callable[[], str | None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        learn: Callable[[Kind, Obj], None] = _ignore,
+        unlearn: Callable[[Kind, Obj], None] = _ignore,
+        cached_pod: Callable[[str], Obj | None] = _unknown,
+        count: Callable[[str], None] = _uncounted,
+        now: Callable[[], str] = _nothing,
+    ) -> None:
+        self._client = client
+        self._cached_claim = cached_claim
+        self._cached_pod = cached_pod
+        self._timestamp = timestamp
+        self._sleep = sleep
+        self._learn = learn
+        self._unlearn = unlearn
+        self._now = now
+        self._slots = asyncio.Semaphore(_PARALLEL)
+        self._maker = ClaimMaker(client, self._slots, sleep, learn, count)
+
+    # -- reserving ----------------------------------------------------------------------------------------------------
+
+    async def create_claims(
+        self, members: Sequence[MemberDecision], insist: Callable[[], bool] = _never
+    ) -> dict[str, Obj | Exception]:
+        """Creates the claims that do not exist yet, by stand-in path; what went wrong instead of those that failed.
+
+        While `insist()` is true, what may still succeed is tried again for ever.
+        """
+        return await self._maker.create(members, insist)
+
+    async def reserve(
+        self, members: Sequence[MemberDecision], nominate: bool, insist: Callable[[], bool] = _never
+    ) -> dict[PodKey, Exception]:
+        """Stores allocations, reservations, what pods must say of them and (if asked) nominations.
+
+        Returns the members for which that failed. While `insist()` is true, what may still succeed is tried again for
+        ever.
+        """
+        writes = list(claim_writes(members).values())
+        outcomes = await asyncio.gather(*(self._write_claim(w, insist) for w in writes), return_exceptions=True)
+        failures: dict[PodKey, Exception] = {}
+        for write, outcome in zip(writes, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                failures.update(dict.fromkeys(write.pods, outcome))
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        standing = [m for m in members if m.pod not in failures]
+        answers = await asyncio.gather(*(self._tell(m, nominate, insist) for m in standing), return_exceptions=True)
+        for member, answer in zip(standing, answers, strict=True):
+            if isinstance(answer, Exception):
+                failures[member.pod] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+        return failures
+
+    async def _write_claim(self, write: ClaimWrite, insist: Callable[[], bool]) -> None:
+        claim = self._cached_claim(write.path)
+        attempt = 0
+        while True:
+            try:
+                async with self._slots:
+                    await self._write_claim_once(write, claim)
+                return
+            except (StatusError, OSError) as error:
+                conflict = isinstance(error, StatusError) and error.code in (404, 409)
+                if not conflict and not is_transient(error):
+                    raise
+                problem: Exception = error
+            claim = None
+            attempt += 1
+            if attempt >= ATTEMPTS and not insist():
+                raise BindingError(f"claim {write.path}: {problem}") from problem
+            if not conflict or attempt > 1:
+                await self._sleep(delay(attempt))
+
+    async def _write_claim_once(self, write: ClaimWrite, claim: Obj | None) -> None:
+        if claim is None:
+            claim = await self._read_claim(write)
+            self._learn(CLAIMS, claim)
+        wanted = reserved_claim(claim, write, self._timestamp())
+        if wanted["metadata"].get("finalizers") != claim["metadata"].get("finalizers"):
+            claim = await self._client.update(CLAIMS, {**claim, "metadata": wanted["metadata"]})
+            wanted = reserved_claim(claim, write, self._timestamp())
+        if wanted.get("status") != claim.get("status"):
+            claim = await self._client.update_status(CLAIMS, wanted)
+        self._learn(CLAIMS, claim)
+
+    async def _read_claim(self, write: ClaimWrite) -> Obj:
+        try:
+            return await self._client.get(CLAIMS, write.name, write.namespace)
+        except StatusError as error:
+            if error.code == 404:
+                raise BindingError(f"claim {write.path} got deleted in the meantime") from error
+            raise
+
+    async def _tell(self, member: MemberDecision, nominate: bool, insist: Callable[[], bool]) -> None:
+        """Writes into the pod's status which claim serves its extended resources, and its place."""
+        pod = self._cached_pod(member.pod.path)
+        if pod is not None and pod["metadata"].get("uid") != member.pod.uid:
+            pod = None
+        attempt = 0
+        while True:
+            if pod is None and extended_claim_writes.unrecorded(member, None):
+                pod = await self._ours(member)
+            patch = extended_claim_writes.place_patch(member, pod, nominate=nominate)
+            if patch is None:
+                return
+            try:
+                async with self._slots:
+                    self._learn(PODS, await self._patch_pod(member, patch))
+                return
+            except (StatusError, OSError) as error:
+                problem: Exception = error
+            # A conflict may mean another pod of that name, or only a writer that was faster.
+            pod = await self._ours(member)
+            if isinstance(problem, StatusError) and problem.code != 409 and not is_transient(problem):
+                raise problem
+            attempt += 1
+            if attempt >= ATTEMPTS and not insist():
+                raise BindingError(f"status of {member.pod.path}: {problem}") from problem
+            await self._sleep(delay(attempt))
+
+    async def _patch_pod(self, member: MemberDecision, patch: Obj) -> Obj:
+        return await self._client.patch(PODS, member.pod.name, patch, member.pod.namespace, "merge", "status")
+
+    # -- binding ------------------------------------------------------------------------------------------------------
+
+    async def bind(
+        self,
+        member: MemberDecision,
+        insist: Callable[[], bool] = _never,
+        obstacle: Callable[[], str] = _nothing,
+    ) -> None:
+        """Sends the binding until it is certain what became of it. Raises BindingError.
+
+        While `insist()` is true a refusal is no answer either: the pod's gang would be left without a member.
+        `obstacle()` names what makes further attempts senseless.
+        """
+        attempt = 0
+        pod = self._cached_pod(member.pod.path)
+        while True:
+            try:
+                async with self._slots:
+                    await self._client.create_subresource(
+                        PODS, member.pod.name, "binding", _binding(member, pod), member.pod.namespace
+                    )
+                return
+            except (StatusError, OSError) as error:
+                problem: Exception = error
+            attempt += 1
+            pod = await self._ours(member)
+            bound = None if pod is None else bool((pod.get("spec") or {}).get("nodeName"))
+            if bound:
+                return
+            text = f"binding of {member.pod.path} to {member.node}: {problem}"
+            if why := obstacle():
+                raise BindingError(f"{text}; {why}") from problem
+            answered = isinstance(problem, StatusError) and bound is False
+            final = isinstance(problem, StatusError) and problem.code not in (404, 409) and not is_transient(problem)
+            if answered and (final or attempt >= ATTEMPTS) and not insist():
+                raise BindingError(text) from problem
+            if attempt >= ATTEMPTS:
+                _log.warning("%s; trying again", text)
+            await self._sleep(delay(attempt))
+
+    async def _ours(self, member: MemberDecision) -> Obj | None:
+        """The pod as it is stored; None if nobody can tell. Raises PodGoneError if it is not ours any more."""
+        try:
+            pod = await self._client.get(PODS, member.pod.name, member.pod.namespace)
+        except StatusError as error:
+            if error.code == 404:
+                raise PodGoneError(f"pod {member.pod.path} is gone") from error
+            return None
+        except OSError:
+            return None
+        if pod["metadata"].get("uid") != member.pod.uid or pod["metadata"].get("deletionTimestamp"):
+            raise PodGoneError(f"pod {member.pod.path} is being deleted or was replaced")
+        node = (pod.get("spec") or {}).get("nodeName")
+        if node and node != member.node:
+            raise PodGoneError(f"pod {member.pod.path} was bound to {node} by somebody else")
+        return pod
+
+    # -- taking back --------------------------------------------------------------------------------------------------
+
+    async def release(
+        self,
+        members: Iterable[MemberDecision],
+        kept_consumers: Collection[str] = (),
+        nominated: Iterable[MemberDecision] = (),
+    ) -> None:
+        """Takes back what `reserve` stored for members that are not bound, and goes on until that is certain.
+
+        `kept_consumers` are UIDs in `reservedFor` that stand for others too (the group of members that stay);
+        `nominated` are the members whose nomination goes as well.
+        """
+        members = list(members)
+        works = [
+            self._until_certain(w.path, self._undo_claim, w, kept_consumers)
+            for w in claim_writes(members).values()
+            if w.uid  # what was not created need not be taken back
+        ]
+        cleared = {m.pod: (m, extended_claim_writes.to_clear(m)) for m in members}
+        for member in nominated:
+            cleared[member.pod] = (member, [*extended_claim_writes.to_clear(member), "nominatedNodeName"])
+        works += [self._until_certain(m.pod.path, self._clear, m, fields) for m, fields in cleared.values() if fields]
+        await asyncio.gather(*works)
+
+    async def deallocate(self, claim: Obj, pods: Sequence[Obj] = ()) -> None:
+        """Frees a claim that nobody can use, unless it has changed since it was seen. Best effort.
+
+        `pods` are those that wait with it: a binding that a scheduler before this one has sent, and that has not
+        arrived yet, must come to nothing first. A claim for extended resources is of no use afterwards, and removed.
+        """
+        try:
+            async with self._slots:
+                for pod in pods:
+                    await self._outdate(pod)
+                claim = await self._free(claim)
+                if extended_resource_claim_owner(claim):
+                    await self._delete(claim)
+        except (StatusError, OSError) as error:
+            if not isinstance(error, StatusError) or error.code not in (404, 409):
+                _log.warning("freeing claim %s: %s", claim["metadata"]["name"], error)
+
+    async def _outdate(self, pod: Obj) -> None:
+        """Give the pod a later version than any that a binding under way may name. StatusError if it is bound."""
+        metadata = pod["metadata"]
+        preconditions = {"uid": metadata["uid"], "resourceVersion": metadata.get("resourceVersion")}
+        probed = {"type": "PodScheduled", "status": "False", "lastProbeTime": self._now() or None}
+        patch = {"metadata": preconditions, "status": {"conditions": [probed]}}
+        where = metadata["name"], metadata.get("namespace", "")
+        try:
+            answer = await self._client.patch(PODS, where[0], patch, where[1], "strategic", "status")
+        except StatusError as error:
+            if error.code != 409:
+                raise
+            # It has a later version already, unless that came of being bound.
+            answer = await self._client.get(PODS, *where)
+            if (answer.get("spec") or {}).get("nodeName") or answer["metadata"].get("uid") != metadata["uid"]:
+                raise
+        self._learn(PODS, answer)
+
+    async def unprotect(self, claim: Obj) -> None:
+        """Takes the finalizer off a claim that is not allocated, unless it has changed. Best effort."""
+        try:
+            async with self._slots:
+                self._learn(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
+        except (StatusError, OSError) as error:
+            if not isinstance(error, StatusError) or error.code not in (404, 409):
+                _log.warning("claim %s: its finalizer: %s", claim["metadata"]["name"], error)
+
+    async def _until_certain(self, what: str, work: Callable[..., Awaitable[None]], *args: Any) -> None:
+        attempt = 0
+        while True:
+            try:
+                async with self._slots:
+                    await work(*args)
+                return
+            except (StatusError, OSError) as error:
+                if isinstance(error, StatusError) and error.code == 404:
+                    return
+                if isinstance(error, StatusError) and error.code != 409 and not is_transient(error):
+                    _log.error("taking back what was written to %s: %s", what, error)
+                    return
+                problem: Exception = error
+            attempt += 1
+            if attempt >= ATTEMPTS:
+                _log.warning("taking back what was written to %s: %s; trying again", what, problem)
+            await self._sleep(delay(attempt))
+
+    async def _undo_claim(self, write: ClaimWrite, kept_consumers: Collection[str]) -> None:
+        claim = await self._client.get(CLAIMS, write.name, write.namespace)
+        if claim["metadata"].get("uid") != write.uid:
+            return
+        status = claim.get("status") or {}
+        if extended_resource_claim_owner(claim) and write.allocation is not None and not status.get("allocation"):
+            await self._delete(await self._free(claim))
+            return
+        if is_protected_for_nothing(claim):
+            self._learn(CLAIMS, await self._client.update(CLAIMS, without_finalizer(claim)))
+            return
+        ours = {entry["uid"] for entry in write.consumers}.difference(kept_consumers)
+        left = [entry for entry in status.get("reservedFor") or () if entry.get("uid") not in ours]
+        made = write.allocation is not None and same_allocation(status.get("allocation") or {}, write.allocation)
+        if made and not left:
+            claim = await self._free(claim)
+            if extended_resource_claim_owner(claim):
+                await self._delete(claim)
+        elif len(left) < len(status.get("reservedFor") or ()):
+            claim = {**claim, "status": {**status, "reservedFor": left}}
+            self._learn(CLAIMS, await self._client.update_status(CLAIMS, claim))
+        else:
+            self._learn(CLAIMS, claim)
+
+    async def _free(self, claim: Obj) -> Obj:
+        if (claim.get("status") or {}) != freed_status(claim):
+            claim = await self._client.update_status(CLAIMS, {**claim, "status": freed_status(claim)})
+            self._learn(CLAIMS, claim)
+        if FINALIZER in (claim["metadata"].get("finalizers") or ()):
+            claim = await self._client.update(CLAIMS, without_finalizer(claim))
+            self._learn(CLAIMS, claim)
+        return claim
+
+    async def _delete(self, claim: Obj) -> None:
+        """Removes a claim that is free, unless somebody has used it in the meantime."""
+        metadata = claim["metadata"]
+        version = metadata.get("resourceVersion") or ""
+        await self._client.delete(CLAIMS, metadata["name"], metadata["namespace"], metadata["uid"], version)
+        self._unlearn(CLAIMS, claim)
+
+    async def _clear(self, member: MemberDecision, fields: Sequence[str]) -> None:
+        pod = await self._client.get(PODS, member.pod.name, member.pod.namespace)
+        bound = (pod.get("spec") or {}).get("nodeName")
+        told = [field for field in fields if (pod.get("status") or {}).get(field)]
+        if pod["metadata"].get("uid") != member.pod.uid or bound or not told:
+            return
+        precondition = {"uid": member.pod.uid, "resourceVersion": pod["metadata"].get("resourceVersion")}
+        patch = {"metadata": precondition, "status": dict.fromkeys(told)}
+        self._learn(PODS, await self._patch_pod(member, patch))
+
+
+def _binding(member: MemberDecision, pod: Obj | None) -> Obj:
+    """The binding of the pod as it was seen last: one that comes late, when others rely on its failure, is refused."""
+    metadata = {"name": member.pod.name, "namespace": member.pod.namespace, "uid": member.pod.uid}
+    if pod is not None and pod["metadata"].get("uid") == member.pod.uid:
+        metadata["resourceVersion"] = pod["metadata"].get("resourceVersion") or ""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        "target": {"apiVersion": "v1", "kind": "Node", "name": member.node},
+    }

@@ -1,0 +1,269 @@
+"""Enact a decision beside the cycles that follow: assume, reserve as a whole, bind, or take back as a whole.
+
+A binding task is what one decision asks for. Binding tasks of one group go through the reserving phase one after the
+other, and each counts only siblings that are bound or certain to be: so none relies on another that may still fail.
+Once a gang is past the barrier, its members are bound until that is certain; what they hold is not given up unless
+the pod or its node is gone. Source: docs/adr/0002.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from haru.engine import SchedulerCache
+from haru.engine.plugins import resolve_claims
+from haru.engine.state import GroupKey, MemberDecision, PodKey, namespaced_name
+from haru.scheduler.binding.binder import Binder, PodGoneError
+from haru.scheduler.binding.claim_updates import BindingError, claim_writes, reserved_claim
+from haru.scheduler.binding.extended_claim_writes import claims_to_create, stale_claims, unrecorded, with_created
+
+Obj = dict[str, Any]
+_MANY = 1000
+
+
+class HeldBackError(Exception):
+    """The pod was fine, but its gang is not bound: siblings failed and too few are left."""
+
+
+@dataclass(slots=True)
+class BindingTask:
+    """The members to be bound together. `minimum` is the gang's minCount, 1 without a gang."""
+
+    group: GroupKey | None
+    minimum: int
+    members: tuple[MemberDecision, ...]
+    unit_errors: int = 0
+    claims: dict[str, Obj] = field(default_factory=dict)
+    nominated_before: frozenset[PodKey] = frozenset()
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether members may not be bound one by one."""
+        return self.group is not None and self.minimum > 1
+
+
+class DecisionWriter(Protocol):
+    """Who sends the binding tasks out, and hears what became of them."""
+
+    def member_bound(self, binding_task: BindingTask, member: MemberDecision) -> None:
+        """A member has its node."""
+
+    def members_returned(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
+        """These members have no place any more; nothing of theirs is assumed or stored but what the text says."""
+
+
+class BindingCycle:
+    """Carries binding tasks out. `silence` stops reports about a pod, which would be late."""
+
+    def __init__(
+        self,
+        cluster: SchedulerCache,
+        binder: Binder,
+        sender: DecisionWriter,
+        silence: Callable[[str], None],
+        *,
+        workload_claims: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._binder = binder
+        self._sender = sender
+        self._silence = silence
+        self._workload_claims = workload_claims
+        self._uncertain: set[PodKey] = set()
+        self._under_way: dict[PodKey, int] = {}
+        self._most_under_way = _MANY
+        self._lowest = math.inf
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def assume(self, binding_task: BindingTask) -> None:
+        """Counts the members as placed and their claims as allocated from now on."""
+        snapshot = self._cluster.snapshot()
+        group = snapshot.pod_group(binding_task.group) if binding_task.group is not None else None
+        nominated = set()
+        for member in binding_task.members:
+            info = snapshot.pods.get(member.pod.path)
+            if info is not None and info.nominated_node == member.node:
+                nominated.add(member.pod)
+            self._cluster.assume_pod(member.pod, member.node or "", member.claimed, member.joined)
+            self._uncertain.add(member.pod)
+            if info is not None:
+                priority = info.priority if group is None else int((group.get("spec") or {}).get("priority") or 0)
+                self._under_way[member.pod] = priority
+                self._lowest = min(self._lowest, priority)
+            self._silence(member.pod.path)
+        if len(self._under_way) > self._most_under_way:
+            self._forget_arrived()
+        binding_task.nominated_before = frozenset(nominated)
+        new = claims_to_create(binding_task.members)
+        for path, write in claim_writes(binding_task.members).items():
+            claim = snapshot.claims.get(path)
+            if path in new:
+                pod, body = new[path]
+                # A pod of the same name, made anew, may have such a claim under way as well.
+                claim = {**body, "metadata": {**body["metadata"], "name": f"{body['metadata']['name']}{pod.uid}"}}
+            if claim is not None and write.allocation is not None:
+                binding_task.claims[path] = reserved_claim(claim, write, None)
+                self._cluster.assume_claim(binding_task.claims[path])
+
+    def is_binding_below(self, priority: int) -> bool:
+        """Whether a less important pod (by its group, if it has one) has a place that the watch has not shown yet."""
+        if priority > self._lowest:
+            self._forget_arrived()
+        return priority > self._lowest
+
+    def _forget_arrived(self) -> None:
+        self._under_way = {pod: known for pod, known in self._under_way.items() if self._cluster.is_assumed(pod)}
+        self._lowest = min(self._under_way.values(), default=math.inf)
+        # Twice as many before all are looked through again, however many are under way.
+        self._most_under_way = max(_MANY, 2 * len(self._under_way))
+
+    async def carry_out(self, binding_task: BindingTask) -> None:
+        """Ends when every member is bound or has been given back."""
+        if binding_task.group is None:
+            ready = await self._reserve(binding_task)
+        else:
+            turn = self._turns.setdefault(binding_task.group.path, asyncio.Lock())
+            async with turn:
+                ready = await self._reserve(binding_task)
+        await asyncio.gather(*(self._bind(binding_task, member) for member in ready))
+
+    # -- the reserving phase ------------------------------------------------------------------------------------------
+
+    async def _reserve(self, binding_task: BindingTask) -> Sequence[MemberDecision]:
+        failures = await self._create_claims(binding_task)
+        made = tuple(m for m in binding_task.members if m.pod not in failures)
+        failures |= await self._binder.reserve(
+            made, nominate=binding_task.is_gang, insist=lambda: self._is_half_placed(binding_task)
+        )
+        for member in binding_task.members:
+            if member.pod not in failures and (problem := self._fallen(binding_task, member)) is not None:
+                failures[member.pod] = problem
+        ready = [m for m in binding_task.members if m.pod not in failures]
+        if ready and binding_task.is_gang and len(self._certain(binding_task)) + len(ready) < binding_task.minimum:
+            # All or nothing: what was written for the others is taken back, and nobody is bound.
+            text = "; ".join(sorted({str(e) for e in failures.values()})) or "siblings have lost their places"
+            failures.update({m.pod: HeldBackError(f"a sibling could not be reserved: {text}") for m in ready})
+            ready = []
+        self._uncertain.difference_update(m.pod for m in ready)
+        await self._take_back(binding_task, failures)
+        stale = [claim for member in ready for claim in stale_claims(self._cluster.snapshot(), member)]
+        await asyncio.gather(*(self._binder.deallocate(claim) for claim in stale))
+        return ready
+
+    async def _create_claims(self, binding_task: BindingTask) -> dict[PodKey, Exception]:
+        """Claims that have to be made first take the places of their stand-ins; the members for which that failed."""
+        new = claims_to_create(binding_task.members)
+        if not new:
+            return {}
+        answers = await self._binder.create_claims(
+            binding_task.members, insist=lambda: self._is_half_placed(binding_task)
+        )
+        created = {path: claim for path, claim in answers.items() if isinstance(claim, dict)}
+        binding_task.members = tuple(with_created(m, created) for m in binding_task.members)
+        writes = claim_writes(binding_task.members)
+        for path, claim in created.items():
+            known = namespaced_name(claim)
+            binding_task.claims[known] = reserved_claim(claim, writes[known], None)
+            self._cluster.assume_claim(binding_task.claims[known])
+            stand_in = binding_task.claims.pop(path)
+            self._cluster.forget_claim(namespaced_name(stand_in), stand_in)
+        return {new[path][0]: error for path, error in answers.items() if isinstance(error, Exception)}
+
+    def _certain(self, binding_task: BindingTask) -> frozenset[str]:
+        """The group's members that are bound, or reserved beyond recall."""
+        if binding_task.group is None:
+            return frozenset()
+        placed = self._cluster.snapshot().group_state(binding_task.group).scheduled
+        return placed - {pod.path for pod in self._uncertain}
+
+    def _is_half_placed(self, binding_task: BindingTask) -> bool:
+        return binding_task.is_gang and 0 < len(self._certain(binding_task)) < binding_task.minimum
+
+    def _fallen(self, binding_task: BindingTask, member: MemberDecision) -> BindingError | None:
+        """Why a member that was reserved must not be bound after all: what it counted on went away meanwhile."""
+        snapshot = self._cluster.snapshot()
+        info = snapshot.pods.get(member.pod.path)
+        if info is None or info.key.uid != member.pod.uid or info.deleting:
+            return PodGoneError(f"pod {member.pod.path} is gone")
+        if why := self._obstacle(member):
+            return BindingError(f"pod {member.pod.path}: {why}")
+        group = snapshot.pod_group(binding_task.group) if binding_task.group is not None else None
+        uses = resolve_claims(snapshot, info, group, workload_claims=self._workload_claims)
+        if not isinstance(uses, tuple):
+            return BindingError(uses.message)
+        for use in uses:
+            if use.allocation is None or not use.is_reserved or use.path in snapshot.in_flight:
+                return BindingError(f"claim {use.path} is not reserved any more")
+        return self._without_devices(member, info.obj)
+
+    def _without_devices(self, member: MemberDecision, pod: Obj) -> BindingError | None:
+        """Why the claim of a pod's extended resources is not in order."""
+        if missing := unrecorded(member, pod):
+            return BindingError(f"pod {member.pod.path}: its status does not say {', '.join(missing)}")
+        if member.extended is None:
+            return None
+        path, snapshot = member.extended.path, self._cluster.snapshot()
+        status = (snapshot.claims.get(path) or {}).get("status") or {}
+        reserved = any(entry.get("uid") == member.pod.uid for entry in status.get("reservedFor") or ())
+        if not status.get("allocation") or not reserved or path in snapshot.in_flight:
+            return BindingError(f"claim {path} is not reserved any more")
+        return None
+
+    def _obstacle(self, member: MemberDecision) -> str:
+        node = self._cluster.snapshot().nodes.get(member.node or "")
+        return "" if node is not None and node.present else f"node {member.node} is gone"
+
+    # -- the binding phase --------------------------------------------------------------------------------------------
+
+    async def _bind(self, binding_task: BindingTask, member: MemberDecision) -> None:
+        try:
+            await self._binder.bind(
+                member, insist=lambda: self._lacks_members(binding_task), obstacle=lambda: self._obstacle(member)
+            )
+        except Exception as error:
+            await self._take_back(binding_task, {member.pod: error})
+        else:
+            self._sender.member_bound(binding_task, member)
+
+    def _lacks_members(self, binding_task: BindingTask) -> bool:
+        if not binding_task.is_gang or binding_task.group is None:
+            return False
+        return len(self._cluster.snapshot().group_state(binding_task.group).assigned) < binding_task.minimum
+
+    # -- taking back --------------------------------------------------------------------------------------------------
+
+    async def _take_back(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
+        if not failures:
+            return
+        failed = [m for m in binding_task.members if m.pod in failures]
+        await self._binder.release(
+            failed, self._kept_consumers(binding_task, failed), self._to_unnominate(binding_task, failed)
+        )
+        for path, write in claim_writes(binding_task.members).items():
+            if path in binding_task.claims and write.pods <= failures.keys():
+                self._cluster.forget_claim(namespaced_name(binding_task.claims[path]), binding_task.claims[path])
+        for member in failed:
+            self._cluster.forget_pod(member.pod)
+            self._uncertain.discard(member.pod)
+        self._sender.members_returned(binding_task, failures)
+
+    def _kept_consumers(self, binding_task: BindingTask, failed: Iterable[MemberDecision]) -> frozenset[str]:
+        """The group's own reservation stands for all its members: it stays as long as one of them has a place."""
+        if binding_task.group is None:
+            return frozenset()
+        snapshot = self._cluster.snapshot()
+        group = snapshot.pod_group(binding_task.group)
+        staying = snapshot.group_state(binding_task.group).scheduled - {m.pod.path for m in failed}
+        return frozenset((group["metadata"].get("uid", ""),)) if group is not None and staying else frozenset()
+
+    def _to_unnominate(self, binding_task: BindingTask, failed: Sequence[MemberDecision]) -> list[MemberDecision]:
+        """Members of a gang that runs in part keep the place that was reserved for them before."""
+        if not binding_task.is_gang:
+            return []
+        kept = binding_task.nominated_before if self._is_half_placed(binding_task) else frozenset()
+        return [m for m in failed if m.pod not in kept or self._obstacle(m)]

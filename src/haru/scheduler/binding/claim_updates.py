@@ -1,0 +1,111 @@
+"""What has to be written to ResourceClaims for a decision, and what a claim looks like afterwards. Pure.
+
+Source: KEP-4381 (allocation, reservedFor, the finalizer that protects an allocated claim).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey
+
+Obj = dict[str, Any]
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+ALLOCATION_FIELDS = ("reservedFor", "allocation", "devices")
+
+
+class BindingError(Exception):
+    """A member could not be carried to its node; the text says at which write, and why."""
+
+
+@dataclass(slots=True)
+class ClaimWrite:
+    """What has to be written to one claim on behalf of the members of one decision."""
+
+    namespace: str
+    name: str
+    uid: str
+    allocation: Obj | None = None
+    consumers: list[Obj] = field(default_factory=list)
+    pods: set[PodKey] = field(default_factory=set)
+
+    @property
+    def path(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+def claim_writes(members: Iterable[MemberDecision]) -> dict[str, ClaimWrite]:
+    """One write per claim: the allocation and every consumer that the decision adds."""
+    writes: dict[str, ClaimWrite] = {}
+    for member in members:
+        items: tuple[ClaimAllocation | ClaimReservation, ...] = (*member.allocations, *member.reservations)
+        for item in items:
+            write = writes.setdefault(item.path, ClaimWrite(item.claim_namespace, item.claim_name, item.claim_uid))
+            if isinstance(item, ClaimAllocation):
+                write.allocation = item.allocation
+            if all(known["uid"] != item.reserve_for["uid"] for known in write.consumers):
+                write.consumers.append(item.reserve_for)
+            write.pods.add(member.pod)
+    return writes
+
+
+def reserved_claim(claim: Obj, write: ClaimWrite, timestamp: str | None) -> Obj:
+    """The claim as it must be stored: protected, allocated and reserved. Raises BindingError if it may not be.
+
+    `timestamp` becomes `allocationTimestamp` where the gate DRADeviceBindingConditions is on.
+    """
+    metadata, status = claim["metadata"], claim.get("status") or {}
+    if metadata.get("uid") != write.uid:
+        raise BindingError(f"claim {write.path} was replaced by another one of that name")
+    if metadata.get("deletionTimestamp"):
+        raise BindingError(f"claim {write.path} got deleted in the meantime")
+    current = status.get("allocation")
+    if current is None and write.allocation is None:
+        raise BindingError(f"claim {write.path} lost its allocation in the meantime")
+    if current is not None and write.allocation is not None and not same_allocation(current, write.allocation):
+        raise BindingError(f"claim {write.path} got allocated elsewhere")
+    allocation = current
+    if allocation is None:
+        allocation = dict(write.allocation or {})
+        if timestamp and "allocationTimestamp" not in allocation:
+            allocation["allocationTimestamp"] = timestamp
+    reserved = list(status.get("reservedFor") or ())
+    known = {entry.get("uid") for entry in reserved}
+    reserved += [entry for entry in write.consumers if entry["uid"] not in known]
+    finalizers = list(metadata.get("finalizers") or ())
+    if current is None and FINALIZER not in finalizers:
+        finalizers.append(FINALIZER)
+    result = {**claim, "metadata": dict(metadata), "status": {**status, "allocation": allocation}}
+    result["status"]["reservedFor"] = reserved
+    if finalizers:
+        result["metadata"]["finalizers"] = finalizers
+    return result
+
+
+def same_allocation(left: Obj, right: Obj) -> bool:
+    """Whether two allocations are the same but for the time they were made."""
+    return {k: v for k, v in left.items() if k != "allocationTimestamp"} == {
+        k: v for k, v in right.items() if k != "allocationTimestamp"
+    }
+
+
+def freed_status(claim: Obj) -> Obj:
+    """The claim's status without its allocation and everything that goes with one."""
+    return {k: v for k, v in (claim.get("status") or {}).items() if k not in ALLOCATION_FIELDS}
+
+
+def without_finalizer(claim: Obj) -> Obj:
+    """The claim unprotected."""
+    metadata = dict(claim["metadata"])
+    metadata["finalizers"] = [f for f in metadata.get("finalizers") or () if f != FINALIZER]
+    return {**claim, "metadata": metadata}
+
+
+def is_protected_for_nothing(claim: Obj) -> bool:
+    """Whether the claim has the finalizer but no allocation: what is left of an allocation that was not finished."""
+    allocated = (claim.get("status") or {}).get("allocation")
+    return FINALIZER in (claim["metadata"].get("finalizers") or ()) and not allocated

@@ -1,0 +1,86 @@
+"""Devices that are held for nothing are given back: claims that a rejected unit cannot use, or a group left behind.
+
+Until it is known what became of such a claim nobody relies on it, and its devices count as taken.
+Source: PostFilter of kube-scheduler's DynamicResources plugin; docs/adr/0002.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from haru.engine import Decision, SchedulerCache, Snapshot
+from haru.engine.preemption import is_half_placed
+from haru.engine.state import PodInfo
+from haru.scheduler.binding.binder import Binder
+from haru.scheduler.binding.idle_claims import idle_claims, without_allocations
+from haru.scheduler.queue.queue_keys import group_object
+from haru.scheduler.queue.scheduling_queue import QueuedUnit
+from haru.scheduler.status.status_writer import path_of
+
+Obj = dict[str, Any]
+Decide = Callable[[Snapshot, QueuedUnit, Sequence[Obj]], Decision]
+
+
+class ClaimReturns:
+    """Gives claims back. `decide` answers what would become of a unit, `freed` hears that devices are free."""
+
+    def __init__(
+        self,
+        cluster: SchedulerCache,
+        binder: Binder,
+        decide: Decide,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        freed: Callable[[], None],
+        *,
+        workload_claims: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._binder = binder
+        self._decide = decide
+        self._spawn = spawn
+        self._freed = freed
+        self._workload_claims = workload_claims
+        self._running = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether devices are being given back at the moment."""
+        return self._running > 0
+
+    def rejected(self, unit: QueuedUnit, rejected: Sequence[Obj], placed: Sequence[Obj]) -> None:
+        """Free what rejected members hold without being able to use it."""
+        snapshot = self._cluster.snapshot()
+        group = group_object(snapshot, unit)
+        idle = idle_claims(snapshot, rejected, placed, group, workload_claims=self._workload_claims)
+        if not idle:
+            return
+        # Where a gang runs in part its missing members keep what they have, unless another place completes it.
+        half = is_half_placed(snapshot, PodInfo.of(rejected[0]))
+        if half and self._decide(without_allocations(snapshot, idle), unit, rejected).status != "scheduled":
+            return
+        for claim in idle.values():
+            self.give_back(claim, _users(claim, rejected))
+
+    def give_back(self, claim: Obj, pods: Sequence[Obj] = ()) -> None:
+        """Free an allocated claim that nobody uses; `pods` are those that wait with it."""
+        busy = dict(claim)
+        self._cluster.assume_claim(busy)
+        self._running += 1
+        self._spawn(self._deallocate(claim, busy, pods))
+
+    async def _deallocate(self, claim: Obj, busy: Obj, pods: Sequence[Obj]) -> None:
+        try:
+            await self._binder.deallocate(claim, pods)
+        finally:
+            self._running -= 1
+        self._cluster.forget_claim(path_of(claim), busy)
+        self._freed()
+
+
+def _users(claim: Obj, pods: Sequence[Obj]) -> list[Obj]:
+    """The pods that a claim is reserved for; all of them if that is said of their group."""
+    entries = (claim.get("status") or {}).get("reservedFor") or ()
+    named = {entry.get("uid") for entry in entries}
+    shared = any(entry.get("resource") != "pods" for entry in entries)
+    return [pod for pod in pods if shared or pod["metadata"].get("uid") in named]

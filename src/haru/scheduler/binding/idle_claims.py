@@ -1,0 +1,70 @@
+"""Claims that a rejected unit holds without being able to use them.
+
+A pod that was reserved devices and then not bound (a crash, a node that went away, binding conditions that failed)
+may be pinned to devices that no node can serve any more. Its claims are freed, so that the next attempt, or somebody
+else, can use the devices - but not what members of the group that run use too, and not the reservations of a gang that
+runs below its quorum, unless it is known that giving them up completes it.
+Source: PostFilter of kube-scheduler's DynamicResources plugin; docs/adr/0002.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from haru.engine import Snapshot
+from haru.engine.plugins import ClaimUse, extended_resource_claim_use, resolve_claims
+from haru.engine.state import GroupKey, Patched, PodInfo, consumer_key, freed
+
+Obj = dict[str, Any]
+
+
+def idle_claims(
+    snapshot: Snapshot, pods: Iterable[Obj], others: Iterable[Obj], group: Obj | None, *, workload_claims: bool
+) -> dict[str, Obj]:
+    """By path: the allocated claims of rejected pods that nobody else has reserved or, as `others`, is about to."""
+    running = False
+    if group is not None:
+        metadata = group["metadata"]
+        running = snapshot.group_state(GroupKey(metadata.get("namespace", ""), metadata["name"])).scheduled_count > 0
+    uses = _uses(snapshot, pods, group, workload_claims)
+    taken = {use.path for use in _uses(snapshot, others, group, workload_claims)}
+    consumers = {use.reserve_for["uid"] for use in uses}
+    if running and group is not None:
+        consumers.discard(group["metadata"].get("uid") or "")
+    return {
+        use.path: use.claim
+        for use in uses
+        if use.allocation is not None
+        and use.path not in snapshot.in_flight
+        and use.path not in taken
+        and {entry.get("uid") for entry in use.reserved_for} <= consumers
+    }
+
+
+def without_allocations(snapshot: Snapshot, claims: Mapping[str, Obj]) -> Snapshot:
+    """The snapshot as if these claims were not allocated."""
+    free = {path: freed(claim) for path, claim in claims.items()}
+    return replace(snapshot, claims=Patched(snapshot.claims, free), allocated=snapshot.allocated.freed(free))
+
+
+def abandoned_claims(snapshot: Snapshot, group: GroupKey) -> list[Obj]:
+    """The allocated claims of a PodGroup that lost members by eviction, as far as none of its members uses them."""
+    if group.path not in snapshot.evicted_groups:
+        return []
+    reserved = snapshot.used_claims.get(consumer_key("podgroups", group.namespace, group.name)) or ()
+    return [snapshot.orphaned[p] for p in sorted(reserved) if p in snapshot.orphaned and p not in snapshot.in_flight]
+
+
+def _uses(snapshot: Snapshot, pods: Iterable[Obj], group: Obj | None, workload_claims: bool) -> list[ClaimUse]:
+    found: list[ClaimUse] = []
+    for pod in pods:
+        info = PodInfo.of(pod)
+        resolved = resolve_claims(snapshot, info, group, workload_claims=workload_claims)
+        if isinstance(resolved, tuple):
+            found += resolved
+        special = extended_resource_claim_use(snapshot, info)
+        if special is not None:
+            found.append(special)
+    return found

@@ -1,0 +1,1 @@
+"""From watch events to the cache and the queue."""

@@ -1,0 +1,150 @@
+"""What watch events mean for the queue: who waits now, who does no longer, and whom a change may help.
+
+Source: kube-scheduler's event handlers, as behaviour; KEP-4671 for groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from haru.engine import SchedulerCache
+from haru.engine.state import GroupKey, epoch
+from haru.scheduler.binding.idle_claims import abandoned_claims
+from haru.scheduler.queue import queueing_hints
+from haru.scheduler.queue.pre_enqueue import PreEnqueue
+from haru.scheduler.queue.queue_keys import group_key, group_of, priority_of, unit_key
+from haru.scheduler.queue.scheduling_queue import SchedulingQueue
+from haru.scheduler.settings import SchedulerConfig
+from haru.scheduler.status.status_writer import path_of, pod_key
+
+Obj = dict[str, Any]
+
+
+class Follower(Protocol):
+    """Who acts on what the events say."""
+
+    def wake(self) -> None:
+        """Something may be ready to be decided."""
+
+    def settle_group(self, key: GroupKey) -> None:
+        """A group may have what it needs."""
+
+    def give_back(self, claim: Obj) -> None:
+        """Nobody uses this allocated claim any more."""
+
+    def unit_changed(self) -> None:
+        """A pod does not wait any more."""
+
+
+class EventHandlers:
+    """Takes watch events in; the cluster knows of each already."""
+
+    def __init__(
+        self,
+        cluster: SchedulerCache,
+        queue: SchedulingQueue,
+        admission: PreEnqueue,
+        config: SchedulerConfig,
+        follower: Follower,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._admission = admission
+        self._config = config
+        self._follower = follower
+        self._is_ready = is_ready
+
+    def waits(self, pod: Obj) -> bool:
+        """Whether the pod is ours to place and has no place yet."""
+        spec = pod.get("spec") or {}
+        phase = (pod.get("status") or {}).get("phase")
+        return (
+            not spec.get("nodeName")
+            and not pod["metadata"].get("deletionTimestamp")
+            and phase not in ("Succeeded", "Failed")
+            and spec.get("schedulerName", "default-scheduler") in self._config.scheduler_names
+        )
+
+    def unit_key(self, pod: Obj) -> tuple[str, str, str]:
+        """The key of the pod's unit in the queue."""
+        return unit_key(pod, groups=self._config.groups)
+
+    def pod_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """Into the queue, out of it, or a change that helps others."""
+        pod = new or old
+        if pod is None:
+            return
+        if new is not None and self.waits(new):
+            if not self._cluster.is_assumed(pod_key(new)):
+                self._pod_waits(old, new)
+        else:
+            self._admission.forget(path_of(pod))
+            self._queue.take_out(self.unit_key(pod), path_of(pod))
+            self._follower.unit_changed()
+            self._sibling_changed(old, new)
+        self.may_help(queueing_hints.pod_change(old, new))
+        if group_of(pod) and (new is None or not self.waits(new)):
+            # A group keeps what it has reserved as long as it exists; who evicted members of it is waiting for that.
+            for claim in abandoned_claims(self._cluster.snapshot(), group_key(pod)):
+                self._follower.give_back(claim)
+        if new is not None and (new.get("spec") or {}).get("nodeName") and group_of(new):
+            self._follower.settle_group(group_key(new))
+
+    def _sibling_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A member that is not (any more) ours to place counts for its group's quorum all the same."""
+        if new is None or not group_of(new):
+            return
+        unit = self._queue.units.get(self.unit_key(new))
+        placed = bool((new.get("spec") or {}).get("nodeName"))
+        if unit is not None and (old is None or placed != bool((old.get("spec") or {}).get("nodeName"))):
+            self._admission.weigh_all(unit)
+            self._follower.wake()
+
+    def _pod_waits(self, old: Obj | None, new: Obj) -> None:
+        path, key = path_of(new), self.unit_key(new)
+        known = self._queue.units.get(key)
+        is_new = old is None or known is None or path not in known.pods
+        unit = self._queue.put(key, path, priority_of(new), self._since(new))
+        if is_new or (
+            old is not None and queueing_hints.scheduling_fields(old) != queueing_hints.scheduling_fields(new)
+        ):
+            self._admission.weigh(unit, path)
+        self._follower.wake()
+
+    def _since(self, pod: Obj) -> float:
+        """When the pod came to wait: now, or, if a scheduler before this one may have seen it, when it was created."""
+        now = self._config.monotonic()
+        created = epoch(pod["metadata"].get("creationTimestamp"))
+        if created is None or self._is_ready():
+            return now
+        return now - max(self._config.clock().timestamp() - created, 0.0)
+
+    def claim_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A claim that came may release who waits for it; one that was freed may help anybody."""
+        claim = new or old
+        if claim is not None and (old is None or new is None):
+            self._admission.claim_changed(path_of(claim))
+            self._follower.wake()
+        self.may_help(queueing_hints.claim_change(old, new))
+
+    def group_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A PodGroup that appears may complete a gang that waits for it."""
+        group = new or old
+        if group is None:
+            return
+        key = GroupKey(group["metadata"].get("namespace", ""), group["metadata"]["name"])
+        unit = self._queue.units.get(("group", *key))
+        if unit is not None and (old is None or new is None):
+            self._admission.weigh_all(unit)
+        elif unit is not None and (old or {}).get("status") != group.get("status"):
+            self._admission.weigh_held(unit)
+        self._follower.wake()
+        if old is None and new is not None and self._is_ready():
+            self._follower.settle_group(key)
+
+    def may_help(self, plugins: frozenset[str]) -> None:
+        """Wakes what these plugins had rejected."""
+        if self._queue.on_event(plugins, self._config.monotonic()):
+            self._follower.wake()

@@ -1,0 +1,202 @@
+"""From watch events to the engine's cluster and to wake-ups of the queue.
+
+Each kind has one informer; its handlers apply the object to the `Cluster` and tell the `Desk` what the change may help.
+ResourceSlices are kept only in the engine's compact form: the informer remembers their names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from haru.client.api import ApiClient
+from haru.client.informer import Informer, strip_managed_fields
+from haru.engine import SchedulerCache
+from haru.kube.kinds import Kind, known_kind
+from haru.scheduler.queue import queueing_hints
+from haru.scheduler.status.succeeded_members import FinishedMembers
+
+Obj = dict[str, Any]
+_ATTEMPTS = 6
+
+
+class SchedulerContext(Protocol):
+    """What the watchers report to."""
+
+    def pod_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A pod appeared, changed or went."""
+
+    def claim_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A claim appeared, changed or went."""
+
+    def group_changed(self, old: Obj | None, new: Obj | None) -> None:
+        """A PodGroup appeared, changed or went."""
+
+    def may_help(self, plugins: frozenset[str]) -> None:
+        """Something changed that these plugins look at."""
+
+
+REQUIRED = (
+    ("v1", "Pod"),
+    ("v1", "Node"),
+    ("v1", "Namespace"),
+    ("v1", "PersistentVolume"),
+    ("v1", "PersistentVolumeClaim"),
+    ("storage.k8s.io/v1", "StorageClass"),
+    ("storage.k8s.io/v1", "CSINode"),
+    ("storage.k8s.io/v1", "VolumeAttachment"),
+    ("v1", "Service"),
+    ("v1", "ReplicationController"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+    ("resource.k8s.io/v1", "ResourceClaim"),
+    ("resource.k8s.io/v1", "ResourceSlice"),
+    ("resource.k8s.io/v1", "DeviceClass"),
+    ("policy/v1", "PodDisruptionBudget"),
+)
+OPTIONAL = (
+    ("scheduling.k8s.io/v1alpha2", "PodGroup"),
+    ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
+)
+
+
+async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[dict[str, Kind], list[str]]:
+    """The kinds to watch by name, and those that this server does not serve (`group/version kind`).
+
+    `run_times`: also Jobs, of which the deadlines matter then; without leave to list them it goes without.
+    """
+    kinds: dict[str, Kind] = {}
+    missing: list[str] = []
+    for api_version, name in REQUIRED + OPTIONAL:
+        kind = known_kind(api_version, name)
+        if (api_version, name) in OPTIONAL and not await _serves(client, kind):
+            missing.append(f"{api_version} {name}")
+        else:
+            kinds[name] = kind
+    if run_times:
+        status, _ = await _asked(client, "/apis/batch/v1/jobs", [("limit", "1")])
+        if status == 200:
+            kinds["Job"] = known_kind("batch/v1", "Job")
+        else:
+            missing.append("batch/v1 Job")
+    return kinds, missing
+
+
+async def _serves(client: ApiClient, kind: Kind) -> bool:
+    status, body = await _asked(client, f"/apis/{kind.group}/{kind.version}")
+    return status == 200 and f'"{kind.plural}"'.encode() in body
+
+
+async def _asked(client: ApiClient, path: str, query: Sequence[tuple[str, str]] = ()) -> tuple[int, bytes]:
+    """Status and body; that a server is out of sorts for a moment says nothing about what it serves."""
+    for attempt in range(_ATTEMPTS):
+        status, _, body = await client.raw("GET", path, query=query)
+        if status < 500 and status != 429:
+            break
+        await asyncio.sleep(0.1 * 2.0**attempt)
+    return status, body
+
+
+def _selecting(obj: Obj) -> Obj:
+    """What decisions ask of a service or of an owner of pods: whom it selects. The rest would fill the memory."""
+    metadata = {name: obj["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
+    spec = {"selector": (obj.get("spec") or {}).get("selector")}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, "spec": spec}
+
+
+def _run_time(obj: Obj) -> Obj:
+    """What decisions ask of a Job: by when it has ended."""
+    metadata = {name: obj["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
+    spec = {"activeDeadlineSeconds": (obj.get("spec") or {}).get("activeDeadlineSeconds")}
+    status = {"startTime": (obj.get("status") or {}).get("startTime")}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, "spec": spec, "status": status}
+
+
+_TRANSFORMS = {
+    **dict.fromkeys(("Service", "ReplicationController", "ReplicaSet", "StatefulSet"), _selecting),
+    "Job": _run_time,
+}
+
+
+class Watchers:
+    """The informers of one scheduler."""
+
+    def __init__(
+        self, client: ApiClient, kinds: dict[str, Kind], cluster: SchedulerCache, desk: SchedulerContext
+    ) -> None:
+        self._cluster = cluster
+        self._desk = desk
+        self.informers: dict[str, Informer] = {}
+        self._finished: FinishedMembers | None = None
+        for name, kind in kinds.items():
+            transform = self._take_slice if name == "ResourceSlice" else _TRANSFORMS.get(name, strip_managed_fields)
+            selector = "status.phase!=Succeeded,status.phase!=Failed" if name == "Pod" else ""
+            informer = Informer(client, kind, field_selector=selector, transform=transform)
+            self.informers[name] = informer
+            self._connect(name, informer)
+        if "PodGroup" in kinds:
+            self._finished = FinishedMembers(client, kinds["Pod"], self._group_finishes)
+
+    async def run(self) -> None:
+        """Keep all informers running until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for name, informer in self.informers.items():
+                group.create_task(informer.run(), name=f"scheduler informer {name}")
+            if self._finished is not None:
+                group.create_task(self._finished.informer.run(), name="scheduler informer of finished pods")
+
+    async def wait_synced(self) -> None:
+        """Wait for every first list."""
+        for informer in self.informers.values():
+            await informer.wait_synced()
+        if self._finished is not None:
+            await self._finished.informer.wait_synced()
+
+    def _take_slice(self, obj: Obj) -> Obj:
+        # The engine keeps slices in columns and interned parts; a second copy as dicts would dwarf it.
+        self._cluster.apply(strip_managed_fields(obj))
+        metadata = obj["metadata"]
+        slim = {name: metadata.get(name, "") for name in ("name", "uid", "resourceVersion")}
+        return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": slim}
+
+    def _connect(self, name: str, informer: Informer) -> None:
+        changed: dict[str, Callable[[Obj | None, Obj | None], None]] = {
+            "Pod": self._desk.pod_changed,
+            "ResourceClaim": self._desk.claim_changed,
+            "PodGroup": self._desk.group_changed,
+        }
+        tell = changed.get(name, self._other_changed(name))
+
+        def on_add(obj: Obj) -> None:
+            if name != "ResourceSlice":
+                self._cluster.apply(self._as_seen(obj))
+            tell(None, obj)
+
+        def on_update(old: Obj, new: Obj) -> None:
+            if name != "ResourceSlice":
+                self._cluster.apply(self._as_seen(new))
+            tell(old, new)
+
+        def on_delete(obj: Obj) -> None:
+            self._cluster.remove(obj)
+            tell(obj, None)
+
+        informer.add_handler(on_add, on_update, on_delete)
+
+    def _as_seen(self, obj: Obj) -> Obj:
+        return self._finished.as_needed(obj) if self._finished is not None and obj["kind"] == "PodGroup" else obj
+
+    def _group_finishes(self, path: str) -> None:
+        """Members have succeeded, or are gone: for a group that counts them the quorum is another one."""
+        group = self.informers["PodGroup"].store.get(path)
+        if group is None:
+            return
+        seen = self._as_seen(group)
+        if seen is not group or self._cluster.snapshot().pod_groups.get(path) is not group:
+            self._cluster.apply(seen)
+            self._desk.group_changed(None, seen)
+            self._desk.may_help(queueing_hints.QUORUM)
+
+    def _other_changed(self, name: str) -> Callable[[Obj | None, Obj | None], None]:
+        return lambda old, new: self._desk.may_help(queueing_hints.other_change(name, old, new))

@@ -1,0 +1,1 @@
+"""Carrying preemption out: victims are deleted, places are nominated."""

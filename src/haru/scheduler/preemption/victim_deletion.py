@@ -1,0 +1,164 @@
+"""Evicting for others: every victim is marked, deleted and told why, as long as somebody still wants its place.
+
+The last victim of an order goes after all others, so that a refusal half-way is seen before everything is lost. A
+PodGroup that is disrupted as a whole goes whole: once one of its pods has been deleted the others are deleted until
+that is certain, whatever happens to who wanted it, and the next scheduler goes on where this one was stopped.
+A victim is deleted, not evicted: disruption budgets were weighed in the decision.
+Source: kube-scheduler 1.36's preemption executor, as behaviour (KEP-268, KEP-4832, KEP-5710).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from haru.client.api import ApiClient
+from haru.client.events import EventRecorder
+from haru.engine import Snapshot
+from haru.engine.state import Eviction, GroupKey, PodInfo
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind
+from haru.kube.meta import get_condition
+from haru.scheduler.binding.binder import PODS, is_transient
+from haru.scheduler.status.conditions import disruption_target_patch
+
+Obj = dict[str, Any]
+
+_ATTEMPTS = 6
+_AT_ONCE = 16
+_MAX_DELAY_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionOrder:
+    """The victims of one decision. `message` is for their condition, `told_on(node)` for the event.
+
+    `wanted()` turns false when who wanted it is gone. `begun` are the groups of which a pod has been deleted.
+    """
+
+    victims: Sequence[Eviction]
+    message: str
+    told_on: Callable[[str], str]
+    related: Obj | None = None
+    wanted: Callable[[], bool] = _always
+    begun: set[GroupKey] = field(default_factory=set)
+
+
+def order_for(
+    preemptor: Obj, victims: Sequence[Eviction], scheduler_name: str, wanted: Callable[[], bool]
+) -> EvictionOrder:
+    """The order that a decision for a Pod or a PodGroup asks for."""
+    what, uid = str(preemptor["kind"]).lower(), preemptor["metadata"].get("uid", "")
+
+    def told_on(node: str) -> str:
+        return f"Preempted by {what} {uid} on node {'cluster' if what == 'podgroup' else node}"
+
+    message = f"{scheduler_name}: preempting to accommodate a higher priority {what}"
+    return EvictionOrder(victims, message, told_on, preemptor, wanted)
+
+
+def orders_left_over(snapshot: Snapshot) -> Iterator[EvictionOrder]:
+    """Groups that go as a whole, and of which only some pods are going: a scheduler was stopped half-way."""
+    half: dict[GroupKey, PodInfo] = {}
+    for pod in snapshot.leaving.values():
+        if pod.preempted and pod.group is not None:
+            half.setdefault(pod.group, pod)
+    for key, sibling in half.items():
+        group = snapshot.pod_group(key)
+        if group is None or (group.get("spec") or {}).get("disruptionMode") != "PodGroup":
+            continue
+        members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).assigned)]
+        victims = [Eviction(pod.key, pod.node, key) for pod in members if not pod.deleting]
+        if victims:
+            said = (get_condition(sibling.obj, "DisruptionTarget") or {}).get("message") or ""
+            yield EvictionOrder(victims, said, lambda _: "Preempted with the other pods of its group", begun={key})
+
+
+class Evictor:
+    """Carries out eviction orders. `cached` answers from the informer, `learn` is told every answer."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        recorder: EventRecorder,
+        cached: Callable[[str], Obj | None],
+        timestamp: Callable[[], str],
+        learn: Callable[[Kind, Obj], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._cached = cached
+        self._timestamp = timestamp
+        self._learn = learn
+        self._sleep = sleep
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def carry_out(self, order: EvictionOrder) -> list[Exception]:
+        """Ends when every victim is being deleted, or answers with what stood in the way."""
+        *others, last = order.victims
+        outcomes = await asyncio.gather(*(self._evict(order, victim) for victim in others), return_exceptions=True)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+        if not failures:
+            try:
+                await self._evict(order, last)
+            except (StatusError, OSError) as error:
+                failures.append(error)
+        return failures
+
+    async def _evict(self, order: EvictionOrder, victim: Eviction) -> None:
+        pod = self._cached(victim.pod.path)
+        attempt = 0
+        while pod is not None and not _is_going(pod, victim) and (victim.unit in order.begun or order.wanted()):
+            attempt += 1
+            try:
+                async with self._slots:
+                    await self._delete(order, victim, pod)
+                return
+            except (StatusError, OSError) as error:
+                # A conflict: it was replaced by another pod of that name, or has changed since the condition was set.
+                if isinstance(error, StatusError) and error.code == 404:
+                    return
+                conflict = isinstance(error, StatusError) and error.code == 409
+                final = attempt >= _ATTEMPTS or not (conflict or is_transient(error))
+                if final and victim.unit not in order.begun:
+                    raise
+                if final:
+                    _log.warning("eviction of %s, whose group goes: %s; trying again", victim.pod.path, error)
+            await self._sleep(min(0.05 * 2.0 ** min(attempt, 10), _MAX_DELAY_SECONDS))
+            pod = await self._read(victim, pod)
+
+    async def _delete(self, order: EvictionOrder, victim: Eviction, known: Obj) -> None:
+        pod, marked = victim.pod, known
+        patch = disruption_target_patch(known, order.message, self._timestamp())
+        if patch is not None:
+            marked = await self._client.patch(PODS, pod.name, patch, pod.namespace, "strategic", "status")
+        if victim.unit is not None:
+            order.begun.add(victim.unit)
+        await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+        self._learn(PODS, marked)
+        text = order.told_on(victim.node)
+        self._recorder.event(marked, "Normal", "Preempted", text, action="Preempting", related=order.related)
+
+    async def _read(self, victim: Eviction, known: Obj | None) -> Obj | None:
+        try:
+            return await self._client.get(PODS, victim.pod.name, victim.pod.namespace)
+        except StatusError as error:
+            return None if error.code == 404 else known
+        except OSError:
+            return known
+
+
+def _is_going(pod: Obj, victim: Eviction) -> bool:
+    if pod["metadata"].get("uid") != victim.pod.uid:
+        return True
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return ended or bool(pod["metadata"].get("deletionTimestamp"))

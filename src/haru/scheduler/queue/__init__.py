@@ -1,0 +1,1 @@
+"""What waits, in which order, what holds it back, and what wakes it."""

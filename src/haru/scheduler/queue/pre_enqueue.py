@@ -1,0 +1,160 @@
+"""PreEnqueue: who may be tried at all. A unit is held until enough of its pods are free to go.
+
+Holding costs nothing: no attempts, no backoff, no writes but one condition for a hold that lasts (KEP-5501).
+Source: KEP-4671 (PreEnqueue of the GangScheduling plugin), KEP-3521 (gates), KEP-4381 (claims).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from haru.engine import SchedulerCache, pre_enqueue
+from haru.engine.plugins import claim_name
+from haru.engine.state import GroupKey, PodInfo
+from haru.scheduler.queue.holds import Holds, UnitKey
+from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage, SchedulingQueue
+
+Obj = dict[str, Any]
+_log = logging.getLogger(__name__)
+_OF_GROUP = frozenset({"PodGroupMissing", "TooFewMembers"})
+
+
+class PreEnqueue:
+    """Weighs pods against the cluster as it is and tells the queue to hold or to release their units."""
+
+    def __init__(
+        self,
+        cluster: SchedulerCache,
+        queue: SchedulingQueue,
+        monotonic: Callable[[], float],
+        *,
+        gang_scheduling: bool,
+        workload_claims: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._monotonic = monotonic
+        self._gang_scheduling = gang_scheduling
+        self._workload_claims = workload_claims
+        self._holds = Holds()
+        self.gate_off = ""
+        """The gate of gangs that is off, if members of groups are held for that."""
+
+    def gangs_are_off(self, gate: str, *, hold: bool) -> None:
+        """PodGroups are served, but not scheduled as such here: half a gang holds what the other half waits for."""
+        text = "PodGroups are served, but the gate %s is off here: pods that name a PodGroup are "
+        if hold:
+            self.gate_off = gate
+            text += "held (--feature-gates turns it on, --schedule-group-members-singly schedules them one by one)"
+        else:
+            text += "scheduled without their group's quorum"
+        _log.warning(text, gate)
+
+    @property
+    def blocked(self) -> Mapping[str, str]:
+        """The pods that are held, and why."""
+        return self._holds.messages
+
+    def forget(self, path: str) -> None:
+        """The pod does not wait any more."""
+        self._holds.forget(path)
+
+    def check(self, unit: QueuedUnit, path: str) -> bool:
+        """Asks PreEnqueue about one pod of a unit."""
+        snapshot = self._cluster.snapshot()
+        info = snapshot.pods.get(path)
+        if info is None:
+            return False
+        self._holds.know(unit.key, path, _claims_of(info))
+        reason = pre_enqueue(
+            snapshot,
+            info.obj,
+            gang_scheduling=self._gang_scheduling,
+            workload_claims=self._workload_claims,
+            gate_off=self.gate_off,
+        )
+        if reason is None:
+            self._holds.free(path)
+            return True
+        self._holds.hold(unit.key, path, reason.message, incomplete=reason.type in _OF_GROUP)
+        return False
+
+    def weigh(self, unit: QueuedUnit, path: str) -> None:
+        """Asks about one pod; with the last one that a gang waits for, the whole unit is released."""
+        self.check(unit, path)
+        if unit.is_group and unit.place is QueueStage.HELD:
+            # The quorum is the group's: what held the siblings may have ended with this pod.
+            siblings = self._holds.incomplete_of
+            first = next((other for other in siblings(unit.key) if other != path), None)
+            if first is not None:
+                self.check(unit, first)
+                if first not in siblings(unit.key):
+                    for other in list(siblings(unit.key)):
+                        self.check(unit, other)
+        self.settle(unit)
+
+    def weigh_held(self, unit: QueuedUnit) -> None:
+        """Asks about every pod of a unit that is held."""
+        for path in list(self._holds.held_of(unit.key)):
+            self.check(unit, path)
+        self.settle(unit)
+
+    def weigh_all(self, unit: QueuedUnit) -> None:
+        """Asks about every pod of a unit."""
+        for path in list(unit.pods):
+            self.check(unit, path)
+        self.settle(unit)
+
+    def claim_changed(self, path: str) -> None:
+        """A claim came or went: whoever names it may be held for it, or no longer."""
+        freed: dict[UnitKey, QueuedUnit] = {}
+        lost: dict[UnitKey, QueuedUnit] = {}
+        for pod, key in list(self._holds.naming(path).items()):
+            unit = self._queue.units.get(key)
+            if unit is None or pod not in unit.pods:
+                continue
+            was_held = pod in self.blocked
+            if self.check(unit, pod) == was_held:
+                (freed if was_held else lost)[key] = unit
+        for unit in freed.values():
+            self.settle(unit)
+        for key, unit in lost.items():
+            if key not in freed and not self.may_go(unit):
+                self.settle(unit)
+
+    def settle(self, unit: QueuedUnit) -> None:
+        """Holds or releases a unit by what is known of its pods."""
+        if self.may_go(unit):
+            self._queue.release(unit, self._monotonic())
+        elif unit.place is not QueueStage.IN_FLIGHT:
+            self._queue.hold(unit, next((self.blocked.get(path, "") for path in unit.pods), ""))
+
+    def may_go(self, unit: QueuedUnit) -> bool:
+        """Whether an attempt makes sense: enough members are free for all that the quorum still lacks."""
+        free = len(unit.pods) - len(self._holds.held_of(unit.key))
+        if free <= 0:
+            return False
+        # Where members are missing that another scheduler is to place, an attempt says so; a hold would be silent.
+        return free >= min(self._needed(unit), len(unit.pods))
+
+    def _needed(self, unit: QueuedUnit) -> int:
+        if not unit.is_group:
+            return 1
+        snapshot = self._cluster.snapshot()
+        key = GroupKey(unit.key[1], unit.key[2])
+        return max(minimum_of(snapshot.pod_group(key)) - snapshot.group_state(key).scheduled_count, 1)
+
+
+def minimum_of(group: Obj | None) -> int:
+    """A gang's minCount; 1 for every other group and for none."""
+    policy = ((group or {}).get("spec") or {}).get("schedulingPolicy") or {}
+    return int((policy.get("gang") or {}).get("minCount") or 1)
+
+
+def _claims_of(pod: PodInfo) -> Iterator[str]:
+    for entry in pod.claims:
+        name = claim_name(pod, entry)
+        if name:
+            yield f"{pod.key.namespace}/{name}"

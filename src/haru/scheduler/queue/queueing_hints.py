@@ -1,0 +1,223 @@
+"""Find the plugins whose rejections a change of the cluster may undo.
+
+A unit that was rejected names the plugins that rejected it; each plugin lists the events that may undo its rejections
+(`events` in haru.engine.plugins). Where the two meet, the unit is tried again. A unit without known plugins (an
+internal error) is woken by every event. What concerns only those who name one volume claim stands under the claim's
+path. That nothing is missing here is a property test: whatever changes, a pod that has become schedulable was woken by
+the change.
+Source: kube-scheduler's queueing hints (KEP-4247), the table of the scheduling framework's EventsToRegister.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from haru.engine.framework import ClusterEvent
+from haru.engine.plugins import plugins_for
+
+Obj = dict[str, Any]
+
+NODE_PLUGINS = plugins_for(ClusterEvent.NODE_ADD)
+POD_GONE = plugins_for(ClusterEvent.POD_DELETE)
+POD_PLACED = plugins_for(ClusterEvent.POD_ADD)
+PREEMPTION = plugins_for(ClusterEvent.POD_BOUND)
+# A unit that waits for its victims' end is woken by that, and not by pods that come.
+ROOM = POD_GONE - POD_PLACED
+QUORUM = frozenset({"GangScheduling"})
+DEVICES = plugins_for(ClusterEvent.DEVICES)
+# A class may stand behind an extended resource that nodes were found to lack.
+CLASSES = plugins_for(ClusterEvent.DEVICE_CLASS)
+# A claim that somebody else is to allocate first.
+IN_FLIGHT = frozenset({"haru.dev/ClaimInFlight"})
+# What is kept for the head of the queue stands in the way.
+RESERVATION = frozenset({"haru.dev/Reservation"})
+VOLUMES = plugins_for(ClusterEvent.VOLUME)
+_SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
+_VOLUME_KINDS = ("PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "VolumeAttachment")
+
+
+def other_change(kind: str, old: Obj | None, new: Obj | None) -> frozenset[str]:
+    """The plugins that a change of an object may satisfy that is none of a pod, a claim or a PodGroup."""
+    if kind == "Node":
+        return NODE_PLUGINS if new is None else node_change(old, new)
+    if kind in ("ResourceSlice", "DeviceTaintRule"):
+        return DEVICES
+    if kind == "DeviceClass":
+        return CLASSES
+    if kind == "Namespace":
+        return frozenset() if old and new and _labels(old) == _labels(new) else plugins_for(ClusterEvent.NAMESPACE)
+    if kind in _SELECTING:
+        # The defaults of topology spread count the pods that they select.
+        return frozenset() if _selector(old) == _selector(new) else plugins_for(ClusterEvent.SELECTOR)
+    claim = _volume_claim_of(kind, old, new)
+    if claim:
+        return frozenset({claim})
+    return VOLUMES if kind in _VOLUME_KINDS else frozenset()
+
+
+def _volume_claim_of(kind: str, old: Obj | None, new: Obj | None) -> str:
+    """The only volume claim whose pods a change may help; nothing if it may help others, too.
+
+    A claim that no volume was bound to counts on no node, and a volume that has a claim is of use to no other one.
+    """
+    if new is None:
+        return ""
+    before, after = (old or {}).get("spec") or {}, new.get("spec") or {}
+    if kind == "PersistentVolumeClaim" and before.get("volumeName") in (None, "", after.get("volumeName")):
+        return _volume_claim(new["metadata"].get("namespace", ""), new["metadata"]["name"])
+    reference = after.get("claimRef")
+    if kind == "PersistentVolume" and reference and before.get("claimRef") in (None, reference):
+        return _volume_claim(reference.get("namespace", ""), reference.get("name", ""))
+    return ""
+
+
+def _volume_claim(namespace: str, name: str) -> str:
+    return f"persistentvolumeclaims/{namespace}/{name}"
+
+
+def rejecting(plugins: Iterable[str], pods: Iterable[Obj]) -> frozenset[str]:
+    """What pods wait for that these plugins have rejected: with volumes in it, changes of their own claims as well."""
+    found = frozenset(plugins)
+    if found.isdisjoint(VOLUMES):
+        return found
+    return found.union(name for pod in pods for name in _volume_claims(pod))
+
+
+def _volume_claims(pod: Obj) -> Iterator[str]:
+    namespace, own = pod["metadata"].get("namespace", ""), pod["metadata"]["name"]
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            yield _volume_claim(namespace, source.get("claimName", ""))
+        elif volume.get("ephemeral"):
+            yield _volume_claim(namespace, f"{own}-{volume['name']}")
+
+
+def node_change(old: Obj | None, new: Obj) -> frozenset[str]:
+    """The plugins that a node's addition or update may satisfy; empty for a heartbeat that changes nothing of use."""
+    if old is None:
+        return NODE_PLUGINS
+    events: list[ClusterEvent] = []
+    old_spec, new_spec = old.get("spec") or {}, new.get("spec") or {}
+    old_status, new_status = old.get("status") or {}, new.get("status") or {}
+    if any(old_status.get(name) != new_status.get(name) for name in ("allocatable", "capacity")):
+        events.append(ClusterEvent.NODE_ALLOCATABLE)
+    if old_status.get("declaredFeatures") != new_status.get("declaredFeatures"):
+        events.append(ClusterEvent.NODE_DECLARED_FEATURE)
+    if _labels(old) != _labels(new):
+        events.append(ClusterEvent.NODE_LABEL)
+    if old_spec.get("taints") != new_spec.get("taints"):
+        events.append(ClusterEvent.NODE_TAINT)
+    if bool(old_spec.get("unschedulable")) != bool(new_spec.get("unschedulable")):
+        events.append(ClusterEvent.NODE_UNSCHEDULABLE)
+    return frozenset[str]().union(*map(plugins_for, events))
+
+
+def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
+    """The plugins that a pod's change may satisfy: it left its node or its promised place, came to one, or shrank."""
+    # The last that is heard of a pod may be its end: then it had its place until now, whatever its phase says.
+    living = new if _lives(new) else None
+    helped: set[str] = set()
+    if _room(old) and _room(old) != _room(living):
+        helped |= POD_GONE
+    if living is None:
+        return frozenset(helped)
+    # Promised places count among the rules between pods too, once they are taken.
+    lived = old if _lives(old) else None
+    if _node(living) and not _node(lived):
+        helped |= PREEMPTION  # while it was being bound it was nobody's victim
+    moved = (_node(lived), _room(lived)) != (_node(living), _room(living))
+    if _room(living) and (moved or _labels(old) != _labels(living)):
+        helped |= POD_PLACED
+    if old is not None and _room(living) and _sizes(old) != _sizes(living):
+        helped |= plugins_for(ClusterEvent.POD_SCALE)
+    if old is not None and living["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
+        helped |= plugins_for(ClusterEvent.POD_TERMINATING)  # it is not counted any more
+    return frozenset(helped)
+
+
+def _node(pod: Obj | None) -> str:
+    return str(((pod or {}).get("spec") or {}).get("nodeName") or "")
+
+
+def _room(pod: Obj | None) -> str:
+    """The node on which a pod takes room: its own, or the one that it is promised while it is wanted."""
+    if pod is None or _node(pod):
+        return _node(pod)
+    wanted = not pod["metadata"].get("deletionTimestamp")
+    return str((pod.get("status") or {}).get("nominatedNodeName") or "") if wanted else ""
+
+
+def _lives(pod: Obj | None) -> bool:
+    return pod is not None and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _labels(obj: Obj | None) -> Mapping[str, str]:
+    found: Mapping[str, str] = ((obj or {}).get("metadata") or {}).get("labels") or {}
+    return found
+
+
+def _selector(obj: Obj | None) -> Any:
+    return ((obj or {}).get("spec") or {}).get("selector")
+
+
+def _sizes(pod: Obj) -> list[Any]:
+    """All that a pod's effective request is made of, what it was promised and has during a resize included."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    running = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    held = [(c.get("resources"), c.get("allocatedResources")) for c in (*running, status)]
+    resizing = [c.get("reason") for c in status.get("conditions") or () if c.get("type") == "PodResizePending"]
+    return [spec.get("resources"), spec.get("overhead"), [c.get("resources") for c in containers], held, resizing]
+
+
+def claim_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
+    """The plugins that a claim's change may satisfy: it was freed, lost a consumer, was allocated for all its users.
+
+    Who waits for a claim to appear is held until then, and is told by `Admission`.
+    """
+    if old is None:
+        return frozenset()
+    before, after = old.get("status") or {}, (new or {}).get("status") or {}
+    if new is None:
+        return DEVICES if before.get("allocation") else frozenset()
+    gone = {entry.get("uid") for entry in before.get("reservedFor") or ()}
+    gone -= {entry.get("uid") for entry in after.get("reservedFor") or ()}
+    if not before.get("allocation") and after.get("allocation"):
+        return IN_FLIGHT
+    if gone or any(before.get(name) != after.get(name) for name in ("allocation", "devices")):
+        return DEVICES
+    return frozenset()
+
+
+def wanted_by(pods: Iterable[Obj], *, spread: bool = False) -> frozenset[str]:
+    """The plugins that matter to any member of a group, as far as their events do not wake every rejected group.
+
+    Of a rejected group only the members without a place say why. What would give another place to those that had one,
+    and so make room, has to wake it too. `spread`: pods without constraints are given hard ones.
+    """
+    wanted: set[str] = set()
+    for pod in pods:
+        spec = pod.get("spec") or {}
+        terms = [(spec.get("affinity") or {}).get(kind) or {} for kind in ("podAffinity", "podAntiAffinity")]
+        if any(term.get("requiredDuringSchedulingIgnoredDuringExecution") for term in terms):
+            wanted.add("InterPodAffinity")
+        constraints = spec.get("topologySpreadConstraints") or ()
+        if any(c.get("whenUnsatisfiable") == "DoNotSchedule" for c in constraints) or (spread and not constraints):
+            wanted.add("PodTopologySpread")
+        if any(v.get("persistentVolumeClaim") or v.get("ephemeral") for v in spec.get("volumes") or ()):
+            wanted |= VOLUMES
+    return frozenset(wanted)
+
+
+def scheduling_fields(pod: Obj) -> Mapping[str, Any]:
+    """What of a waiting pod's own object can change its fate."""
+    metadata = pod["metadata"]
+    return {
+        "labels": metadata.get("labels"),
+        "annotations": metadata.get("annotations"),
+        "owners": metadata.get("ownerReferences"),
+        "spec": pod.get("spec"),
+        "claims": (pod.get("status") or {}).get("resourceClaimStatuses"),
+        "deleting": metadata.get("deletionTimestamp"),
+    }

@@ -1,0 +1,305 @@
+"""The scheduling queue: what waits, in which order, and what wakes it. Pure in itself: the time is an argument.
+
+A *unit* is what one cycle decides: the unscheduled pods of one PodGroup, or one pod. It is in exactly one place:
+held (a PreEnqueue check fails), active, in backoff, unschedulable, or in flight. Events that arrive while a unit is in
+flight are kept and weighed when it comes back, so no wake-up is lost.
+Source: kube-scheduler's PriorityQueue as behaviour; the group entry is KEP-4671 with one backoff for the whole group.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+INITIAL_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 10.0
+FLUSH_AFTER_SECONDS = 300.0
+_STALE_ENTRIES = 1000
+_MOST_DOUBLINGS = 64
+_ANY = ("",)
+"""Where units are parked that nobody in particular rejected: every event wakes them."""
+
+
+class QueueStage(Enum):
+    """Where a unit is."""
+
+    HELD = "gated"
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    IN_FLIGHT = "inflight"
+
+
+@dataclass(slots=True, eq=False)
+class QueuedUnit:
+    """One entry: the pods that one cycle decides together."""
+
+    key: tuple[str, str, str]
+    pods: dict[str, int] = field(default_factory=dict)
+    place: QueueStage = QueueStage.HELD
+    timestamp: float = 0.0
+    attempts: int = 0
+    errors: int = 0
+    ready_at: float = 0.0
+    parked_at: float = 0.0
+    rejected_by: frozenset[str] = frozenset()
+    seen_events: set[str] = field(default_factory=set)
+    any_event: bool = False
+    ticket: int = 0
+    hold_reason: str = ""
+    timer: float = -1.0
+
+    @property
+    def rank(self) -> tuple[int, float, tuple[str, str, str]]:
+        """Smaller goes first: by priority, then by how long it has been waiting."""
+        return -self.priority, self.timestamp, self.key
+
+    @property
+    def priority(self) -> int:
+        """The priority of the best member: a group waits where its best pod waits."""
+        return max(self.pods.values(), default=0)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the unit is a PodGroup's."""
+        return self.key[0] == "group"
+
+
+class SchedulingQueue:
+    """Units in their places. Keys are ("pod", namespace, name) or ("group", namespace, group name).
+
+    With `pop_from_backoff` a backoff keeps nobody waiting while there is nothing else to do, unless an error is behind
+    it: of units whose backoffs end within the same second the most important goes first.
+    """
+
+    def __init__(
+        self,
+        initial_backoff: float = INITIAL_BACKOFF_SECONDS,
+        max_backoff: float = MAX_BACKOFF_SECONDS,
+        *,
+        pop_from_backoff: bool = False,
+    ) -> None:
+        self.units: dict[tuple[str, str, str], QueuedUnit] = {}
+        self._initial = initial_backoff
+        self._max = max_backoff
+        self._active: list[tuple[int, float, int, QueuedUnit]] = []
+        self._backoff: list[tuple[float, int, QueuedUnit]] = []
+        self._early: list[tuple[int, int, float, int, QueuedUnit]] = []
+        self._timers: list[tuple[float, int, QueuedUnit]] = []
+        self._parked: dict[str, dict[tuple[str, str, str], QueuedUnit]] = {}
+        self._in_flight: dict[tuple[str, str, str], QueuedUnit] = {}
+        self._pop_from_backoff = pop_from_backoff
+        self._tickets = itertools.count(1)
+
+    # -- membership -------------------------------------------------------------------------------------------------
+
+    def put(self, unit_key: tuple[str, str, str], pod_key: str, priority: int, now: float) -> QueuedUnit:
+        """Adds a pod to its unit (made if new) and returns the unit; a new unit is held until `release` or `hold`."""
+        unit = self.units.get(unit_key)
+        if unit is None:
+            unit = self.units[unit_key] = QueuedUnit(unit_key, timestamp=now)
+        known = unit.pods.get(pod_key)
+        unit.pods[pod_key] = priority
+        if known != priority and unit.place is QueueStage.ACTIVE:
+            self._push_active(unit)
+        return unit
+
+    def take_out(self, unit_key: tuple[str, str, str], pod_key: str) -> None:
+        """Removes a pod that was bound, deleted or finished; an empty unit is forgotten unless it is in flight."""
+        unit = self.units.get(unit_key)
+        if unit is None:
+            return
+        unit.pods.pop(pod_key, None)
+        if not unit.pods and unit.place is not QueueStage.IN_FLIGHT:
+            del self.units[unit_key]
+            unit.ticket = 0
+
+    def __contains__(self, unit_key: object) -> bool:
+        return unit_key in self.units
+
+    # -- places -----------------------------------------------------------------------------------------------------
+
+    def hold(self, unit: QueuedUnit, reason: str) -> None:
+        """PreEnqueue says no: the unit costs nothing until `release`."""
+        unit.hold_reason = reason
+        if unit.place is not QueueStage.IN_FLIGHT:
+            unit.place = QueueStage.HELD
+            unit.ticket = 0
+
+    def release(self, unit: QueuedUnit, now: float) -> None:
+        """PreEnqueue says yes, or the unit itself changed: to backoff if that has not run out, else to active."""
+        unit.hold_reason = ""
+        if unit.place is QueueStage.IN_FLIGHT:
+            unit.any_event = True
+        elif unit.place in (QueueStage.HELD, QueueStage.UNSCHEDULABLE):
+            self._wake(unit, now)
+
+    def pop(self, now: float) -> QueuedUnit | None:
+        """The next unit to decide, now in flight; None if nothing is ready."""
+        self._move_expired(now)
+        while self._active or self._early:
+            if self._active:
+                _, _, ticket, unit = heapq.heappop(self._active)
+                place = QueueStage.ACTIVE
+            else:
+                _, _, _, ticket, unit = heapq.heappop(self._early)
+                place = QueueStage.BACKOFF
+            if ticket != unit.ticket or unit.place is not place:
+                continue
+            unit.place = QueueStage.IN_FLIGHT
+            self._in_flight[unit.key] = unit
+            unit.ticket = 0
+            unit.attempts += 1
+            unit.seen_events.clear()
+            unit.any_event = False
+            return unit
+        return None
+
+    def done(self, unit: QueuedUnit) -> None:
+        """The cycle placed every pod the unit had: its attempts are forgotten. Pods that are held stay."""
+        self._in_flight.pop(unit.key, None)
+        unit.attempts = unit.errors = 0
+        if self.units.get(unit.key) is not unit:
+            return
+        unit.place = QueueStage.HELD
+        if not unit.pods:
+            del self.units[unit.key]
+
+    def reject(self, unit: QueuedUnit, plugins: Iterable[str], now: float) -> None:
+        """The cycle found no place: wait for an event that concerns the plugins that said no."""
+        self._in_flight.pop(unit.key, None)
+        if not self._still_there(unit):
+            return
+        unit.rejected_by = frozenset(plugins)
+        unit.ready_at = now + self._backoff_for(unit.attempts)
+        missed = (
+            unit.any_event
+            or bool(unit.seen_events & unit.rejected_by)
+            or (bool(unit.seen_events) and not unit.rejected_by)
+        )
+        if missed:
+            self._to_backoff(unit)
+        else:
+            unit.place = QueueStage.UNSCHEDULABLE
+            unit.parked_at = now
+            for plugin in unit.rejected_by or _ANY:
+                self._parked.setdefault(plugin, {})[unit.key] = unit
+
+    def fail(self, unit: QueuedUnit, now: float) -> None:
+        """The cycle or the binding failed with an error: try again after a backoff, whatever happens."""
+        self._in_flight.pop(unit.key, None)
+        if not self._still_there(unit):
+            return
+        unit.errors += 1
+        unit.ready_at = now + self._backoff_for(unit.errors)
+        self._to_backoff(unit, failed=True)
+
+    # -- events -----------------------------------------------------------------------------------------------------
+
+    def on_event(self, plugins: frozenset[str], now: float) -> int:
+        """A change that may satisfy `plugins`: wakes the units that they rejected. Returns how many were woken."""
+        if not plugins:
+            return 0
+        for unit in self._in_flight.values():
+            unit.seen_events |= plugins
+        woken = 0
+        for plugin in (*plugins, *_ANY):
+            # Who is not woken by it has left its place in another way.
+            for unit in self._parked.pop(plugin, {}).values():
+                waits = unit.place is QueueStage.UNSCHEDULABLE and self.units.get(unit.key) is unit
+                if waits and plugin in (unit.rejected_by or _ANY):
+                    self._wake(unit, now)
+                    woken += 1
+        return woken
+
+    def retry(self, unit: QueuedUnit, now: float) -> None:
+        """Try a unit again that waits for events: to backoff if that has not run out, else to active."""
+        if unit.place is QueueStage.UNSCHEDULABLE:
+            self._wake(unit, now)
+
+    def retry_at(self, unit: QueuedUnit, time: float) -> None:
+        """Try a unit again at a time at the latest, if it still waits for events then."""
+        if unit.timer != time:
+            unit.timer = time
+            heapq.heappush(self._timers, (time, next(self._tickets), unit))
+
+    def first_waiting(self, but: Container[tuple[str, str, str]]) -> QueuedUnit | None:
+        """The first unit, in the order of the queue, that was tried in vain and is none of those."""
+        places = (QueueStage.UNSCHEDULABLE, QueueStage.BACKOFF)
+        found = (unit for unit in self.units.values() if unit.place in places and unit.key not in but)
+        return min(found, key=lambda unit: unit.rank, default=None)
+
+    def flush_leftovers(self, now: float) -> int:
+        """The safety net: units that no event has woken for five minutes are tried again. Held units are not."""
+        woken = 0
+        for unit in self.units.values():
+            if unit.place is QueueStage.UNSCHEDULABLE and now - unit.parked_at >= FLUSH_AFTER_SECONDS:
+                self._wake(unit, now)
+                woken += 1
+        return woken
+
+    def next_wake(self) -> float | None:
+        """When the earliest backoff or timer ends; None if none runs."""
+        while self._backoff and (
+            self._backoff[0][1] != self._backoff[0][2].ticket or self._backoff[0][2].place is not QueueStage.BACKOFF
+        ):
+            heapq.heappop(self._backoff)
+        return min((heap[0][0] for heap in (self._backoff, self._timers) if heap), default=None)
+
+    def pending(self) -> dict[str, int]:
+        """Pods by place, under the label values of `scheduler_pending_pods`."""
+        counts = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
+        for unit in self.units.values():
+            if unit.place.value in counts:
+                counts[unit.place.value] += len(unit.pods)
+        return counts
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _still_there(self, unit: QueuedUnit) -> bool:
+        if self.units.get(unit.key) is unit and unit.pods:
+            return True
+        if self.units.get(unit.key) is unit:
+            del self.units[unit.key]
+        return False
+
+    def _backoff_for(self, attempts: int) -> float:
+        # A unit may wait for weeks: the power is bounded, too.
+        return min(self._initial * 2.0 ** min(max(attempts - 1, 0), _MOST_DOUBLINGS), self._max)
+
+    def _wake(self, unit: QueuedUnit, now: float) -> None:
+        if unit.ready_at > now:
+            self._to_backoff(unit)
+        else:
+            self._push_active(unit)
+
+    def _push_active(self, unit: QueuedUnit) -> None:
+        unit.place = QueueStage.ACTIVE
+        unit.ticket = next(self._tickets)
+        heapq.heappush(self._active, (-unit.priority, unit.timestamp, unit.ticket, unit))
+
+    def _to_backoff(self, unit: QueuedUnit, *, failed: bool = False) -> None:
+        unit.place = QueueStage.BACKOFF
+        unit.ticket = next(self._tickets)
+        heapq.heappush(self._backoff, (unit.ready_at, unit.ticket, unit))
+        if self._pop_from_backoff and not failed:
+            second = int(unit.ready_at)
+            heapq.heappush(self._early, (second, -unit.priority, unit.timestamp, unit.ticket, unit))
+            if len(self._early) > 2 * len(self.units) + _STALE_ENTRIES:
+                # Who went on from backoff in another way has left an entry behind.
+                self._early = [e for e in self._early if e[3] == e[4].ticket and e[4].place is QueueStage.BACKOFF]
+                heapq.heapify(self._early)
+
+    def _move_expired(self, now: float) -> None:
+        while self._timers and self._timers[0][0] <= now:
+            _, _, unit = heapq.heappop(self._timers)
+            unit.timer = -1.0
+            if self.units.get(unit.key) is unit:
+                self.retry(unit, now)
+        while self._backoff and self._backoff[0][0] <= now:
+            _, ticket, unit = heapq.heappop(self._backoff)
+            if ticket == unit.ticket and unit.place is QueueStage.BACKOFF:
+                self._push_active(unit)

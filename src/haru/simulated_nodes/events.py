@@ -1,0 +1,77 @@
+"""What kubelets tell as events of pods: containers pulled, created and started, and stopped.
+
+A fleet stands for very many kubelets, each of which would be held to a rate of its own; all of them together share one
+budget here, so that thousands of pods that start at once are not followed by thousands of events.
+Source: kubelet, as behaviour.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from haru.client.events import EventRecorder
+from haru.simulated_nodes.resize import event_message
+
+Obj = dict[str, Any]
+
+BURST: Final = 150.0
+PER_SECOND: Final = 15.0
+
+
+class PodEvents:
+    """Records what happens to pods, as long as the budget lasts."""
+
+    def __init__(self, recorder: EventRecorder, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._recorder = recorder
+        self._monotonic = monotonic
+        self._left = BURST
+        self._at = monotonic()
+
+    def started(self, pod: Obj) -> None:
+        """Every container was started from an image that was there."""
+        spec = pod.get("spec") or {}
+        containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+        if not self._afford(3 * len(containers)):
+            return
+        for container in containers:
+            name, image = container["name"], container.get("image") or ""
+            self._tell(pod, "Pulled", f'Container image "{image}" already present on machine')
+            self._tell(pod, "Created", f"Created container: {name}")
+            self._tell(pod, "Started", f"Started container {name}")
+
+    def backing_off(self, pod: Obj, message: str) -> None:
+        """A container failed and is not restarted at once."""
+        if self._afford(1):
+            self._recorder.event(pod, "Warning", "BackOff", message)
+
+    def resized(self, pod: Obj) -> None:
+        """A pod got what its spec asks for."""
+        if self._afford(2):
+            self._tell(pod, "ResizeStarted", event_message(pod, "started"))
+            self._tell(pod, "ResizeCompleted", event_message(pod, "completed"))
+
+    def resize_deferred(self, pod: Obj, problem: str) -> None:
+        """The node has no room for what the spec asks for."""
+        if self._afford(1):
+            self._recorder.event(pod, "Warning", "ResizeDeferred", event_message(pod, "Deferred", problem))
+
+    def stopped(self, pod: Obj) -> None:
+        """The containers of a pod that is being deleted were told to stop."""
+        containers = (pod.get("spec") or {}).get("containers") or ()
+        if self._afford(len(containers)):
+            for container in containers:
+                self._tell(pod, "Killing", f"Stopping container {container['name']}")
+
+    def _tell(self, pod: Obj, reason: str, message: str) -> None:
+        self._recorder.event(pod, "Normal", reason, message)
+
+    def _afford(self, count: int) -> bool:
+        now = self._monotonic()
+        self._left = min(BURST, self._left + (now - self._at) * PER_SECOND)
+        self._at = now
+        if self._left < count:
+            return False
+        self._left -= count
+        return True

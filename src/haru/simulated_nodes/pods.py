@@ -1,0 +1,358 @@
+"""What a simulated kubelet writes into a pod's status, and how long the pod runs.
+
+Pure. The pod's annotations say how it ends: `simulated.haru.dev/run-seconds: "30"` succeeds after that time, for good;
+`simulated.haru.dev/fail` fails after so many seconds, or, if it is a text (`Reason` or `Reason: message`), at once or
+after run-seconds; `simulated.haru.dev/exit-code` says with which code (1). Without them the pod runs until it is
+deleted. A failure is final under restartPolicy Never; otherwise the containers are restarted: at once, then after 10 s,
+20 s, ... 300 s, and fail again. `activeDeadlineSeconds` ends it in any case.
+Source of the statuses: kubelet, as behaviour.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from haru.kube.meta import annotations_of, get_condition, uid_of
+from haru.kube.names import parse_time, short_hash
+from haru.kube.node_room import admission_problem as admission_problem
+from haru.simulated_nodes.resize import reported_resources
+
+Obj = dict[str, Any]
+
+RUN_SECONDS: Final = "simulated.haru.dev/run-seconds"
+FAIL: Final = "simulated.haru.dev/fail"
+EXIT_CODE: Final = "simulated.haru.dev/exit-code"
+TERMINAL: Final = ("Succeeded", "Failed")
+OVERDUE: Final = "Pod was active on the node longer than the specified deadline"
+_KILLED: Final = 143
+_KILLED_AT_ONCE: Final = 137
+_MAX_EXIT_CODE: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How and when a pod ends by itself."""
+
+    after_seconds: float
+    phase: str
+    exit_code: int
+    reason: str
+    message: str = ""
+
+
+def ending_of(pod: Obj) -> Ending | None:
+    """The end that the annotations ask for, None for a pod that runs on; ValueError for a malformed annotation."""
+    annotations = annotations_of(pod)
+    run, fail = annotations.get(RUN_SECONDS), annotations.get(FAIL)
+    seconds = _seconds(RUN_SECONDS, run) if run is not None else None
+    if fail is None:
+        return None if seconds is None else Ending(seconds, "Succeeded", 0, "Completed")
+    code = _exit_code(annotations.get(EXIT_CODE, "1"))
+    if re.fullmatch(r"[0-9]+(\.[0-9]*)?", fail):
+        return Ending(_seconds(FAIL, fail), "Failed", code, "Error")
+    reason, _, message = fail.partition(":")
+    return Ending(seconds or 0.0, "Failed", code, reason.strip() or "Error", message.strip() or fail.strip())
+
+
+def deadline_of(pod: Obj) -> datetime | None:
+    """When `activeDeadlineSeconds` ends the pod; None if it has none or has not started."""
+    seconds = (pod.get("spec") or {}).get("activeDeadlineSeconds")
+    started = (pod.get("status") or {}).get("startTime")
+    return parse_time(started) + timedelta(seconds=seconds) if seconds is not None and started else None
+
+
+def overdue_status(pod: Obj, now: str) -> Obj:
+    """The status of a pod that was ended at its deadline, whatever its restartPolicy."""
+    status = ended_status(pod, now, Ending(0, "Failed", _KILLED_AT_ONCE, "Error"))
+    return {**status, "reason": "DeadlineExceeded", "message": OVERDUE}
+
+
+def _exit_code(text: str) -> int:
+    code = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= code <= _MAX_EXIT_CODE:
+        raise ValueError(f'annotation {EXIT_CODE}: "{text}" is no exit code, write a number from 1 to {_MAX_EXIT_CODE}')
+    return code
+
+
+def _seconds(annotation: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f'annotation {annotation}: "{text}" is no number of seconds, write for example "30"')
+    return seconds
+
+
+def _condition(type_: str, now: str, reason: str = "", message: str = "", *, status: bool) -> Obj:
+    """A condition as a patch: null takes away what an earlier one of the type said."""
+    return {
+        "type": type_,
+        "status": "True" if status else "False",
+        "lastTransitionTime": now,
+        "reason": reason or None,
+        "message": message or None,
+    }
+
+
+def _container_id(pod: Obj, name: str) -> str:
+    return f"simulated://{short_hash(uid_of(pod) + '/' + name, 40)}"
+
+
+def _container_status(
+    pod: Obj, container: Mapping[str, Any], state: Obj, *, ready: bool, started: bool, restarts: int = 0
+) -> Obj:
+    """The status of a container; `restarts` are added to those it had."""
+    image = container.get("image") or ""
+    before = _statuses(pod).get(container["name"]) or {}
+    last = before.get("lastState") or {}
+    resources = {} if _is_ephemeral(pod, container) else reported_resources(container)
+    return {
+        **resources,
+        "name": container["name"],
+        "state": state,
+        "lastState": last,
+        "ready": ready,
+        "restartCount": before.get("restartCount", 0) + restarts,
+        "image": image,
+        "imageID": f"simulated://{short_hash(image, 40)}",
+        "containerID": _container_id(pod, container["name"]),
+        "started": started,
+    }
+
+
+def _statuses(pod: Obj) -> dict[str, Obj]:
+    """The container statuses of a pod by name, of whatever kind."""
+    status = pod.get("status") or {}
+    kinds = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    return {entry["name"]: entry for kind in kinds for entry in status.get(kind) or ()}
+
+
+def _is_ephemeral(pod: Obj, container: Mapping[str, Any]) -> bool:
+    return any(one["name"] == container["name"] for one in (pod.get("spec") or {}).get("ephemeralContainers") or ())
+
+
+def _is_sidecar(container: Mapping[str, Any]) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def _terminated(pod: Obj, name: str, exit_code: int, reason: str, message: str, began: str, now: str) -> Obj:
+    state = {
+        "exitCode": exit_code,
+        "reason": reason,
+        "startedAt": began,
+        "finishedAt": now,
+        "containerID": _container_id(pod, name),
+    }
+    if message:
+        state["message"] = message
+    return {"terminated": state}
+
+
+def unmet_readiness_gates(pod: Obj) -> list[str]:
+    """Readiness gates whose condition is not True."""
+    gates = [gate["conditionType"] for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
+    return [gate for gate in gates if (get_condition(pod, gate) or {}).get("status") != "True"]
+
+
+def ready_condition(pod: Obj, now: str) -> Obj:
+    """The Ready condition of a pod whose containers are ready."""
+    unmet = unmet_readiness_gates(pod)
+    if not unmet:
+        return _condition("Ready", now, status=True)
+    listed = ", ".join(f'corresponding condition of pod readiness gate "{gate}" does not exist or is not True'
+                       for gate in unmet)  # fmt: skip
+    return _condition("Ready", now, "ReadinessGatesNotReady", listed, status=False)
+
+
+def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
+    """The status of a pod whose containers have all started."""
+    spec = pod.get("spec") or {}
+    status: Obj = {
+        "phase": "Running",
+        "startTime": now,
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
+        "conditions": [
+            _condition("PodReadyToStartContainers", now, status=True),
+            _condition("Initialized", now, status=True),
+            ready_condition(pod, now),
+            _condition("ContainersReady", now, status=True),
+        ],
+        "containerStatuses": [
+            _container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
+            for c in spec.get("containers") or ()
+        ],
+    }
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = [
+            _container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
+            if _is_sidecar(c)
+            else _container_status(
+                pod, c, _terminated(pod, c["name"], 0, "Completed", "", now, now), ready=True, started=False
+            )
+            for c in spec["initContainers"]
+        ]
+    if spec.get("resources"):
+        status |= reported_resources(spec)
+    return _observed(pod, status)
+
+
+def joined_status(pod: Obj, now: str) -> Obj | None:
+    """The status of a running pod whose ephemeral containers (`kubectl debug`) have started; None if all had."""
+    there = (pod.get("status") or {}).get("ephemeralContainerStatuses") or ()
+    known = {entry["name"] for entry in there}
+    new = [c for c in (pod.get("spec") or {}).get("ephemeralContainers") or () if c["name"] not in known]
+    if not new:
+        return None
+    started = [_container_status(pod, c, {"running": {"startedAt": now}}, ready=False, started=False) for c in new]
+    return _observed(pod, {"ephemeralContainerStatuses": [*there, *started]})
+
+
+def _observed(pod: Obj, status: Obj) -> Obj:
+    """The status as written for this pod: what it observed, and transition times only where there was a transition."""
+    for condition in status.get("conditions") or ():
+        before = get_condition(pod, condition["type"]) or {}
+        if before.get("status") == condition["status"] and before.get("lastTransitionTime"):
+            condition["lastTransitionTime"] = before["lastTransitionTime"]
+    generation = pod["metadata"].get("generation")
+    return {**status, "observedGeneration": generation} if generation else status
+
+
+def ended_status(pod: Obj, now: str, ending: Ending) -> Obj:
+    """The status of a pod that ended by itself."""
+    spec, before = pod.get("spec") or {}, pod.get("status") or {}
+    began = before.get("startTime") or now
+    reason = "PodCompleted" if ending.phase == "Succeeded" else "PodFailed"
+    status: Obj = {
+        "phase": ending.phase,
+        "conditions": [
+            _condition("PodReadyToStartContainers", now, status=False),
+            _condition("Initialized", now, "PodCompleted" if ending.phase == "Succeeded" else "", status=True),
+            _condition("Ready", now, reason, status=False),
+            _condition("ContainersReady", now, reason, status=False),
+        ],
+        "containerStatuses": [
+            _ended_container(pod, c, ending.exit_code, ending.reason, ending.message, began, now)
+            for c in spec.get("containers") or ()
+        ],
+    }
+    sidecars = [c for c in spec.get("initContainers") or () if _is_sidecar(c)]
+    if sidecars:
+        ended = {c["name"]: _ended_container(pod, c, 0, "Completed", "", began, now) for c in sidecars}
+        others = before.get("initContainerStatuses") or ()
+        status["initContainerStatuses"] = [ended.get(entry["name"], entry) for entry in others] or list(ended.values())
+    joined = {entry["name"] for entry in before.get("ephemeralContainerStatuses") or ()}
+    if joined:
+        status["ephemeralContainerStatuses"] = [
+            _ended_container(pod, c, ending.exit_code, ending.reason, ending.message, began, now)
+            for c in spec.get("ephemeralContainers") or ()
+            if c["name"] in joined
+        ]
+    return _observed(pod, status)
+
+
+def _ended_container(
+    pod: Obj, container: Mapping[str, Any], exit_code: int, reason: str, message: str, began: str, now: str
+) -> Obj:
+    state = _terminated(pod, container["name"], exit_code, reason, message, began, now)
+    return _container_status(pod, container, state, ready=False, started=False)
+
+
+# --- restarts
+
+
+_CRASHED: Final = "CrashLoopBackOff"
+_FIRST_BACK_OFF: Final = 10.0
+_LONGEST_BACK_OFF: Final = 300.0
+
+
+def is_restarted(pod: Obj, ending: Ending) -> bool:
+    """Whether the containers are restarted after this end: annotated success is the end of the work."""
+    return ending.phase == "Failed" and (pod.get("spec") or {}).get("restartPolicy", "Always") != "Never"
+
+
+def back_off_seconds(pod: Obj) -> float:
+    """How long the containers wait for their next restart: the first one is at once."""
+    restarts = max((status.get("restartCount", 0) for status in _main_statuses(pod)), default=0)
+    return min(_FIRST_BACK_OFF * 2.0 ** min(restarts - 1, 8), _LONGEST_BACK_OFF) if restarts else 0.0
+
+
+def back_off_message(pod: Obj) -> str:
+    """As kubelets word it."""
+    name = pod["spec"]["containers"][0]["name"]
+    where = f"{pod['metadata']['name']}_{pod['metadata'].get('namespace', '')}({uid_of(pod)})"
+    return f"back-off {back_off_seconds(pod):g}s restarting failed container={name} pod={where}"
+
+
+def resume_time(pod: Obj) -> datetime | None:
+    """When the containers are to be restarted, None if they are not waiting for it."""
+    for status in _main_statuses(pod):
+        ended = (status.get("lastState") or {}).get("terminated") or {}
+        if ((status.get("state") or {}).get("waiting") or {}).get("reason") == _CRASHED and ended.get("finishedAt"):
+            return parse_time(ended["finishedAt"]) + timedelta(seconds=back_off_seconds(pod))
+    return None
+
+
+def started_at(pod: Obj) -> datetime | None:
+    """When the containers were last started."""
+    for status in _main_statuses(pod):
+        running = (status.get("state") or {}).get("running") or {}
+        if running.get("startedAt"):
+            return parse_time(running["startedAt"])
+    text = (pod.get("status") or {}).get("startTime")
+    return parse_time(text) if text else None
+
+
+def _main_statuses(pod: Obj) -> Sequence[Obj]:
+    return (pod.get("status") or {}).get("containerStatuses") or ()
+
+
+def crashed_status(pod: Obj, now: str, ending: Ending) -> Obj:
+    """The status of a pod whose containers have failed and are going to be restarted."""
+    statuses = []
+    for container in pod["spec"].get("containers") or ():
+        began = ((_statuses(pod).get(container["name"]) or {}).get("state") or {}).get("running") or {}
+        started = began.get("startedAt") or now
+        ended = _terminated(pod, container["name"], ending.exit_code, ending.reason, ending.message, started, now)
+        waiting = {"waiting": {"reason": _CRASHED, "message": back_off_message(pod)}}
+        status = _container_status(pod, container, waiting, ready=False, started=False)
+        statuses.append({**status, "lastState": ended})
+    names = " ".join(status["name"] for status in statuses)
+    unready = "ContainersNotReady", f"containers with unready status: [{names}]"
+    conditions = [_condition(type_, now, *unready, status=False) for type_ in ("Ready", "ContainersReady")]
+    return _observed(pod, {"conditions": conditions, "containerStatuses": statuses})
+
+
+def restarted_status(pod: Obj, now: str) -> Obj:
+    """The status of a pod whose containers run again."""
+    running = {"running": {"startedAt": now}}
+    statuses = [
+        _container_status(pod, container, running, ready=True, started=True, restarts=1)
+        for container in pod["spec"].get("containers") or ()
+    ]
+    conditions = [ready_condition(pod, now), _condition("ContainersReady", now, status=True)]
+    return _observed(pod, {"conditions": conditions, "containerStatuses": statuses})
+
+
+# --- ends that others bring about
+
+
+def killed_status(pod: Obj, now: str) -> Obj:
+    """The status of a pod that was deleted: its containers, if any, were told to stop and did."""
+    if (pod.get("status") or {}).get("phase") == "Running":
+        return ended_status(pod, now, Ending(0, "Failed", _KILLED, "Error"))
+    return _observed(pod, {"phase": "Failed"})
+
+
+def rejected_status(pod: Obj, now: str, reason: str, message: str) -> Obj:
+    """The status of a pod that the node does not take."""
+    text = f"Pod was rejected: {message}"
+    return _observed(pod, {"phase": "Failed", "reason": reason, "message": text, "startTime": now})

@@ -1,0 +1,3 @@
+"""Hold the version of Haru, in a module that imports nothing."""
+
+__version__ = "0.1.0"

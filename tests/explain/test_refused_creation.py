@@ -1,0 +1,128 @@
+"""Pods that cannot be created, because a webhook or a policy refuses them: the events of their owner say why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from explain_world import Obj, cluster, gang, pod, told_as_is, workload
+
+from haru.explain import Explanation
+
+DENIED = 'Error creating: admission webhook "teams.example.com" denied the request: no label team'
+FIRST, LAST = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
+
+
+def stored(obj: Obj, **status: object) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "uid": "3b1c"}, "status": dict(status)}
+
+
+def denied(kind: str, name: str, uid: str = "3b1c", **more: Any) -> Obj:
+    """The event of a controller that could not create a pod, twelve times."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}.1"},
+        "involvedObject": {"kind": kind, "namespace": "default", "name": name, "uid": uid},
+        "reason": "FailedCreate",
+        "type": "Warning",
+        "message": DENIED,
+        "count": 12,
+        "firstTimestamp": FIRST,
+        "lastTimestamp": LAST,
+        **more,
+    }
+
+
+def owned(name: str, kind: str, owner: str, created: str, **more: Any) -> Obj:
+    made = pod(name, **more)
+    version = "batch/v1" if kind == "Job" else "apps/v1"
+    reference = {"apiVersion": version, "kind": kind, "name": owner, "uid": "3b1c", "controller": True}
+    made["metadata"] |= {"ownerReferences": [reference], "creationTimestamp": created, "uid": f"uid-{name}"}
+    return made
+
+
+def types(found: Explanation) -> list[str]:
+    return [reason.type for reason in found.reasons]
+
+
+@pytest.mark.parametrize("kind", ["Job", "ReplicaSet", "StatefulSet"])
+def test_what_refuses_all_pods_of_a_workload_is_the_reason(kind: str) -> None:
+    found = told_as_is(cluster(cpu=1), stored(workload(kind, "w", 2)), denied(kind, "w"), about=f"{kind.lower()}/w")
+    assert found.verdict == "FitsIf"
+    assert found.summary == f"2 pods not made: {DENIED} (12 times since {FIRST}, last {LAST})"
+    assert types(found)[:2] == ["FailedCreate", "PodsMissing"]
+    assert found.reasons[0].data == {"count": 12, "since": FIRST, "last": LAST}
+
+
+def test_a_series_of_events_counts_as_often_as_it_says() -> None:
+    series = {"count": 30, "lastObservedTime": "2026-01-01T00:20:00.123456Z"}
+    first = "2026-01-01T00:00:00.000000Z"
+    event = denied("Job", "w", count=None, series=series, firstTimestamp=None, lastTimestamp=None, eventTime=first)
+    found = told_as_is(cluster(cpu=1), stored(workload("Job", "w", 2)), event, about="job/w")
+    assert found.summary.endswith(f"(30 times since {FIRST}, last 2026-01-01T00:20:00Z)")
+
+
+def test_what_refuses_further_pods_is_told_beside_those_that_run() -> None:
+    runs = {**owned("w-0", "ReplicaSet", "w", FIRST, nodeName="cpu-0"), "status": {"phase": "Running"}}
+    replicas = stored(workload("ReplicaSet", "w", 3))
+    found = told_as_is(cluster(cpu=1), replicas, runs, denied("ReplicaSet", "w"), about="replicaset/w")
+    assert found.verdict == "Runs" and "2 more pods not made: Error creating" in found.summary
+
+
+def test_what_was_refused_before_a_pod_was_made_is_over() -> None:
+    later = owned("w-0", "Job", "w", "2026-01-01T00:30:00Z", nodeName="cpu-0")
+    found = told_as_is(cluster(cpu=1), stored(workload("Job", "w", 2)), later, denied("Job", "w"), about="job/w")
+    assert "FailedCreate" not in types(found)
+
+
+@pytest.mark.parametrize("event", [denied("Job", "w", uid="another"), denied("Job", "w", reason="SuccessfulCreate")])
+def test_events_of_others_and_other_events_are_not_told(event: Obj) -> None:
+    found = told_as_is(cluster(cpu=1), stored(workload("Job", "w", 2)), event, about="job/w")
+    assert "FailedCreate" not in types(found)
+
+
+def test_a_suspended_job_is_not_told_what_refused_its_pods_before() -> None:
+    job = stored(workload("Job", "w", 2, suspend=True))
+    found = told_as_is(cluster(cpu=1), job, denied("Job", "w"), about="job/w")
+    assert "FailedCreate" not in types(found)
+
+
+QUOTA: Obj = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "few"},
+    "spec": {"hard": {"pods": "1"}},
+    "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}},
+}
+EXCEEDED = "Error creating: pods is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"
+
+
+def test_a_quota_that_can_be_read_tells_better_than_an_event() -> None:
+    event = denied("Job", "w", message=EXCEEDED)
+    found = told_as_is(cluster(cpu=1), stored(workload("Job", "w", 2)), QUOTA, event, about="job/w")
+    assert types(found)[0] == "QuotaExceeded" and "FailedCreate" not in types(found)
+
+
+def test_a_quota_that_cannot_be_read_is_told_by_the_event() -> None:
+    event = denied("Job", "w", message=EXCEEDED)
+    found = told_as_is(cluster(cpu=1), stored(workload("Job", "w", 2)), event, about="job/w")
+    assert types(found)[0] == "FailedCreate" and "exceeded quota: few" in found.summary
+
+
+def test_nothing_is_enough_while_pods_cannot_be_created() -> None:
+    job = stored(workload("Job", "w", 1, cpu="500"))
+    full = pod("full", cpu="30", nodeName="cpu-0")
+    found = told_as_is(cluster(cpu=1), job, full, denied("Job", "w"), about="job/w")
+    assert not any(remedy.confirmed for remedy in found.remedies)
+
+
+@pytest.mark.parametrize("about", ["podgroup/g", "pod/g-0"])
+def test_a_gang_whose_job_cannot_create_the_others_says_so(about: str) -> None:
+    group, *_ = gang("g", 3)
+    member = owned("g-0", "Job", "w", FIRST, group="g")
+    job = stored(workload("Job", "w", 3, indexed=True))
+    found = told_as_is(cluster(cpu=1), group, member, job, denied("Job", "w"), about=about)
+    assert types(found)[0] == "TooFewMembers" and "FailedCreate" in types(found)
+    assert "job w cannot create the others: Error creating: admission webhook" in found.summary
+    assert "AddMembers" not in [remedy.kind for remedy in found.remedies]

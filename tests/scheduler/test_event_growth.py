@@ -1,0 +1,205 @@
+"""What an event costs the scheduler, in steps of the interpreter: it depends on whom the event concerns, not on all who
+wait."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from haru.engine import SchedulerCache
+from haru.engine.state import MemberDecision, PodKey
+from haru.kube.gates import FeatureGates
+from haru.scheduler.binding.binding_cycle import BindingCycle, BindingTask
+from haru.scheduler.config import scheduler_config
+from haru.scheduler.events.event_handlers import EventHandlers
+from haru.scheduler.queue import queueing_hints
+from haru.scheduler.queue.pre_enqueue import PreEnqueue
+from haru.scheduler.queue.scheduling_queue import SchedulingQueue
+
+Obj = dict[str, Any]
+FEW, MANY = 100, 1000
+
+
+class _Follower:
+    def wake(self) -> None: ...
+    def settle_group(self, key: object) -> None: ...
+    def give_back(self, claim: Obj) -> None: ...
+    def unit_changed(self) -> None: ...
+
+
+class Waiting:
+    """Pods that wait, and the scheduler's part that hears of events."""
+
+    def __init__(self) -> None:
+        config = scheduler_config(FeatureGates.accelerator_defaults(), ["default-scheduler"], monotonic=lambda: 100.0)
+        self.cluster = SchedulerCache()
+        self.queue = SchedulingQueue()
+        self.admission = PreEnqueue(
+            self.cluster, self.queue, config.monotonic, gang_scheduling=True, workload_claims=True
+        )
+        self.intake = EventHandlers(self.cluster, self.queue, self.admission, config, _Follower(), lambda: True)
+
+    def pod(self, name: str, claim: str = "", group: str = "", generated: str = "") -> None:
+        spec: Obj = {"containers": [{"name": "c"}]}
+        status: Obj = {}
+        if claim:
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
+        if generated:
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+            status["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": generated}]
+        if group:
+            spec["schedulingGroup"] = {"podGroupName": group}
+        pod = made("v1", "Pod", name, spec=spec, status=status)
+        self.cluster.apply(pod)
+        self.intake.pod_changed(None, pod)
+
+    def claim(self, name: str, owner: str = "") -> None:
+        claim = made("resource.k8s.io/v1", "ResourceClaim", name, spec={})
+        if owner:
+            kind, _, named = owner.partition("/")
+            reference = {"kind": kind, "name": named, "uid": f"uid-{named}", "controller": True}
+            claim["metadata"]["ownerReferences"] = [reference]
+        self.cluster.apply(claim)
+        self.intake.claim_changed(None, claim)
+
+    def group(self, name: str, minimum: int = 1) -> None:
+        policy = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+        group = made("scheduling.k8s.io/v1alpha2", "PodGroup", name, spec=policy)
+        self.cluster.apply(group)
+        self.intake.group_changed(None, group)
+
+
+def made(api_version: str, kind: str, name: str, **rest: Any) -> Obj:
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "1"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many instructions of Python's interpreter the work takes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def a_claim_that_a_pod_names(count: int) -> int:
+    waiting = Waiting()
+    for number in range(count):
+        waiting.pod(f"p{number}", claim=f"c{number}")
+    cost = steps(lambda: waiting.claim("c7"))
+    assert len(waiting.admission.blocked) == count - 1
+    return cost
+
+
+def a_claim_that_nobody_names(count: int) -> int:
+    waiting = Waiting()
+    for number in range(count):
+        waiting.pod(f"p{number}", claim=f"c{number}")
+    cost = steps(lambda: waiting.claim("other"))
+    assert len(waiting.admission.blocked) == count
+    return cost
+
+
+def a_claim_made_from_a_template(count: int) -> int:
+    waiting = Waiting()
+    for number in range(count):
+        waiting.pod(f"p{number}", generated=f"c{number}")
+    cost = steps(lambda: waiting.claim("c7", owner="Pod/p7"))
+    assert len(waiting.admission.blocked) == count - 1
+    return cost
+
+
+def a_claim_of_one_member_of_a_group(count: int) -> int:
+    waiting = Waiting()
+    waiting.group("g")
+    for number in range(count):
+        waiting.pod(f"p{number}", claim=f"c{number}", group="g")
+    cost = steps(lambda: waiting.claim("c7"))
+    assert len(waiting.admission.blocked) == count - 1
+    return cost
+
+
+def a_pod_group_that_pods_name(count: int) -> int:
+    waiting = Waiting()
+    for number in range(count):
+        waiting.pod(f"p{number}", group=f"g{number}")
+    cost = steps(lambda: waiting.group("g7"))
+    assert len(waiting.admission.blocked) == count - 1
+    return cost
+
+
+def one_more_member_of_a_gang_that_is_not_whole(count: int) -> int:
+    waiting = Waiting()
+    waiting.group("g", MANY * 2)
+    for number in range(count):
+        waiting.pod(f"p{number}", group="g")
+    cost = steps(lambda: waiting.pod("more", group="g"))
+    assert len(waiting.admission.blocked) == count + 1
+    return cost
+
+
+def test_a_volume_claim_that_appears_wakes_the_pods_that_name_it_and_no_other() -> None:
+    waiting = Waiting()
+    for number in range(MANY):
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": f"c{number}"}}
+        pod = made("v1", "Pod", f"p{number}", spec={"containers": [{"name": "c"}], "volumes": [volume]}, status={})
+        waiting.cluster.apply(pod)
+        waiting.intake.pod_changed(None, pod)
+    while (unit := waiting.queue.pop(100.0)) is not None:
+        pods = [waiting.cluster.snapshot().pods[path].obj for path in unit.pods]
+        waiting.queue.reject(unit, queueing_hints.rejecting({"VolumeBinding"}, pods), 100.0)
+    claim = made("v1", "PersistentVolumeClaim", "c7", spec={"volumeName": "v7"})
+    waiting.intake.may_help(queueing_hints.other_change("PersistentVolumeClaim", None, claim))
+    assert waiting.queue.pending()["unschedulable"] == MANY - 1
+
+
+def test_what_is_under_way_is_looked_through_a_few_times_and_not_with_each_decision() -> None:
+    cluster = SchedulerCache.of([made("v1", "Pod", f"p{number}", spec={}) for number in range(3 * MANY)])
+    looks = 0
+    is_assumed = cluster.is_assumed
+
+    def counted(pod: PodKey) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_assumed(pod)
+
+    cluster.is_assumed = counted  # type: ignore[method-assign]
+    nobody: Any = None
+    carrier = BindingCycle(cluster, nobody, nobody, lambda path: None, workload_claims=True)
+    for number in range(3 * MANY):
+        pod = PodKey("default", f"p{number}", f"uid-p{number}")
+        carrier.assume(BindingTask(None, 1, (MemberDecision(pod, "scheduled", "n"),)))
+    assert looks <= 2 * 3 * MANY
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        a_claim_that_a_pod_names,
+        a_claim_that_nobody_names,
+        a_claim_made_from_a_template,
+        a_claim_of_one_member_of_a_group,
+        a_pod_group_that_pods_name,
+        one_more_member_of_a_gang_that_is_not_whole,
+    ],
+)
+def test_an_event_takes_as_many_steps_before_a_thousand_waiting_pods_as_before_a_hundred(
+    event: Callable[[int], int],
+) -> None:
+    few, many = event(FEW), event(MANY)
+    assert many <= 1.2 * few, f"{few} steps before {FEW} pods, {many} before {MANY}"

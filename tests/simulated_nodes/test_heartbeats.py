@@ -1,0 +1,269 @@
+"""Heartbeats of simulated nodes: under load, after an outage of the API, and when a node controller gave a node up.
+
+All in virtual time; figures are seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_memory_client import InMemoryClient, named
+
+import virtual_time
+from haru.clock import Clock
+from haru.embedded.cluster import EmbeddedCluster
+from haru.embedded.identity import ADMIN
+from haru.embedded.options import UpOptions, parse_profiles
+from haru.kube.kinds import Kind
+from haru.kube.meta import get_condition
+from haru.simulated_nodes.fleet import PODS, Fleet
+from haru.simulated_nodes.nodes import LEASES, NODES
+from haru.testing.virtual_time import VirtualTimeLoop
+
+Obj = dict[str, Any]
+
+
+class Recorder:
+    def event(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+class Api(InMemoryClient):
+    """An API that can be away, and slow with some kinds; it notes when each Lease was renewed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = asyncio.Event()
+        self.slow: dict[str, float] = {}
+        self.renewals: dict[str, list[float]] = defaultdict(list)
+
+    def _check(self) -> None:
+        if self.away.is_set():
+            raise ConnectionError("away")
+
+    async def list(self, *args: Any, **options: Any) -> Obj:
+        self._check()
+        return await super().list(*args, **options)
+
+    async def get(self, *args: Any, **options: Any) -> Obj:
+        self._check()
+        return await super().get(*args, **options)
+
+    async def watch(self, *args: Any, **options: Any) -> AsyncIterator[tuple[str, Obj]]:  # type: ignore[override]
+        self._check()
+        events = aiter(super().watch(*args, **options))
+        gone = asyncio.ensure_future(self.away.wait())
+        while True:
+            event = asyncio.ensure_future(anext(events))
+            try:
+                await asyncio.wait({event, gone}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not event.done():
+                    event.cancel()
+            self._check()
+            yield event.result()
+
+    async def create(self, kind: Kind, obj: Obj, *args: Any, **options: Any) -> Obj:
+        self._check()
+        created = await super().create(kind, obj, *args, **options)
+        self._note(kind, created)
+        return created
+
+    async def patch(self, kind: Kind, name: str, *args: Any, **options: Any) -> Obj:
+        self._check()
+        await asyncio.sleep(self.slow.get(kind.plural, 0.0))
+        patched = await super().patch(kind, name, *args, **options)
+        self._note(kind, patched)
+        return patched
+
+    def _note(self, kind: Kind, obj: Obj) -> None:
+        if kind == LEASES:
+            self.renewals[obj["metadata"]["name"]].append(asyncio.get_running_loop().time())
+
+    # -- as a test looks on -------------------------------------------------------------------------------------------
+
+    def is_ready(self, node: str) -> bool:
+        return (get_condition(self.objects["nodes", "", node], "Ready") or {}).get("status") == "True"
+
+    async def give_up(self, *nodes: str) -> None:
+        """What a node controller writes for nodes that it has not heard of for too long."""
+        unknown = [{"type": type_, "status": "Unknown"} for type_ in ("Ready", "MemoryPressure")]
+        for node in nodes:
+            patch = {"status": {"conditions": unknown}}
+            await InMemoryClient.patch(self, NODES, node, patch, type="strategic", subresource="status")
+
+    def longest_gap(self) -> float:
+        """The longest time that a node's Lease was not renewed, up to now."""
+        now = asyncio.get_running_loop().time()
+        return max(b - a for times in self.renewals.values() for a, b in zip(times, [*times[1:], now], strict=True))
+
+
+@contextlib.asynccontextmanager
+async def fleet(api: Api, nodes: str) -> AsyncIterator[Fleet]:
+    clock = Clock(virtual_time.now, asyncio.get_running_loop().time)
+    running = Fleet(api, named(nodes), clock, recorder=Recorder())  # type: ignore[arg-type]
+    task = asyncio.create_task(running.run())
+    try:
+        await running.ready.wait()
+        yield running
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def names(count: int) -> list[str]:
+    return [f"cpu-{number}" for number in range(count)]
+
+
+def test_node_that_was_given_up_is_ready_again_at_once() -> None:
+    async def story() -> None:
+        api = Api()
+        async with fleet(api, "cpu:2"):
+            await asyncio.sleep(30)
+            await api.give_up("cpu-0")
+            assert not api.is_ready("cpu-0")
+            await asyncio.sleep(1)
+            assert api.is_ready("cpu-0")
+            pressure = get_condition(api.objects["nodes", "", "cpu-0"], "MemoryPressure")
+            assert pressure is not None and pressure["status"] == "False"
+
+    virtual_time.run(story())
+
+
+@pytest.mark.parametrize("count", [3, 400])
+@pytest.mark.parametrize("given_up_after", [0.0, 2.0])
+def test_nodes_are_ready_within_ten_seconds_of_an_outage_of_the_api(count: int, given_up_after: float) -> None:
+    async def story() -> None:
+        api = Api()
+        async with fleet(api, f"cpu:{count}"):
+            await asyncio.sleep(60)
+            api.away.set()
+            await asyncio.sleep(120)
+            api.away.clear()
+            back = asyncio.get_running_loop().time()
+            await asyncio.sleep(given_up_after)
+            await api.give_up(*names(count))
+            await asyncio.sleep(10 - given_up_after)
+            assert all(api.is_ready(name) for name in names(count))
+            late = [name for name in names(count) if not any(back <= time for time in api.renewals[name])]
+            assert not late, f"{len(late)} Leases were not renewed by then"
+            # What failed does not come in a burst afterwards.
+            before = sum(map(len, api.renewals.values()))
+            await asyncio.sleep(20)
+            assert sum(map(len, api.renewals.values())) - before <= 2 * count + 1
+
+    virtual_time.run(story())
+
+
+@pytest.mark.parametrize(("count", "period"), [(20, 10.0), (400, 20.0)])
+def test_lease_is_renewed_within_every_period_also_of_a_new_node(count: int, period: float) -> None:
+    async def story() -> None:
+        api = Api()
+        async with fleet(api, f"cpu:{count}"):
+            labels = {"simulated.haru.dev/profile": "cpu"}
+            for number in range(8):
+                await asyncio.sleep(7)
+                await api.create(NODES, {"metadata": {"name": f"young-{number}", "labels": labels}})
+            await asyncio.sleep(50)
+            assert len(api.renewals) == count + 8
+            assert api.longest_gap() <= period + 0.1
+            # Level, not in bursts: of any second about its share.
+            seconds = [int(time) for times in api.renewals.values() for time in times if time > 30]
+            assert max(map(seconds.count, set(seconds))) <= 2 * count / period + 2
+
+    virtual_time.run(story())
+
+
+def test_renewals_do_not_wait_for_other_writes_of_the_kubelets() -> None:
+    async def story() -> None:
+        api = Api()
+        async with fleet(api, "cpu:400"):
+            api.slow = {"nodes": 25.0, "pods": 25.0}
+            spec = {"nodeName": "cpu-1", "containers": [{"name": "c", "image": "i"}]}
+            for number in range(100):
+                await api.create(PODS, {"metadata": {"name": f"p-{number}"}, "spec": spec, "status": {}})
+            await asyncio.sleep(400)  # all nodes report their status once
+            assert api.longest_gap() <= 21
+
+    virtual_time.run(story())
+
+
+def test_slow_renewals_of_some_nodes_do_not_make_those_of_others_late() -> None:
+    async def story() -> None:
+        api = Api()
+        async with fleet(api, "cpu:400"):
+            api.slow = {"leases": 2.0}
+            await asyncio.sleep(300)
+            assert api.longest_gap() <= 23
+
+    virtual_time.run(story())
+
+
+def test_overdue_renewals_are_sent_at_once_after_the_loop_was_blocked() -> None:
+    async def story() -> None:
+        api = Api()
+        async with fleet(api, "cpu:400"):
+            await asyncio.sleep(60)
+            loop: Any = asyncio.get_running_loop()
+            loop._virtual.now += 45  # nobody had a turn for so long
+            await asyncio.sleep(1)
+            assert all(loop.time() - times[-1] <= 20 for times in api.renewals.values())
+            count = sum(map(len, api.renewals.values()))
+            await asyncio.sleep(20)
+            assert 400 <= sum(map(len, api.renewals.values())) - count <= 440
+
+    virtual_time.run(story())
+
+
+def test_cluster_whose_process_was_stopped_loses_no_node(tmp_path: Path) -> None:
+    """Controllers and kubelets share one loop: after a pause both look at clocks that are far ahead."""
+
+    async def story(loop: VirtualTimeLoop) -> None:
+        cluster = EmbeddedCluster(UpOptions(profiles=parse_profiles("cpu:20"), port=0), tmp_path, loop.clock)
+        try:
+            await cluster.start()
+            client = cluster.client(ADMIN)
+            began = (await client.list(NODES))["metadata"]["resourceVersion"]
+            for _ in range(3):
+                loop.jump(100)
+                await asyncio.sleep(0.1)
+                loop.jump(5)
+                await asyncio.sleep(0.1)
+            lost = set()
+            async with contextlib.aclosing(client.watch(NODES, resource_version=began, timeout_seconds=1)) as events:
+                async for type_, node in events:
+                    ready = get_condition(node, "Ready") or {}
+                    if type_ == "MODIFIED" and ready.get("status") != "True":
+                        lost.add(node["metadata"]["name"])
+            assert not lost
+        finally:
+            await cluster.stop()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        runner.run(story(loop))
+
+
+def test_node_that_is_offline_stays_given_up() -> None:
+    async def story() -> None:
+        api = Api()
+        async with fleet(api, "cpu:2"):
+            patch = {"metadata": {"annotations": {"simulated.haru.dev/offline": "true"}}}
+            await api.patch(NODES, "cpu-0", patch)
+            await asyncio.sleep(60)
+            await api.give_up("cpu-0")
+            await asyncio.sleep(400)
+            assert not api.is_ready("cpu-0") and api.is_ready("cpu-1")
+            back: Obj = {"metadata": {"annotations": {"simulated.haru.dev/offline": None}}}
+            await api.patch(NODES, "cpu-0", back)
+            await asyncio.sleep(1)
+            assert api.is_ready("cpu-0")
+
+    virtual_time.run(story())

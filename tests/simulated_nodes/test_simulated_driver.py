@@ -1,0 +1,193 @@
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from in_memory_client import InMemoryClient, named
+
+from haru.drivers.simulated.driver import CLASSES, NODES, SLICES, SimulatedDriver
+from haru.drivers.simulated.objects import PROFILE_LABEL
+from haru.drivers.simulated.profiles import load_profile
+from haru.drivers.simulated.slices import resource_slices
+from haru.drivers.simulated.taints import TAINTS_ANNOTATION
+from haru.drivers.slice_publishing import plan
+
+Obj = dict[str, Any]
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def event(self, obj: Obj, type: str, reason: str, message: str, action: str = "", related: Any = None) -> None:
+        self.messages.append(f"{reason} {message}")
+
+
+@contextlib.asynccontextmanager
+async def driver(client: InMemoryClient, nodes: str, recorder: Recorder | None = None) -> AsyncIterator[None]:
+    running = SimulatedDriver(
+        client, named(nodes), recorder=recorder or Recorder(), resync_seconds=0.1  # type: ignore[arg-type]
+    )  # fmt: skip
+    task = asyncio.create_task(running.run())
+    try:
+        yield
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def slices(client: InMemoryClient) -> list[Obj]:
+    return [obj for (plural, _, _), obj in client.objects.items() if plural == "resourceslices"]
+
+
+def generations(client: InMemoryClient) -> set[int]:
+    return {obj["spec"]["pool"]["generation"] for obj in slices(client)}
+
+
+def tainted(client: InMemoryClient) -> dict[str, list[str]]:
+    return {
+        device["name"]: [taint["key"] for taint in device["taints"]]
+        for obj in slices(client)
+        for device in obj["spec"].get("devices", ())
+        if device.get("taints")
+    }
+
+
+async def node(client: InMemoryClient, name: str, taints: str = "") -> Obj:
+    annotations = {TAINTS_ANNOTATION: taints} if taints else {}
+    labels = {PROFILE_LABEL: name.rpartition("-")[0]}
+    return await client.create(NODES, {"metadata": {"name": name, "annotations": annotations, "labels": labels}})
+
+
+async def annotate(client: InMemoryClient, name: str, taints: str | None) -> None:
+    await client.patch(NODES, name, {"metadata": {"annotations": {TAINTS_ANNOTATION: taints}}})
+
+
+async def test_devices_are_published_when_the_node_is_there() -> None:
+    client = InMemoryClient()
+    async with driver(client, "dgx-h100-mig:1,cpu:1"):
+        await client.until(lambda: ("deviceclasses", "", "tpu.google.com") in client.objects)
+        assert slices(client) == []
+        stored = await node(client, "dgx-h100-mig-0")
+        await client.until(lambda: len(slices(client)) == 9)
+    assert generations(client) == {1}
+    assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in slices(client)} == {stored["metadata"]["uid"]}
+
+
+async def test_device_classes_of_the_user_are_kept() -> None:
+    client = InMemoryClient()
+    mine = await client.create(CLASSES, {"metadata": {"name": "mig.nvidia.com"}, "spec": {}})
+    client.fail("create", "deviceclasses", ConnectionError("not yet"))
+    async with driver(client, "cpu:1"):
+        await client.until(lambda: ("deviceclasses", "", "tpu.google.com") in client.objects)
+    assert client.objects["deviceclasses", "", "mig.nvidia.com"] == mine
+
+
+async def test_a_restart_writes_nothing() -> None:
+    client = InMemoryClient()
+    await node(client, "a30-mig-0", "gpu-1=k:NoSchedule")
+    async with driver(client, "a30-mig:1"):
+        await client.until(lambda: len(slices(client)) == 5)
+    before = [w for w in client.writes if w[1] == "resourceslices"]
+    async with driver(client, "a30-mig:1"):
+        await asyncio.sleep(0.25)
+    assert [w for w in client.writes if w[1] == "resourceslices"] == before
+
+
+async def test_taints_follow_the_annotation() -> None:
+    client, recorder = InMemoryClient(), Recorder()
+    await node(client, "dgx-h100-0")
+    async with driver(client, "dgx-h100:1", recorder):
+        await client.until(lambda: slices(client))
+        await annotate(client, "dgx-h100-0", "gpu-3=maintenance=true:NoSchedule,gpu-5=key:NoExecute")
+        await client.until(lambda: tainted(client) == {"gpu-3": ["maintenance"], "gpu-5": ["key"]})
+        assert generations(client) == {1}
+        await annotate(client, "dgx-h100-0", "gpu-3=maintenance=true:Sometimes")
+        await client.until(lambda: recorder.messages)
+        assert recorder.messages[0].startswith(
+            f'InvalidDeviceTaints annotation {TAINTS_ANNOTATION}: "gpu-3=maintenance=true:Sometimes": the effect'
+        )
+        assert tainted(client) == {"gpu-3": ["maintenance"], "gpu-5": ["key"]}
+        await annotate(client, "dgx-h100-0", None)
+        await client.until(lambda: tainted(client) == {})
+
+
+async def test_published_taints_survive_a_restart_with_a_bad_annotation() -> None:
+    client, recorder = InMemoryClient(), Recorder()
+    await node(client, "a30-mig-0", "gpu-1=k:NoSchedule")
+    async with driver(client, "a30-mig:1"):
+        await client.until(lambda: len(tainted(client)) == 14)
+    await annotate(client, "a30-mig-0", "nonsense")
+    async with driver(client, "a30-mig:1", recorder):
+        await client.until(lambda: recorder.messages)
+        await asyncio.sleep(0.05)
+    assert len(tainted(client)) == 14 and "stay in force" in recorder.messages[0]
+
+
+async def test_what_others_do_to_the_slices_is_mended() -> None:
+    client = InMemoryClient()
+    await node(client, "a30-mig-0")
+    async with driver(client, "a30-mig:1"):
+        await client.until(lambda: len(slices(client)) == 5)
+        await client.delete(SLICES, "a30-mig-0-gpu.nvidia.com-gpu-2")
+        await client.until(lambda: len(slices(client)) == 5)
+        await client.until(lambda: generations(client) == {2})
+        foreign = {"driver": "gpu.nvidia.com", "nodeName": "a30-mig-0", "pool": {"name": "a30-mig-0", "generation": 9}}
+        await client.create(SLICES, {"metadata": {"name": "foreign"}, "spec": foreign})
+        await client.update(SLICES, await client.get(SLICES, "foreign"))
+        await client.until(lambda: len(slices(client)) == 5 and generations(client) == {10})
+
+
+async def test_failed_writes_are_retried() -> None:
+    client = InMemoryClient()
+    await node(client, "t4-0")
+    client.fail("create", "resourceslices", ConnectionError("gone"))
+    async with driver(client, "t4:1"):
+        await client.until(lambda: slices(client))
+
+
+def build(profile: str, taints: dict[str, list[Obj]] | None = None) -> Any:
+    return lambda generation: resource_slices(load_profile(profile), "n", "u", taints or {}, generation)
+
+
+def as_stored(desired: list[Obj]) -> list[Obj]:
+    return [{**obj, "metadata": {**obj["metadata"], "resourceVersion": str(i)}} for i, obj in enumerate(desired)]
+
+
+TAINT = {"key": "k", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "counts", "generation"),
+    [
+        ([], build("a30-mig"), (5, 0, 0), 1),
+        (build("a30-mig")(4), build("a30-mig"), (0, 0, 0), None),
+        (build("a30-mig")(4), build("a30-mig", {"gpu-1": [TAINT]}), (0, 1, 0), 4),
+        (build("a30-mig")(4), build("a30-mig", {"gpu-1": [TAINT], "gpu-2": [TAINT]}), (0, 5, 0), 5),
+        (build("a30-mig")(4), build("a30"), (1, 0, 5), 5),
+        (build("a30-mig")(4)[:3], build("a30-mig"), (2, 3, 0), 5),
+    ],
+)
+def test_plans(before: list[Obj], after: Any, counts: tuple[int, int, int], generation: int | None) -> None:
+    publication = plan(as_stored(before), after)
+    assert (len(publication.create), len(publication.update), len(publication.delete)) == counts
+    written = [*publication.create, *publication.update]
+    assert {obj["spec"]["pool"]["generation"] for obj in written} == ({generation} if generation else set())
+    assert all("resourceVersion" in obj["metadata"] for obj in publication.update)
+
+
+def test_times_of_taints_are_kept_and_are_no_difference() -> None:
+    taints = {"gpu-1": [TAINT]}
+    stored = as_stored(build("a30", taints)(1))
+    for device in stored[0]["spec"]["devices"]:
+        for taint in device.get("taints", ()):
+            taint["timeAdded"] = "2026-01-01T00:00:00Z"
+    assert not plan(stored, build("a30", {"gpu-1": [dict(TAINT, effect="NoSchedule")]}))
+    more = {"gpu-1": [{"key": "k", "effect": "NoSchedule"}], "gpu-2": [{"key": "k", "effect": "NoSchedule"}]}
+    [update] = plan(stored, build("a30", more)).update
+    times = {d["name"]: t.get("timeAdded") for d in update["spec"]["devices"] for t in d.get("taints", ())}
+    assert times == {"gpu-1": "2026-01-01T00:00:00Z", "gpu-2": None}

@@ -1,0 +1,361 @@
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from in_memory_client import InMemoryClient, named
+
+from haru.clock import Clock
+from haru.kube.errors import StatusError
+from haru.kube.meta import get_condition
+from haru.simulated_nodes.fleet import CLAIMS, PODS, Fleet
+from haru.simulated_nodes.nodes import LEASES, NODES
+
+Obj = dict[str, Any]
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+
+    def event(self, obj: Obj, type: str, reason: str, message: str, action: str = "", related: Any = None) -> None:
+        self.events.append((obj["metadata"]["name"], reason, message))
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Stage:
+    """A fleet over a client that a test plays the scheduler on."""
+
+    def __init__(self, nodes: str = "dgx-h100:1,cpu:1") -> None:
+        self.client = InMemoryClient()
+        self.recorder = Recorder()
+        self.clock = Watch()
+        self.nodes = nodes
+        self.fleet: Fleet | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Fleet"]:
+        self.fleet = Fleet(
+            self.client, named(self.nodes), Clock(self.clock), recorder=self.recorder, renew_seconds=0.05  # type: ignore[arg-type]
+        )  # fmt: skip
+        task = asyncio.create_task(self.fleet.run())
+        try:
+            yield self.fleet
+            if task.done():
+                task.result()
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def pod(self, name: str, *, node: str = "dgx-h100-0", annotations: dict[str, str] | None = None, **spec: Any) -> Obj:  # fmt: skip # noqa: E501
+        spec.setdefault("containers", [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}])
+        pod = {
+            "metadata": {"name": name, "annotations": annotations or {}, "generation": 1},
+            "spec": {"nodeName": node, **spec},
+            "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]},
+        }
+        return await self.client.create(PODS, pod)
+
+    async def claim(self, name: str, *reserved_for: Obj, **extra: Any) -> Obj:
+        result = {"request": "gpu/h100", "driver": "gpu.nvidia.com", "pool": "dgx-h100-0", "device": "gpu-0"}
+        consumers = [
+            {"resource": "pods", "name": p["metadata"]["name"], "uid": p["metadata"]["uid"]} for p in reserved_for
+        ]
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": consumers}
+        return await self.client.create(CLAIMS, {"metadata": {"name": name, **extra}, "spec": {}, "status": status})
+
+    def stored(self, name: str) -> Obj | None:
+        return self.client.objects.get(("pods", "default", name))
+
+    async def phase(self, name: str, phase: str) -> Obj:
+        return await self.client.until(
+            lambda: (p := self.stored(name)) and p["status"].get("phase") == phase and p
+        )  # fmt: skip
+
+    def reasons(self, name: str) -> list[str]:
+        return [reason for about, reason, _ in self.recorder.events if about == name]
+
+
+async def test_nodes_register_and_stay_fresh() -> None:
+    stage = Stage()
+    async with stage.running():
+        await stage.client.until(lambda: ("leases", "kube-node-lease", "cpu-0") in stage.client.objects)
+        lease = await stage.client.get(LEASES, "cpu-0", "kube-node-lease")
+        assert lease["spec"]["leaseDurationSeconds"] == 40 and lease["spec"]["holderIdentity"] == "cpu-0"
+        assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
+        stage.clock.now += timedelta(seconds=5)
+        await stage.client.until(
+            lambda: (
+                stage.client.objects["leases", "kube-node-lease", "cpu-0"]["spec"]["renewTime"]
+                == "2026-01-01T00:00:05.000000Z"
+            )
+        )
+        node = await stage.client.get(NODES, "dgx-h100-0")
+    assert node["status"]["capacity"]["cpu"] == "224"
+    assert get_condition(node, "Ready") == {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+        "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+async def test_nodes_that_exist_are_adopted() -> None:
+    stage = Stage("cpu:1")
+    stage.client.namespaces.discard("kube-node-lease")
+    cordoned = {"metadata": {"name": "cpu-0", "labels": {"mine": "1"}}, "spec": {"unschedulable": True}, "status": {}}
+    await stage.client.create(NODES, cordoned)
+    async with stage.running():
+        await stage.client.until(lambda: ("leases", "kube-node-lease", "cpu-0") in stage.client.objects)
+    node = await stage.client.get(NODES, "cpu-0")
+    assert node["spec"] == {"unschedulable": True}
+    assert node["metadata"]["labels"]["mine"] == "1"
+    assert node["metadata"]["labels"]["simulated.haru.dev/profile"] == "cpu"
+    assert node["status"]["capacity"]["cpu"] == "32"
+    assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 0
+
+
+async def test_registration_is_retried() -> None:
+    stage = Stage("cpu:1")
+    stage.client.fail("create", "nodes", ConnectionError("not yet"))
+    async with stage.running():
+        await stage.client.until(lambda: ("leases", "kube-node-lease", "cpu-0") in stage.client.objects)
+
+
+async def test_a_pod_runs_until_it_is_deleted() -> None:
+    stage = Stage()
+    async with stage.running():
+        await stage.pod("p", initContainers=[{"name": "i", "image": "x"}, {"name": "s", "restartPolicy": "Always"}])
+        pod = await stage.phase("p", "Running")
+        status = pod["status"]
+        assert status["startTime"] == "2026-01-01T00:00:00Z" and status["podIP"].startswith("10.")
+        assert {c["type"]: c["status"] for c in status["conditions"]} == dict.fromkeys(
+            ["PodScheduled", "Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers"], "True"
+        )
+        assert status["containerStatuses"][0]["ready"] and status["observedGeneration"] == 1
+        assert [next(iter(s["state"])) for s in status["initContainerStatuses"]] == ["terminated", "running"]
+        await stage.client.delete(PODS, "p", "default")
+        await stage.client.until(lambda: stage.stored("p") is None)
+    last = [obj for type_, plural, obj in stage.client.history if plural == "pods"][-1]
+    assert last["status"]["phase"] == "Failed"
+    assert last["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+
+
+@pytest.mark.parametrize(
+    ("annotations", "phase", "reason", "exit_code"),
+    [
+        ({"simulated.haru.dev/run-seconds": "0"}, "Succeeded", "Completed", 0),
+        ({"simulated.haru.dev/fail": "0"}, "Failed", "Error", 1),
+        ({"simulated.haru.dev/fail": "OOMKilled: out of memory"}, "Failed", "OOMKilled", 1),
+        ({"simulated.haru.dev/fail": "Xid", "simulated.haru.dev/run-seconds": "0"}, "Failed", "Xid", 1),
+        ({"simulated.haru.dev/fail": "0", "simulated.haru.dev/exit-code": "42"}, "Failed", "Error", 42),
+    ],
+)
+async def test_pods_end_as_annotated(annotations: dict[str, str], phase: str, reason: str, exit_code: int) -> None:
+    stage = Stage()
+    async with stage.running():
+        await stage.pod("p", annotations=annotations, restartPolicy="Never")
+        pod = await stage.phase("p", phase)
+    state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (state["reason"], state["exitCode"]) == (reason, exit_code)
+    assert (get_condition(pod, "Ready") or {})["status"] == "False"
+
+
+async def test_a_deadline_ends_a_pod_whatever_its_restart_policy() -> None:
+    stage = Stage()
+    annotations = {"simulated.haru.dev/run-seconds": "100"}
+    async with stage.running():
+        await stage.pod("p", annotations=annotations, restartPolicy="Always", activeDeadlineSeconds=30)
+        started = (await stage.phase("p", "Running"))["status"]
+    stage.clock.now += timedelta(seconds=29)
+    async with stage.running():
+        await asyncio.sleep(0.1)
+        assert (stage.stored("p") or {})["status"] == started
+    stage.clock.now += timedelta(seconds=2)
+    async with stage.running():
+        status = (await stage.phase("p", "Failed"))["status"]
+    assert (status["reason"], status["message"]) == (
+        "DeadlineExceeded",
+        "Pod was active on the node longer than the specified deadline",
+    )
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    assert "DeadlineExceeded" in stage.reasons("p")
+
+
+async def test_a_restart_runs_nothing_twice() -> None:
+    stage = Stage()
+    async with stage.running():
+        await stage.pod("p", annotations={"simulated.haru.dev/run-seconds": "60"})
+        started = (await stage.phase("p", "Running"))["status"]
+    stage.clock.now += timedelta(seconds=30)
+    async with stage.running():
+        other = await stage.pod("q")
+        q = await stage.phase("q", "Running")
+        assert (stage.stored("p") or {})["status"] == started
+        assert q["status"]["podIP"] != started["podIP"], other
+    stage.clock.now += timedelta(seconds=31)
+    async with stage.running():
+        ended = await stage.phase("p", "Succeeded")
+    assert ended["status"]["startTime"] == started["startTime"]
+    state = ended["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (state["startedAt"], state["finishedAt"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:01:01Z")
+
+
+async def test_a_malformed_annotation_is_told() -> None:
+    stage = Stage()
+    async with stage.running():
+        await stage.pod("p", annotations={"simulated.haru.dev/run-seconds": "soon"})
+        await stage.phase("p", "Running")
+        await stage.client.until(lambda: "InvalidAnnotation" in stage.reasons("p"))
+
+
+CLAIM_SPEC = [{"name": "gpu", "resourceClaimName": "claim"}]
+
+
+async def test_claims_are_checked_and_prepared() -> None:
+    stage = Stage()
+    async with stage.running() as fleet:
+        pod = await stage.pod("p", resourceClaims=CLAIM_SPEC)
+        await stage.client.until(lambda: "FailedPrepareDynamicResources" in stage.reasons("p"))
+        assert stage.recorder.events[-1][2].endswith('"claim" not found')
+        claim = await stage.claim("claim")
+        await stage.client.until(lambda: "is not allowed to use ResourceClaim" in stage.recorder.events[-1][2])
+        await stage.client.delete(CLAIMS, "claim", "default")
+        claim = await stage.claim("claim", pod)
+        await stage.phase("p", "Running")
+        [prepared] = fleet.prepared.on_node("dgx-h100-0")
+        assert prepared.uid == claim["metadata"]["uid"] and prepared.pods == {pod["metadata"]["uid"]}
+        assert [(d.device, d.request) for d in prepared.devices] == [("gpu-0", "gpu")]
+        await stage.client.delete(PODS, "p", "default")
+        await stage.client.until(lambda: stage.stored("p") is None)
+        assert len(fleet.prepared) == 0
+
+
+async def test_a_claim_is_prepared_once_for_all_its_pods() -> None:
+    stage = Stage()
+    async with stage.running() as fleet:
+        first = await stage.pod("a", resourceClaims=CLAIM_SPEC, annotations={"simulated.haru.dev/run-seconds": "5"})
+        second = await stage.pod("b", resourceClaims=CLAIM_SPEC)
+        await stage.claim("claim", first, second)
+        await stage.phase("a", "Running")
+        await stage.phase("b", "Running")
+        assert len(fleet.prepared) == 1 and len(fleet.prepared.on_node("dgx-h100-0")[0].pods) == 2
+    async with stage.running() as fleet:
+        await stage.client.until(
+            lambda: len(fleet.prepared) == 1 and len(fleet.prepared.on_node("dgx-h100-0")[0].pods) == 2
+        )
+        await stage.client.delete(PODS, "b", "default")
+        await stage.client.until(lambda: stage.stored("b") is None)
+        assert fleet.prepared.on_node("dgx-h100-0")[0].pods == {first["metadata"]["uid"]}
+
+
+async def test_generated_claims_must_be_the_pods_own() -> None:
+    stage = Stage()
+    entry = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    async with stage.running():
+        pod = await stage.pod("p", resourceClaims=entry)
+        await stage.client.until(lambda: stage.reasons("p"))
+        assert "not created yet for entry gpu" in stage.recorder.events[-1][2]
+        stranger = {"controller": True, "kind": "Pod", "name": "p", "uid": "other"}
+        await stage.claim("p-gpu-x", pod, ownerReferences=[stranger])
+        names = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu-x"}]}}
+        await stage.client.patch(PODS, "p", names, "default")
+        await stage.client.until(lambda: "was not created for pod" in stage.recorder.events[-1][2])
+        mine = {"metadata": {"ownerReferences": [{**stranger, "uid": pod["metadata"]["uid"]}]}}
+        await stage.client.patch(CLAIMS, "p-gpu-x", mine, "default")
+        await stage.phase("p", "Running")
+
+
+async def test_a_group_shares_its_claim() -> None:
+    stage = Stage()
+    async with stage.running():
+        await stage.pod("p", resourceClaims=CLAIM_SPEC, schedulingGroup={"podGroupName": "g"})
+        claim = await stage.claim("claim")
+        group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "ug"}
+        await stage.client.patch(CLAIMS, "claim", {"status": {"reservedFor": [group]}}, "default")
+        await stage.phase("p", "Running")
+    assert claim
+
+
+async def test_pods_that_do_not_fit_are_rejected() -> None:
+    stage = Stage()
+    big = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "20"}}}]
+    async with stage.running():
+        await stage.pod("a", node="cpu-0", containers=big)
+        await stage.phase("a", "Running")
+        await stage.pod("b", node="cpu-0", containers=big)
+        rejected = await stage.phase("b", "Failed")
+    assert rejected["status"]["reason"] == "OutOfcpu"
+    assert rejected["status"]["message"] == (
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 20000, used: 20000, capacity: 32000"
+    )
+
+
+async def test_readiness_gates() -> None:
+    stage = Stage()
+    async with stage.running():
+        await stage.pod("p", readinessGates=[{"conditionType": "example.com/ok"}])
+        pod = await stage.phase("p", "Running")
+        assert (get_condition(pod, "Ready") or {})["reason"] == "ReadinessGatesNotReady"
+        conditions = [*pod["status"]["conditions"], {"type": "example.com/ok", "status": "True"}]
+        await stage.client.patch(PODS, "p", {"status": {"conditions": conditions}}, "default")
+        await stage.client.until(lambda: (get_condition(stage.stored("p") or {}, "Ready") or {})["status"] == "True")
+
+
+async def test_ephemeral_containers_start_and_end_with_the_pod() -> None:
+    stage = Stage()
+    async with stage.running():
+        pod = await stage.pod("p", restartPolicy="Never")
+        await stage.phase("p", "Running")
+        spec = {"ephemeralContainers": [{"name": "debugger", "image": "busybox"}]}
+        await stage.client.patch(PODS, "p", {"spec": spec}, "default")
+
+        def debugger() -> Obj:
+            listed = (stage.stored("p") or pod)["status"].get("ephemeralContainerStatuses") or [{}]
+            return listed[0]
+
+        await stage.client.until(lambda: "running" in debugger().get("state", {}))
+        deadline = {"metadata": {"annotations": {"simulated.haru.dev/run-seconds": "0"}}}
+        await stage.client.patch(PODS, "p", deadline, "default")
+        await stage.phase("p", "Succeeded")
+        assert debugger()["state"]["terminated"]["exitCode"] == 0
+
+
+async def test_finalizers_keep_a_finished_pod() -> None:
+    stage = Stage()
+    async with stage.running():
+        await stage.pod("p")
+        await stage.phase("p", "Running")
+        await stage.client.patch(PODS, "p", {"metadata": {"finalizers": ["a/b"]}}, "default")
+        await stage.client.delete(PODS, "p", "default")
+        await stage.phase("p", "Failed")
+        await stage.client.until(
+            lambda: (stage.stored("p") or {})["metadata"].get("deletionGracePeriodSeconds") == 0
+        )  # fmt: skip
+        before = len(stage.client.writes)
+        await stage.client.patch(PODS, "p", {"metadata": {"labels": {"x": "y"}}}, "default")
+        await asyncio.sleep(0.1)
+        assert [w for w in stage.client.writes[before + 1 :] if w[1] == "pods"] == []
+
+
+async def test_transient_failures_are_retried_and_other_nodes_left_alone() -> None:
+    stage = Stage()
+    stage.client.fail("patch", "pods", ConnectionError("gone"))
+    stage.client.fail("patch", "pods", StatusError(500, "InternalError", "boom"))
+    async with stage.running():
+        await stage.pod("p")
+        await stage.pod("elsewhere", node="real-node")
+        await stage.phase("p", "Running")
+        assert (stage.stored("elsewhere") or {})["status"]["phase"] == "Pending"

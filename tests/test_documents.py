@@ -1,0 +1,90 @@
+"""Paths that documents name exist, and the build of the site, the wheel and the hooks find what they need."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = (
+    "accounting", "api", "apiserver", "cel", "cli", "client", "controllers", "dashboard", "drivers", "embedded",
+    "engine", "explain", "kube", "node", "scheduler", "simulated_nodes", "storage", "testing", "whatif",
+)  # fmt: skip
+READMES = [ROOT / "src" / "haru" / package / "README.md" for package in PACKAGES]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *READMES]
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+SPAN = re.compile(r"`([^`\s]+)`")
+OURS = ("src/", "tests/", "tools/", "docs/", "examples/", "benchmarks/", ".ci/")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_relative_links_lead_to_files(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    links = [match[1] for match in LINK.finditer(text) if "://" not in match[1]]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_paths_of_contributing_exist() -> None:
+    named = [span for span in SPAN.findall((ROOT / "CONTRIBUTING.md").read_text()) if span.startswith(OURS)]
+    assert len(named) > 40
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_names_that_contributing_looks_for_stand_in_the_files() -> None:
+    for word, path in (
+        ("FILTERS = ", "src/haru/engine/framework/default_plugins.py"),
+        ("class Scorer", "src/haru/engine/framework/interfaces.py"),
+        ("ReasonType = ", "src/haru/engine/state/decision.py"),
+        ("REMEDIES = ", "tests/explain/explain_schema.py"),
+        ("CONTROLLERS: ", "src/haru/controllers/manager.py"),
+        ("class Controller", "src/haru/controllers/base.py"),
+        ("COMMANDS = ", "src/haru/cli/main.py"),
+    ):
+        assert word in (ROOT / path).read_text(), path
+
+
+def test_targets_of_contributing_are_those_of_the_makefile() -> None:
+    described = set(re.findall(r"^\| `make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    assert described == set(phony[1].split()) - {"setup"}
+
+
+@pytest.mark.parametrize("page", READMES, ids=name)
+def test_readme_of_a_package_is_short_and_names_modules_that_exist(page: Path) -> None:
+    text = page.read_text()
+    assert len(text.splitlines()) <= 26
+    modules = [span for span in SPAN.findall(text) if re.fullmatch(r"[a-z_/]+(\.py|/)", span)]
+    assert modules
+    assert [module for module in modules if not (page.parent / module).exists()] == []
+
+
+def test_wheel_leaves_documents_of_packages_out() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"] == ["README.md"]
+
+
+def test_hooks_run_programs_of_the_environment_and_need_no_network() -> None:
+    [repository] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"
+    assert all(hook["language"] == "system" and hook["entry"].startswith(".venv/bin/") for hook in repository["hooks"])
+    assert {hook["id"] for hook in repository["hooks"]} == {"ruff", "ruff-format", "mypy", "check-structure"}
+
+
+def test_site_and_reports_are_written_outside_git() -> None:
+    ignored = subprocess.run(
+        ["git", "check-ignore", "build/docs", "build/coverage", ".coverage/data"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    ).stdout.split()  # fmt: skip
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout: nothing says what git ignores")
+    assert len(ignored) == 3

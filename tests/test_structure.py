@@ -1,0 +1,134 @@
+"""tools/check_structure.py finds a violation of each of its rules in a small repository, and none in this one."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+CLEAN = {
+    "README.md": "A readme.\n",
+    "docs/architecture.md": "Nodes have device classes.\n",
+    "src/haru/__init__.py": "",
+    "src/haru/engine/__init__.py": "",
+    "src/haru/engine/__init__.pyi": "from .state.nodes import Node as Node\n",
+    "src/haru/engine/state/__init__.py": "",
+    "src/haru/engine/state/nodes.py": '"""Nodes."""\n\nclass Node: ...\n',
+    "src/haru/engine/filters.py": "from haru.engine.state.nodes import Node\n",
+    "src/haru/explain/__init__.py": "from haru.engine import Node\nfrom haru.engine.state import nodes\n",
+    "tests/engine/test_nodes.py": "from haru.engine.state.nodes import Node\n",
+    "tools/retired_words.txt": "# a comment\nname Outfit: DeviceClass\nword errand: binding task\n",
+}
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_structure", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CHECK = load(ROOT / "tools" / "check_structure.py")
+
+
+def findings(root: Path, planted: dict[str, str]) -> list[str]:
+    for name, text in {**CLEAN, **planted}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found: list[str] = CHECK.findings(root)
+    return found
+
+
+def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
+    assert findings(tmp_path, {}) == []
+
+
+@pytest.mark.parametrize("file", ["src/haru/explain/entry.py", "tests/explain/test_entry.py", "tools/derive.py"])
+def test_import_past_a_facade_is_found(tmp_path: Path, file: str) -> None:
+    planted = {file: "import os\nfrom haru.engine.state.nodes import Node\n"}
+    assert findings(tmp_path, planted) == [
+        f"{file}:2: haru.engine.state.nodes is inside of haru.engine.state: import from there"
+    ]
+
+
+RINGS = {
+    "import at the top": "from haru.engine.filters import check\n",
+    "import in a function": "def ask():\n    from haru.engine.filters import check\n    return check\n",
+    "import for types": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from haru.engine.filters import check\n"
+    ),
+    "import of the module": "import haru.engine.filters\n",
+    "import of a module from its package": "from haru.engine import filters\n",
+}
+
+
+@pytest.mark.parametrize("text", RINGS.values(), ids=RINGS)
+def test_two_modules_that_import_each_other_are_found(tmp_path: Path, text: str) -> None:
+    found = findings(tmp_path, {"src/haru/engine/state/nodes.py": text})
+    assert found == ["import cycle: haru.engine.filters, haru.engine.state.nodes"]
+
+
+def test_cycle_through_a_module_in_between_is_found(tmp_path: Path) -> None:
+    planted = {
+        "src/haru/engine/state/nodes.py": "from haru.engine.state.pods import Pod\n",
+        "src/haru/engine/state/pods.py": "from haru.engine.filters import check\n",
+    }
+    found = findings(tmp_path, planted)
+    assert found == ["import cycle: haru.engine.filters, haru.engine.state.nodes, haru.engine.state.pods"]
+
+
+def test_cycle_through_the_stub_of_a_facade_is_found(tmp_path: Path) -> None:
+    found = findings(tmp_path, {"src/haru/engine/state/nodes.py": "from haru.engine import Node\n"})
+    assert found == ["import cycle: haru.engine, haru.engine.state.nodes"]
+
+
+@pytest.mark.parametrize("file", ["src/haru/engine/classes.py", "tests/engine/test_classes.py"])
+def test_retired_name_is_found(tmp_path: Path, file: str) -> None:
+    found = findings(tmp_path, {file: "class Outfits: ...\n\nclass Outfit: ...\n"})
+    assert found == [f"{file}:3: Outfit is a retired name: DeviceClass"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("src/haru/engine/tasks.py", '"""A module.\n\nAn Errand has an end."""\n'),
+        ("src/haru/engine/tasks.py", "# It ends the errand.\n"),
+        ("docs/guide.md", "Read this.\n\nAn errand.\n"),
+        ("README.md", "An errand.\n"),
+    ],
+    ids=["docstring", "comment", "docs", "readme"],
+)
+def test_retired_word_in_prose_is_found(tmp_path: Path, file: str, text: str) -> None:
+    (found,) = findings(tmp_path, {file: text})
+    assert found.startswith(f"{file}:") and found.endswith("is a retired word: binding task")
+
+
+def test_parts_of_other_words_and_paths_are_no_findings(tmp_path: Path) -> None:
+    assert findings(tmp_path, {"docs/guide.md": "errands, errand-boy, docs/errand.md, an-errand\n"}) == []
+
+
+def test_exit_status_tells_of_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(CHECK, "ROOT", tmp_path)
+    findings(tmp_path, {})
+    assert CHECK.main() == 0
+    assert capsys.readouterr().out == "structure: 6 modules, 0 findings\n"
+    findings(tmp_path, {"README.md": "An errand.\n"})
+    assert CHECK.main() == 1
+    assert capsys.readouterr().out.endswith("structure: 6 modules, 1 findings\n")
+
+
+OPEN = ("haru.apiserver", "haru.embedded")
+"""Packages whose import cycles are still to be broken."""
+
+
+def test_no_module_of_this_repository_imports_itself() -> None:
+    rings = [text.removeprefix("import cycle: ").split(", ") for text in CHECK.cycles(CHECK.import_graph(ROOT))]
+    assert [ring for ring in rings if not all(name.startswith(OPEN) for name in ring)] == []

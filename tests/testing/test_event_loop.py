@@ -1,0 +1,64 @@
+"""How late an event loop is, long work in pieces, and when garbage is looked for."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+
+import pytest
+
+from haru.event_loop import LoopLag, TimeSlice
+from haru.garbage import postpone_collection, resume_collection
+
+
+async def test_a_loop_that_was_held_up_says_for_how_long(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "haru.event_loop")
+    lag = LoopLag(0.01)
+    running = asyncio.create_task(lag.run())
+    await asyncio.sleep(0.03)
+    end = time.monotonic() + 0.6
+    while time.monotonic() < end:
+        pass
+    assert lag.since_tick() >= 0.58
+    await asyncio.sleep(0.03)
+    running.cancel()
+    assert 0.55 <= lag.longest < 5.0
+    assert caplog.messages and caplog.messages[0].startswith("the event loop was held up for 0.")
+    lines = dict(line.split(" ", 1) for line in lag.lines() if not line.startswith("#"))
+    assert float(lines["haru_event_loop_lag_longest_seconds"]) == pytest.approx(lag.longest, abs=1e-5)
+    late = int(lines["haru_event_loop_lag_seconds_count"]) - int(lines['haru_event_loop_lag_seconds_bucket{le="0.5"}'])
+    assert late == 1
+
+
+async def test_long_work_lets_others_in_between() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(other())
+    await asyncio.sleep(0)
+    piece, before = TimeSlice(0.01), turns
+    end = time.monotonic() + 0.1
+    while time.monotonic() < end:
+        await piece.shared()
+    running.cancel()
+    assert 3 <= turns - before <= 10
+
+
+def test_no_garbage_is_looked_for_during_a_start_and_what_it_made_is_left_alone() -> None:
+    thresholds = gc.get_threshold()
+    try:
+        postpone_collection()
+        assert not gc.isenabled()
+        resume_collection()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

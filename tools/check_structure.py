@@ -1,0 +1,146 @@
+"""Check what the linters do not: facades, import cycles and retired words. Exit status 1 when anything is found.
+
+Facades: a module of another package, and a test of another package, imports `haru.PACKAGE` or `haru.PACKAGE.PART`,
+nothing deeper. Cycles: no module imports itself by way of others, imports for types alone included. Words: none of
+tools/retired_words.txt is a name in the code or stands in the prose; docs/glossary.md says what is used instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WITH_FACADES = ("engine", "explain", "scheduler", "apiserver", "node", "cel")
+TESTS_OF = {"dra": "engine", "golden": "engine"}
+"""Folders of tests that are not named after the package which they test."""
+CODE = ("src", "tests", "benchmarks", "tools", "examples")
+
+
+def main() -> int:
+    """Print every finding."""
+    found = findings(ROOT)
+    for text in found:
+        print(text)
+    print(f"structure: {len(modules_of(ROOT))} modules, {len(found)} findings")
+    return 1 if found else 0
+
+
+def findings(root: Path) -> list[str]:
+    """List what breaks a rule in the repository at `root`, one line each."""
+    return [*deep_imports(root), *cycles(import_graph(root)), *retired_words(root)]
+
+
+def modules_of(root: Path) -> dict[str, Path]:
+    """List the modules of a repository by name."""
+    return {name_of(path, root): path for path in sorted((root / "src").rglob("*.py"))}
+
+
+def name_of(path: Path, root: Path) -> str:
+    """Name the module that a file is."""
+    return ".".join(path.relative_to(root / "src").with_suffix("").parts).removesuffix(".__init__")
+
+
+def import_graph(root: Path) -> dict[str, set[str]]:
+    """List which modules of ours each module imports."""
+    modules = modules_of(root)
+    return {name: set(imports_of(name, path, modules)) for name, path in modules.items()}
+
+
+def imports_of(own: str, path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
+    """The modules of ours that a file imports anywhere; a lazy facade imports what its stub names."""
+    stub = path.with_suffix(".pyi")
+    for source in (path, stub) if stub.exists() else (path,):
+        for node in ast.walk(ast.parse(source.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.ImportFrom):
+                base = f"{own}.{node.module}" if node.level else node.module or ""
+                names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules else base for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            yield from (name for name in names if name in modules and name != own)
+
+
+def deep_imports(root: Path) -> Iterator[str]:
+    """Imports that pass a facade by."""
+    for folder in CODE:
+        for path in sorted((root / folder).rglob("*.py")):
+            parts = path.relative_to(root).parts
+            inside = parts[2] if folder == "src" and len(parts) > 2 else parts[1] if folder == "tests" else ""
+            for node in ast.walk(ast.parse(path.read_text())):
+                if not isinstance(node, ast.ImportFrom) or not node.module or node.level:
+                    continue
+                steps = node.module.split(".")
+                package = steps[1] if steps[0] == "haru" and len(steps) > 1 else ""
+                own = TESTS_OF.get(inside, inside)
+                if package in WITH_FACADES and own != package and len(steps) > 3:
+                    where = f"{path.relative_to(root)}:{node.lineno}"
+                    yield f"{where}: {node.module} is inside of {'.'.join(steps[:3])}: import from there"
+
+
+def cycles(graph: Mapping[str, set[str]]) -> Iterator[str]:
+    """Modules that import each other, by Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(name: str) -> Iterator[list[str]]:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(graph[name]):
+            if other not in index:
+                yield from visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            ring = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(ring) > 1:
+                yield ring
+
+    for name in sorted(graph):
+        if name not in index:
+            for ring in visit(name):
+                yield f"import cycle: {', '.join(sorted(ring))}"
+
+
+def retired_words(root: Path) -> Iterator[str]:
+    """Retired names in code, retired words in the prose of comments, docstrings and docs."""
+    names, words = read_words(root / "tools" / "retired_words.txt")
+    prose = re.compile(rf"(?<![\w/.-])({'|'.join(map(re.escape, sorted(words)))})(?![\w/-])", re.IGNORECASE)
+    for folder in CODE:
+        for path in sorted((root / folder).rglob("*.py")):
+            for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+                where = f"{path.relative_to(root)}:{token.start[0]}"
+                if token.type == tokenize.NAME and token.string in names:
+                    yield f"{where}: {token.string} is a retired name: {names[token.string]}"
+                elif folder == "src" and token.type in (tokenize.COMMENT, tokenize.STRING):
+                    for match in prose.finditer(token.string):
+                        yield f"{where}: {match[0]!r} is a retired word: {words[match[1].lower()]}"
+    for path in sorted([*(root / "docs").rglob("*.md"), root / "README.md"]):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for match in prose.finditer(line):
+                where = f"{path.relative_to(root)}:{number}"
+                yield f"{where}: {match[0]!r} is a retired word: {words[match[1].lower()]}"
+
+
+def read_words(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Retired names (`name OLD: what to use`) and words of prose (`word OLD: what to use`)."""
+    names: dict[str, str] = {}
+    words: dict[str, str] = {}
+    for line in path.read_text().splitlines():
+        if line and not line.startswith("#"):
+            kind, _, rest = line.partition(" ")
+            old, _, use = rest.partition(": ")
+            (names if kind == "name" else words)[old if kind == "name" else old.lower()] = use
+    return names, words
+
+
+if __name__ == "__main__":
+    sys.exit(main())
