@@ -243,24 +243,23 @@ async def until(holds: Any, seconds: float = 10.0) -> None:
 async def test_a_server_with_a_kms_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOD_SECONDS", "BAD_SECONDS", "GOOD_HEALTH_SECONDS", "BAD_HEALTH_SECONDS"):
         monkeypatch.setattr(provider, name, 0.05)
-    monkeypatch.setattr(provider, "WRITE_SECONDS", 0.5)
     with tempfile.TemporaryDirectory(prefix="kms-") as directory:
         plugin = Plugin(Path(directory)).start()
-        service = {"kms": {"apiVersion": "v2", "name": "k", "endpoint": f"unix://{plugin.socket}", "timeout": "200ms"}}
+        service = {"kms": {"apiVersion": "v2", "name": "k", "endpoint": f"unix://{plugin.socket}", "timeout": "2s"}}
         path, body = tmp_path / "state.db", {"metadata": {"name": "s"}, "stringData": {"password": "swordfish"}}
         given = config(entry(["secrets"], service, {"identity": {}}))
         try:
             async with Running(path, None) as api:
                 await api.create(SECRETS, body)
             async with Running(path, given) as api:
-                await served_with_a_plugin(api, plugin, body)
+                await served_with_a_plugin(api, plugin, body, monkeypatch)
             assert b"swordfish" not in kept(path)["s"] and kept(path)["s"].startswith(b"k8s:enc:kms:v2:k:")
             assert b"key-2" in kept(path)["s"]
         finally:
             plugin.kill()
 
 
-async def served_with_a_plugin(api: Caller, plugin: Plugin, body: Obj) -> None:
+async def served_with_a_plugin(api: Caller, plugin: Plugin, body: Obj, monkeypatch: pytest.MonkeyPatch) -> None:
     patch = {"type": "application/merge-patch+json"}
 
     async def version() -> str:
@@ -280,7 +279,15 @@ async def served_with_a_plugin(api: Caller, plugin: Plugin, body: Obj) -> None:
         assert (await api("GET", f"/{name}")).status == 200
     assert "[+]kms-providers ok" in (await api("GET", "/readyz?verbose")).body.decode()
     assert "kms-providers" not in (await api("GET", "/livez?verbose")).body.decode()
-    plugin.kill()
+    with monkeypatch.context() as short:
+        short.setattr(provider, "WRITE_SECONDS", 0.1)
+        asked = plugin.calls()["Status"]
+
+        async def asked_twice() -> bool:
+            return plugin.calls()["Status"] >= asked + 2
+
+        await until(asked_twice)
+        plugin.kill()
 
     async def unwell() -> bool:
         answer = await api("GET", "/readyz")
@@ -368,7 +375,7 @@ async def test_a_plugin_that_is_not_well_is_not_taken_over(
     put(file, first)
     with tempfile.TemporaryDirectory(prefix="kms-") as directory:
         plugin = Plugin(Path(directory))
-        service = {"kms": {"apiVersion": "v2", "name": "k", "endpoint": f"unix://{plugin.socket}", "timeout": "100ms"}}
+        service = {"kms": {"apiVersion": "v2", "name": "k", "endpoint": f"unix://{plugin.socket}", "timeout": "1s"}}
         try:
             async with Running(path, None, file) as api:
                 await api.create(SECRETS, {"metadata": {"name": "s"}})
@@ -380,7 +387,7 @@ async def test_a_plugin_that_is_not_well_is_not_taken_over(
                 plugin.start()
                 assert await reloader.look()
                 assert (await api("PATCH", f"{SECRETS}/s", {}, **patch)).status == 200
-                put(file, {**service, "kms": {**service["kms"], "timeout": "200ms"}})
+                put(file, {**service, "kms": {**service["kms"], "timeout": "2s"}})
                 assert await reloader.look(), "the same plugin, asked otherwise"
             assert kept(path)["s"].startswith(b"k8s:enc:kms:v2:k:")
             async with Running(path, None, file) as api:
