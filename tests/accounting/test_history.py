@@ -26,7 +26,7 @@ def interval(began: int, ended: int, **units: int) -> Interval:
     return Interval(began, ended, length, {kinds[k]: n * WHOLE * length for k, n in units.items()})
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_intervals_are_read_back_after_reopen(tmp_path: Path) -> None:
     history = History(tmp_path / "deep" / NAME)
     history.put(interval(0, 10, free=2))
     history.put(interval(0, 30, free=2))
@@ -43,7 +43,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     again.close()
 
 
-def test_it_is_bounded_and_says_the_same(tmp_path: Path) -> None:
+def test_old_intervals_are_merged_by_hour_and_dropped_without_changing_totals(tmp_path: Path) -> None:
     history = History(tmp_path / NAME)
     now, step = 10 * DAY, HOUR // 60
     for began in range(now - 2 * DAY, now, step):
@@ -89,7 +89,7 @@ while True:
 
 
 @pytest.mark.parametrize("lines", [3, 57, 150])
-def test_it_is_whole_after_kill_9(tmp_path: Path, lines: int) -> None:
+def test_history_stays_readable_after_sigkill_during_writes(tmp_path: Path, lines: int) -> None:
     file = tmp_path / NAME
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(file)], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
@@ -113,7 +113,7 @@ def test_it_is_whole_after_kill_9(tmp_path: Path, lines: int) -> None:
     history.close()
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_missing_corrupt_or_newer_history_raises_history_error(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"usage\.db: there is no history: it is kept by haru up"):
         read(tmp_path, 0, 1)
     (tmp_path / NAME).write_text("no database, but long enough to be looked at as one" * 50)

@@ -42,7 +42,7 @@ async def cluster() -> tuple[FakeApi, ApiClient]:
     return api, client
 
 
-async def test_it_counts_what_happens(tmp_path: Path) -> None:
+async def test_keeper_counts_device_seconds_by_state_across_events(tmp_path: Path) -> None:
     _, client = await cluster()
     now = [1000.0 * 3600]
     history = History(tmp_path / NAME)
@@ -72,7 +72,7 @@ async def test_it_counts_what_happens(tmp_path: Path) -> None:
     assert all(row.began // HOUR == (row.ended - 1) // HOUR for row in rows), "intervals end with the hour"
 
 
-async def test_while_nothing_can_be_watched_nothing_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_without_a_working_watch_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "_RETRY_SECONDS", 0.01)
     _, client = await cluster()
     now = [5000.0]
@@ -105,7 +105,7 @@ async def test_while_nothing_can_be_watched_nothing_is_counted(tmp_path: Path, m
     assert (found.observed, found.until - found.since) == (110_000, 1_110_000)
 
 
-async def test_a_history_of_the_future_is_not_written_over(tmp_path: Path) -> None:
+async def test_history_with_later_timestamps_is_not_overwritten_after_clock_goes_back(tmp_path: Path) -> None:
     """After the clock was set back, time is counted once it has caught up with what is there."""
     _, client = await cluster()
     for start in (9000.0, 8000.0):
@@ -126,7 +126,7 @@ async def test_a_history_of_the_future_is_not_written_over(tmp_path: Path) -> No
     ]
 
 
-async def test_a_machine_that_slept_observed_nothing() -> None:
+async def test_suspended_machine_counts_no_time() -> None:
     _, client = await cluster()
     now = [7000.0]
     keeper = Keeper(client, clock=lambda: now[0], beat=0.02, pause=0.0)

@@ -38,7 +38,7 @@ def user(name: str, *devices: str, percent: int | None = None) -> list[Obj]:
     return [made, held]
 
 
-def test_a_day_with_two_cards() -> None:
+def test_one_day_with_two_cards_gives_hours_by_state_and_owner() -> None:
     """0–6 nobody; 6–12 p holds one; 12–15 idle; 15–18 q waits for two meanwhile; 18–24 q holds both, busy."""
     wish = [pod("q", claims=["q"]), claim("q", 2)]
     day = [
@@ -69,7 +69,7 @@ def test_a_day_with_two_cards() -> None:
     assert told["owners"][0]["states"] == {"Busy": 12, "Fragmented": 3} and "devices" not in told
 
 
-def test_what_was_not_observed_is_told() -> None:
+def test_unobserved_time_is_reported_as_coverage() -> None:
     seen = [Interval(0, HOUR, HOUR, {FREE: WHOLE * HOUR}), Interval(3 * HOUR, 4 * HOUR, HOUR, {FREE: WHOLE * HOUR})]
     usage = usage_over(total(seen, 0, 4 * HOUR))
     assert (usage.observed_seconds, usage.window_seconds, usage.devices) == (7200, 14400, 2)
@@ -77,7 +77,7 @@ def test_what_was_not_observed_is_told() -> None:
     assert usage_over(total([], 0, 0)).as_dict()["total"] == 0
 
 
-def test_a_clock_that_goes_back_stands_still() -> None:
+def test_clock_that_goes_back_adds_no_time() -> None:
     meter = Meter()
     assert meter.observe({FREE: WHOLE}, 1000) is None
     assert meter.observe({HELD: WHOLE}, 400) is None, "no time has passed"
@@ -85,7 +85,7 @@ def test_a_clock_that_goes_back_stands_still() -> None:
     assert ended == Interval(1000, 1500, 500, {HELD: WHOLE * 500})
 
 
-def test_equal_moments_are_one_interval_and_a_stop_ends_it() -> None:
+def test_equal_samples_extend_one_interval_and_cut_ends_it() -> None:
     meter = Meter()
     meter.observe({FREE: WHOLE}, 0)
     assert meter.observe({FREE: WHOLE}, 10) is None
@@ -118,7 +118,7 @@ def timelines(draw: st.DrawFn) -> tuple[int, list[tuple[int, dict[Key, int]]]]:
 
 
 @given(timelines(), st.data())
-def test_the_sum_of_all_states_is_cards_times_time(
+def test_sum_over_states_equals_cards_times_time(
     timeline: tuple[int, list[tuple[int, dict[Key, int]]]], data: st.DataObject
 ) -> None:
     cards, moments = timeline
@@ -152,7 +152,7 @@ def test_the_sum_of_all_states_is_cards_times_time(
         assert total([whole], began, ended).amounts == total(intervals, began, ended).amounts
 
 
-def test_a_cut_through_merged_hours_is_in_proportion() -> None:
+def test_part_of_a_merged_hour_is_counted_in_proportion() -> None:
     hour = merged(
         [Interval(0, HOUR // 2, HOUR // 2, {FREE: WHOLE * HOUR // 2}), Interval(HOUR // 2, HOUR, HOUR // 2, {})]
     )
@@ -160,6 +160,6 @@ def test_a_cut_through_merged_hours_is_in_proportion() -> None:
 
 
 @pytest.mark.parametrize("cards", [1, 7])
-def test_units(cards: int) -> None:
+def test_device_seconds_convert_to_device_hours_exactly(cards: int) -> None:
     usage = usage_over(total([Interval(0, HOUR, HOUR, {FREE: cards * WHOLE * HOUR})], 0, HOUR))
     assert usage.devices == cards == cards * 3600 * PER_DEVICE_SECOND / PER_DEVICE_SECOND / 3600

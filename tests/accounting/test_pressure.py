@@ -54,14 +54,14 @@ def row(told: str, owner: str) -> list[str]:
     return [cell.strip() for cell in line.split("  ") if cell.strip()]
 
 
-def test_a_recorded_summary() -> None:
+def test_recorded_kubelet_summary_gives_psi_by_pod() -> None:
     found = pressures_of(SUMMARY)
     [pod_stats] = SUMMARY["pods"]
     told = found[pod_stats["podRef"]["uid"]].as_dict()
     assert told == {name: {"psi": pod_stats[name]["psi"]} for name in ("memory", "io")}
 
 
-def test_without_pressure_nothing_is_known() -> None:
+def test_summary_without_psi_gives_no_pressure() -> None:
     bare = copy.deepcopy(SUMMARY)
     for pod_stats in bare["pods"]:
         del pod_stats["io"], pod_stats["memory"]["psi"]
@@ -83,7 +83,7 @@ def test_without_pressure_nothing_is_known() -> None:
         (("pods", 0, "memory", "psi", "some", "avg10"), float("nan"), r"some.avg10: expected a number"),
     ],
 )
-def test_what_no_kubelet_says_names_the_field(path: tuple[Any, ...], value: Any, message: str) -> None:
+def test_malformed_summary_names_the_field(path: tuple[Any, ...], value: Any, message: str) -> None:
     summary = copy.deepcopy(SUMMARY)
     *way, last = path
     place = summary
@@ -94,7 +94,7 @@ def test_what_no_kubelet_says_names_the_field(path: tuple[Any, ...], value: Any,
         pressures_of(summary)
 
 
-def test_unless_somebody_was_asked_all_is_unknown() -> None:
+def test_pressure_is_unknown_without_kubelet_summaries() -> None:
     told = usage()
     assert told.pod_nodes == ("a", "b")
     assert row(str(told), "job/train") == ["default", "job/train", "2", "0", "0", "2", "-", "-", "0"]
@@ -104,7 +104,7 @@ def test_unless_somebody_was_asked_all_is_unknown() -> None:
     assert answer["pressureErrors"] == []
 
 
-def test_the_pod_that_is_pressed_most_is_named() -> None:
+def test_pod_with_highest_pressure_is_named_in_row() -> None:
     told = replace(usage(), pressures=heard())
     assert row(str(told), "job/train")[6:8] == ["12.25%/3% p-1", "61.2%/40% p-1"]
     assert row(str(told), "job/other")[6:8] == ["4%/0%", "-"]
@@ -119,12 +119,12 @@ def test_the_pod_that_is_pressed_most_is_named() -> None:
     assert by_card["b", "gpu-0"]["pods"] == ["p-1"] and "pods" not in by_card["a", "gpu-1"]
 
 
-def test_only_whom_the_filters_name() -> None:
+def test_filter_limits_pods_and_nodes_queried() -> None:
     told = usage(Filter(owner="other"))
     assert told.pod_nodes == ("b",) and [entry["name"] for entry in told.as_dict()["pods"]] == ["q"]
 
 
-def test_kubelets_that_do_not_tell_are_named_with_the_reason() -> None:
+def test_unreachable_kubelets_are_listed_with_reason() -> None:
     away = dict.fromkeys(("a", "b", "c", "d", "e"), "no answer within 5 s")
     told = replace(usage(), pressures=heard(**away, f="not allowed"))
     assert str(told).splitlines()[-2:] == [

@@ -113,25 +113,25 @@ SIMULATED = {"labels": {PROFILE_LABEL: "x"}}
         ([*waiting("late"), *waiting("urgent", priority=5)], "Starting pod/urgent"),
     ],
 )
-def test_a_card(objects: list[Obj], expected: str) -> None:
+def test_card_state_follows_its_claims_and_pods(objects: list[Obj], expected: str) -> None:
     classes = [device_class(), device_class("fpga", ["device.driver == 'other'"])]
     assert states(node("a"), *classes, resource_slice("a", 1), *objects) == {"a/gpu-0": expected}
 
 
 @pytest.mark.parametrize(("said", "expected"), [("3", "Idle"), ("93.5", "Busy"), ("much", "Held"), ("-1", "Held")])
-def test_a_simulated_card_is_as_busy_as_its_pod_says(said: str, expected: str) -> None:
+def test_simulated_card_utilization_comes_from_pod_annotation(said: str, expected: str) -> None:
     objects = [node("a", **SIMULATED), device_class(), resource_slice("a", 1)]
     assert states(*objects, *user("p", "a", "gpu-0", utilization=said)) == {"a/gpu-0": f"{expected} pod/p"}
 
 
-def test_what_is_reported_goes_before_what_is_annotated() -> None:
+def test_utilization_in_claim_status_overrides_annotation() -> None:
     holder = reported(user("p", "a", "gpu-0", utilization="3"), 70)
     [card] = cards(node("a", **SIMULATED), device_class(), resource_slice("a", 1), *holder)
     who = HoldingPod("default", "p", "uid-p", "a")
     assert card.parts == (Part("Busy", WHOLE, "default", "pod/p", "gpu-0", 70.0, (who,)),)
 
 
-def test_a_tainted_card() -> None:
+def test_tainted_card_is_unavailable_and_missed_only_while_a_pod_waits() -> None:
     devices = [{"name": "gpu-0", "taints": [TAINT]}, {"name": "gpu-1"}]
     objects = [node("a"), device_class(), resource_slice("a", devices)]
     assert states(*objects) == {"a/gpu-0": "Free", "a/gpu-1": "Free"}, "nobody waits"
@@ -139,7 +139,7 @@ def test_a_tainted_card() -> None:
     assert found == {"a/gpu-0": "Tainted pod/w", "a/gpu-1": "Fragmented pod/w"}
 
 
-def test_work_that_asks_for_the_same_is_asked_once_and_the_next_wish_goes_to_other_cards() -> None:
+def test_equal_waiting_pods_count_once_and_next_request_takes_other_cards() -> None:
     objects = [
         node("a"),
         device_class(),
@@ -160,7 +160,7 @@ def mig_cluster(*objects: Obj) -> list[Obj]:
     return [node("a", cpu="64"), device_class("mig", ["device.driver == 'gpu.nvidia.com'"]), *mig_slices(), *objects]
 
 
-def test_partitions_are_their_part_of_a_card() -> None:
+def test_partition_counts_as_its_fraction_of_the_card() -> None:
     def holder(name: str, device: str) -> list[Obj]:
         made = pod(name, node="a", claims=[name])
         results = [{"request": "gpu", "driver": "gpu.nvidia.com", "pool": "a", "device": device}]
@@ -177,7 +177,7 @@ def test_partitions_are_their_part_of_a_card() -> None:
     assert found["a/gpu-1"] == "Fragmented pod/w"
 
 
-def test_shares_of_a_device() -> None:
+def test_consumed_capacity_share_counts_as_fraction_of_the_device() -> None:
     devices = [{"name": "gpu-0", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "80Gi"}}}]
     made = pod("p", node="a", claims=["p"])
     results = [
@@ -196,7 +196,7 @@ def test_shares_of_a_device() -> None:
     assert found == {"a/gpu-0": "Held pod/p 250, Held pod/p 125, Free 625"}
 
 
-def test_admin_access_holds_nothing() -> None:
+def test_admin_access_claim_leaves_device_free() -> None:
     made = pod("agent", node="a", claims=["agent"])
     given = allocation("a", "gpu-0")
     given["devices"]["results"][0]["adminAccess"] = True
@@ -204,7 +204,7 @@ def test_admin_access_holds_nothing() -> None:
     assert found == {"a/gpu-0": "Free"}
 
 
-def test_a_claim_that_two_share() -> None:
+def test_card_of_claim_shared_by_two_pods_names_both() -> None:
     first, second = pod("p", node="a", claims=["c"]), pod("q", node="a", claims=["c"])
     shared = allocated(claim("c"), allocation("a", "gpu-0"), first, second)
     assert states(node("a"), device_class(), resource_slice("a", 1), first, second, shared) == {
@@ -212,7 +212,7 @@ def test_a_claim_that_two_share() -> None:
     }
 
 
-def test_shares_never_exceed_the_card() -> None:
+def test_shares_above_one_card_are_scaled_down_to_one() -> None:
     assert fitted([400, 300]) == [400, 300]
     assert fitted([800, 800, 800]) == [334, 333, 333]
     assert fitted([3000]) == [1000]
@@ -224,7 +224,7 @@ def test_shares_never_exceed_the_card() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_parts_of_every_card_are_the_card(seed: int) -> None:
+def test_parts_of_each_card_add_up_to_one_card(seed: int) -> None:
     objects = list(situation(seed).objects())
     found = cards(*objects)
     assert all(sum(part.share for part in card.parts) == WHOLE for card in found)
@@ -234,11 +234,11 @@ def test_the_parts_of_every_card_are_the_card(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("value", "expected"), [(7, 7.0), ("7.5", 7.5), (True, None), (None, None), ("x", None)])
-def test_percentages(value: object, expected: float | None) -> None:
+def test_percentage_accepts_only_numbers_between_0_and_100(value: object, expected: float | None) -> None:
     assert percentage(value) == expected
 
 
-def test_the_table_and_the_json() -> None:
+def test_usage_table_and_json_agree_and_respect_filters() -> None:
     objects = [node("a"), device_class(), resource_slice("a", 4)]
     objects += [*reported(user("p", "a", "gpu-0"), 2), *user("q", "a", "gpu-1"), *waiting("w", 3)]
     usage = usage_now(cards(*objects))

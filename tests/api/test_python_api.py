@@ -43,7 +43,7 @@ def small(fleet: haru.Snapshot) -> haru.Snapshot:
     return fleet.changed(haru.Apply(GANG))
 
 
-def test_the_public_names() -> None:
+def test_public_names_are_exactly_the_documented_ones() -> None:
     assert set(haru.__all__) == {
         "AddNodes",
         "Apply",
@@ -69,13 +69,13 @@ def test_the_public_names() -> None:
         haru.Snapshots  # noqa: B018
 
 
-def test_importing_costs_nothing() -> None:
+def test_import_haru_loads_no_submodule() -> None:
     code = "import sys; before = set(sys.modules); import haru; print(sorted(set(sys.modules) - before))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "['haru']"
 
 
-def test_answers_are_those_of_the_commands(
+def test_api_answers_equal_command_output(
     small: haru.Snapshot, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "cluster.json"
@@ -133,7 +133,7 @@ class Outline(HTMLParser):
             self.bad.append(f"</{tag}>")
 
 
-def test_notebooks_show_tables_that_are_read_out(small: haru.Snapshot) -> None:
+def test_notebook_html_escapes_values_and_labels_tables(small: haru.Snapshot) -> None:
     nasty = pod("x", cpu="99", nodeSelector={"zone": "a"})
     nasty["metadata"]["annotations"] = {"note": "<script>"}
     mixed = haru.Snapshot.of([*small, pod("big", "500")])
@@ -157,7 +157,7 @@ def test_notebooks_show_tables_that_are_read_out(small: haru.Snapshot) -> None:
     assert sum(Outline(answer._repr_html_()).tables for answer in answers) > 10
 
 
-def test_objects_of_other_versions_and_lists_are_taken(tmp_path: Path) -> None:
+def test_older_versions_lists_and_directories_are_accepted(tmp_path: Path) -> None:
     old = {
         "apiVersion": "resource.k8s.io/v1beta1",
         "kind": "ResourceClaim",
@@ -175,7 +175,7 @@ def test_objects_of_other_versions_and_lists_are_taken(tmp_path: Path) -> None:
     assert haru.Snapshot.read(tmp_path).counts() == {"Node": 1, "Pod": 1}
 
 
-def test_nothing_that_is_passed_in_changes() -> None:
+def test_arguments_are_not_modified() -> None:
     given = [node("n1"), pod("a"), pod("b")]
     before = json.dumps(given)
     snapshot = haru.Snapshot.of(given)
@@ -194,7 +194,7 @@ def job(pods: int, **metadata: str) -> Obj:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", **metadata}, "spec": spec}
 
 
-def test_a_job_in_manifests_is_explained_with_all_its_pods() -> None:
+def test_job_in_manifests_is_explained_with_pods_it_would_create() -> None:
     """One of them has room, the gang has not; of a Job that was stored it is told what is there."""
     told = haru.Snapshot.of([node("a"), job(2)]).explain("job/train")
     assert "NeverFits: 1 of the 2 pods that have to start together find a place" in str(told)
@@ -204,7 +204,7 @@ def test_a_job_in_manifests_is_explained_with_all_its_pods() -> None:
     assert "no pod of job default/train exists yet" in str(haru.Snapshot.of(stored).explain("job/train"))
 
 
-def test_what_one_answer_assumes_the_next_does_not_see() -> None:
+def test_repeated_calls_give_equal_answers() -> None:
     snapshot = haru.Snapshot.of([node("n1"), pod("a"), pod("b")])
     first = [snapshot.explain("pod/a").as_dict(), snapshot.schedule().as_dict(), str(snapshot.usage())]
     second = [snapshot.explain("pod/a").as_dict(), snapshot.schedule().as_dict(), str(snapshot.usage())]
@@ -212,7 +212,7 @@ def test_what_one_answer_assumes_the_next_does_not_see() -> None:
     assert first[1]["bindings"] == {"default/a": "n1"}
 
 
-def test_gates_are_those_of_haru_up_but_for_what_is_given() -> None:
+def test_feature_gates_default_to_those_of_haru_up_and_can_be_overridden() -> None:
     group = {
         "apiVersion": "scheduling.k8s.io/v1alpha2",
         "kind": "PodGroup",
@@ -249,14 +249,16 @@ def test_gates_are_those_of_haru_up_but_for_what_is_given() -> None:
         (lambda s: haru.lint_manifests("nowhere.yaml"), haru.InputError, "nowhere.yaml: No such file"),
     ],
 )
-def test_errors_say_what_is_wrong(ask: Callable[[Any], Any], kind: type[Exception], message: str) -> None:
+def test_invalid_input_raises_haru_error_with_message(
+    ask: Callable[[Any], Any], kind: type[Exception], message: str
+) -> None:
     snapshot = haru.Snapshot.of([node("n1")])
     with pytest.raises(kind, match=message) as caught:
         ask(snapshot)
     assert isinstance(caught.value, haru.HaruError)
 
 
-async def test_a_notebook_has_a_running_loop() -> None:
+async def test_finished_works_inside_a_running_event_loop() -> None:
     async def work() -> int:
         await asyncio.sleep(0)
         return 42

@@ -55,7 +55,7 @@ PROBLEMS: list[tuple[str, tuple[Type, ...], str]] = [
 
 
 @pytest.mark.parametrize(("text", "wanted", "problem"), PROBLEMS)
-def test_what_can_not_be_used(text: str, wanted: tuple[Type, ...], problem: str) -> None:
+def test_invalid_expression_is_a_compile_problem(text: str, wanted: tuple[Type, ...], problem: str) -> None:
     assert compile_expression(text, PLAIN, wanted).problem.startswith(problem)
 
 
@@ -71,11 +71,11 @@ VALUES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("text", "wanted"), VALUES)
-def test_values(text: str, wanted: Any) -> None:
+def test_expression_evaluates_to_expected_value(text: str, wanted: Any) -> None:
     assert value(text) == wanted
 
 
-def test_a_namespace_is_shown_in_parts() -> None:
+def test_namespace_object_exposes_only_declared_fields() -> None:
     namespace = {
         "metadata": {
             "name": "n",
@@ -98,7 +98,7 @@ def test_a_namespace_is_shown_in_parts() -> None:
     assert "undefined field 'managedFields'" in hidden.problem
 
 
-def test_the_authorizer_speaks_of_the_request() -> None:
+def test_authorizer_decides_for_user_of_the_request() -> None:
     asked: list[Question] = []
 
     def decide(question: Question) -> Decision:
@@ -122,7 +122,7 @@ def test_the_authorizer_speaks_of_the_request() -> None:
         assert error == f"expression '{text}' resulted in error: {why}"
 
 
-def test_what_was_evaluated_is_let_go_at_once() -> None:
+def test_evaluation_is_freed_without_garbage_collection() -> None:
     """An evaluation has the whole request: garbage collection, which comes late, is not to be waited for."""
     made = Composition([{"name": "one", "expression": "object.spec.n"}], params=False)
     evaluation = Evaluation(given(), made.variables)
@@ -136,7 +136,7 @@ def test_what_was_evaluated_is_let_go_at_once() -> None:
         gc.enable()
 
 
-def test_variables_know_the_earlier_ones_and_are_computed_once() -> None:
+def test_variable_may_use_earlier_ones_and_is_computed_once() -> None:
     made = Composition(
         [
             {"name": "one", "expression": "object.spec.n"},
@@ -171,11 +171,11 @@ TYPES: list[tuple[Type, Type]] = [
 
 
 @pytest.mark.parametrize(("found", "known"), TYPES)
-def test_types_of_variables(found: Type, known: Type) -> None:
+def test_variable_type_is_inferred_from_expression(found: Type, known: Type) -> None:
     assert variable_type(found) == known
 
 
-def test_a_budget_ends() -> None:
+def test_evaluation_over_budget_raises_out_of_budget() -> None:
     counting = compile_expression("[1, 2, 3, 4].all(x, x > 0)", PLAIN)
     evaluation = Evaluation(given(), budget=100)
     assert evaluation.run(counting).value is True
@@ -189,7 +189,7 @@ def test_a_budget_ends() -> None:
         Evaluation(given(), made.variables, 20).run(asking)
 
 
-def test_kinds_have_types() -> None:
+def test_expressions_are_checked_against_types_of_the_kind() -> None:
     structs: dict[str, Any] = {}
     about = declare_kind(known_kind("apps/v1", "Deployment"), structs)
     within = environment(params=False, authorizer=True, objects=(about, DYN), structs=structs)
@@ -252,7 +252,7 @@ string(object.spec) == ''
 
 
 @pytest.mark.parametrize("text", [*CHEAP, *CHEAP_IF_SMALL])
-def test_what_is_cheap_is_the_same_without_counting(text: str) -> None:
+def test_cheap_expression_gives_same_result_and_charge_without_cost_counting(text: str) -> None:
     given_variables = [{"name": "known", "expression": "string(object.metadata.name)"}]
     given_variables += [{"name": "broken", "expression": "object.nothing"}, {"name": "unknown", "expression": "params"}]
     composition = Composition(given_variables, params=True)
@@ -283,13 +283,13 @@ def test_what_is_cheap_is_the_same_without_counting(text: str) -> None:
         "authorizer.group('').resource('pods').check('get').allowed()",
     ],
 )
-def test_what_is_never_cheap(text: str) -> None:
+def test_expression_over_unbounded_list_is_never_cheap(text: str) -> None:
     composition = Composition([{"name": "known", "expression": "string(object.metadata.name)"}], params=True)
     expression = compile_expression(text, composition.trusted)
     assert not expression.problem and expression.cheap is None and expression.cheap_if_small is None
 
 
-def test_what_is_charged_does_not_use_the_budget_up() -> None:
+def test_cheap_expressions_are_counted_once_half_of_the_budget_is_charged() -> None:
     """The most that expressions can cost is not what they cost: with half of the budget gone they are counted."""
     composition = Composition((), params=False)
     expression = compile_expression("string(object.metadata.name) == 'p'", composition.trusted)

@@ -67,7 +67,7 @@ def matches(expression: str, device: DeviceView = H100, **options: Any) -> bool:
         (f"{D}.exists(name, value, name == 'index' && value == 3)", True),
     ],
 )
-def test_selectors(expression: str, expected: bool) -> None:
+def test_selector_matches_expected_devices(expression: str, expected: bool) -> None:
     assert matches(expression) is expected
 
 
@@ -91,7 +91,7 @@ def test_selectors(expression: str, expected: bool) -> None:
         ("int('x') == 1", "program instantiation failed: type conversion error from 'string' to 'int'", 0),
     ],
 )
-def test_compile_errors(expression: str, message: str, column: int) -> None:
+def test_compile_error_has_message_and_column(expression: str, message: str, column: int) -> None:
     with pytest.raises(CompileError) as caught:
         compile_device_selector(expression)
     assert str(caught.value) == message
@@ -101,7 +101,7 @@ def test_compile_errors(expression: str, message: str, column: int) -> None:
 @pytest.mark.parametrize(
     "expression", ["", "1 +", "a b", "'open", "[1, ", "f(", "(true", "true)", "@", "for", "a.?", "\\"]
 )
-def test_syntax_errors_have_a_place(expression: str) -> None:
+def test_syntax_error_has_line_and_column(expression: str) -> None:
     with pytest.raises(CompileError, match="compilation failed: ERROR: <input>:1:"):
         compile_device_selector(expression)
 
@@ -118,13 +118,13 @@ def test_syntax_errors_have_a_place(expression: str) -> None:
         (f"{D}.type", "CEL result of type string could not be converted to bool: "),
     ],
 )
-def test_evaluation_errors(expression: str, message: str) -> None:
+def test_evaluation_error_has_message(expression: str, message: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         matches(expression)
     assert str(caught.value).startswith(message)
 
 
-def test_a_device_with_an_unusable_attribute_fails_every_selector() -> None:
+def test_device_with_invalid_attribute_fails_every_selector() -> None:
     device = DeviceView("d", {"list": {"ints": [1]}}, {})
     assert compile_device_selector("true", list_attributes=True).matches(device)
     selector = compile_device_selector("true")
@@ -135,14 +135,14 @@ def test_a_device_with_an_unusable_attribute_fails_every_selector() -> None:
         selector.matches(DeviceView("d", {"v": {"version": "1"}}, {}))
 
 
-def test_new_expressions_know_only_what_is_enabled() -> None:
+def test_new_selector_fields_need_their_feature_gate() -> None:
     expression = "device.allowMultipleAllocations"
     assert not compile_device_selector(expression, consumable_capacity=False, new=False).matches(PLAIN)
     with pytest.raises(CompileError, match="undefined field"):
         compile_device_selector(expression, consumable_capacity=False)
 
 
-def test_expensive_selectors_are_stopped() -> None:
+def test_selector_over_cost_limit_fails() -> None:
     digits = str(list(range(10)))
     expression = "true"
     for depth in range(7):
@@ -155,7 +155,7 @@ def test_expensive_selectors_are_stopped() -> None:
         selector.matches(PLAIN)
 
 
-def test_compiled_selectors_are_shared() -> None:
+def test_equal_selectors_are_compiled_once() -> None:
     assert compile_device_selector("true") is compile_device_selector("true")
 
 
@@ -182,11 +182,11 @@ def test_compiled_selectors_are_shared() -> None:
         ("(true) && (false)", ["true: true", "false: false"]),
     ],
 )
-def test_explaining_a_mismatch(expression: str, expected: list[str]) -> None:
+def test_mismatch_explanation_names_failed_conditions(expression: str, expected: list[str]) -> None:
     assert [str(atom) for atom in explain_mismatch(compile_device_selector(expression), PLAIN)] == expected
 
 
-def test_an_explanation_has_the_values_of_both_sides() -> None:
+def test_mismatch_explanation_has_values_of_both_operands() -> None:
     selector = compile_device_selector(f'{D}.architecture == "Ampere" && {D}.ecc', list_attributes=True)
     first, second = explain_mismatch(selector, H100)
     assert (first.matched, first.left, first.right) == (False, '"Hopper"', '"Ampere"')

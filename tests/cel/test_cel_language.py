@@ -44,7 +44,7 @@ def evaluate(expression: str) -> Any:
 @pytest.mark.parametrize(
     "expression", ["x.?a.?b.orValue(2)", "labels.?tier.orValue(string(1 / 0))", "dyn({'a': [1]}).?a.?b.?c.orValue(1)"]
 )
-def test_optional_fields_fail_as_they_do_one_by_one(expression: str) -> None:
+def test_optional_field_errors_equal_those_of_plain_selection(expression: str) -> None:
     with pytest.raises(EvaluationError):
         evaluate(expression)
 
@@ -126,7 +126,7 @@ def test_optional_fields_fail_as_they_do_one_by_one(expression: str) -> None:
         ("string(timestamp('2024-02-29T00:00:00+02:00'))", "2024-02-28T22:00:00Z"),
     ],
 )
-def test_values(expression: str, expected: Any) -> None:
+def test_expression_evaluates_to_value_of_expected_type(expression: str, expected: Any) -> None:
     value = evaluate(expression)
     assert value == expected
     assert value.__class__ is expected.__class__
@@ -187,7 +187,7 @@ def test_values(expression: str, expected: Any) -> None:
         ("format.date().validate('2024-02-30').hasValue() && format.byte().validate('a').hasValue()", True),
     ],
 )
-def test_libraries(expression: str, expected: Any) -> None:
+def test_library_functions_return_expected_values(expression: str, expected: Any) -> None:
     assert evaluate(expression) == expected
 
 
@@ -221,7 +221,7 @@ def test_libraries(expression: str, expected: Any) -> None:
         ("x.a[2].matches('(' + x.a[2])", "error parsing regexp"),
     ],
 )
-def test_errors(expression: str, message: str) -> None:
+def test_evaluation_error_starts_with_message(expression: str, message: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         evaluate(expression)
     assert str(caught.value).startswith(message)
@@ -257,13 +257,13 @@ def test_errors(expression: str, message: str) -> None:
         ("a ? b", "missing ':' at '<EOF>'"),
     ],
 )
-def test_compile_errors(expression: str, message: str) -> None:
+def test_compile_error_contains_message(expression: str, message: str) -> None:
     with pytest.raises(CompileError) as caught:
         parse_and_check(expression, KUBERNETES)
     assert message in str(caught.value)
 
 
-def test_all_faults_are_reported_in_order() -> None:
+def test_all_compile_errors_are_reported_in_source_order() -> None:
     with pytest.raises(CompileError) as caught:
         parse_and_check("a + 1 == b\n&& c", KUBERNETES)
     assert [line for line in str(caught.value).splitlines() if line.startswith("ERROR")] == [
@@ -287,7 +287,7 @@ def test_all_faults_are_reported_in_order() -> None:
         ("type(1)", "type(int)"),
     ],
 )
-def test_deduced_types(expression: str, type_name: str) -> None:
+def test_type_checker_deduces_expression_type(expression: str, type_name: str) -> None:
     root = parse_and_check(expression, KUBERNETES)
     assert root.type is not None
     assert format_type(root.type) == type_name
@@ -304,17 +304,17 @@ def test_deduced_types(expression: str, type_name: str) -> None:
         "f(" * 500,
     ],
 )
-def test_nesting_is_limited(expression: str) -> None:
+def test_deeply_nested_expression_is_a_compile_error(expression: str) -> None:
     with pytest.raises(CompileError):
         parse_and_check(expression, KUBERNETES)
 
 
-def test_long_chains_of_logic_are_not_deep() -> None:
+def test_long_chain_of_and_operators_is_accepted() -> None:
     expression = " && ".join(["numbers[0] == 3"] * 600)
     assert evaluate(expression) is True
 
 
-def test_messages_are_built_from_declared_types() -> None:
+def test_message_literal_accepts_only_declared_fields() -> None:
     environment = Environment(BASE, structs={"Object": {"name": STRING, "size": INT}}, kubernetes=True)
     root = parse_and_check("Object{name: 'a', ?size: optional.none()}", environment)
     assert Program(root, environment, ()).evaluate() == {"name": "a"}
@@ -324,7 +324,7 @@ def test_messages_are_built_from_declared_types() -> None:
         parse_and_check("Object{nothing: 1}", environment)
 
 
-def test_the_authorizer_asks_what_was_collected() -> None:
+def test_authorizer_call_passes_collected_attributes() -> None:
     asked: list[Question] = []
 
     def decide(question: Question) -> Decision:
@@ -346,20 +346,20 @@ def test_the_authorizer_asks_what_was_collected() -> None:
     assert cost > 700_000
 
 
-def test_every_function_of_the_base_has_unambiguous_overloads() -> None:
+def test_overload_ids_of_each_function_are_unique() -> None:
     for name, overloads in KUBERNETES.functions.items():
         ids = [overload.id for overload in overloads]
         assert len(set(ids)) == len(ids), name
 
 
-def test_constants_cost_nothing() -> None:
+def test_constant_expression_costs_nothing() -> None:
     root = parse_and_check("int('3') in [1, 2, 3]", KUBERNETES)
     compiler = MeteringCompiler(KUBERNETES, VARIABLES)
     assert compiler.compile(root) is not None
     assert MeteredProgram(root, KUBERNETES, VARIABLES).measure(0, *BOUND).value is True
 
 
-def test_nothing_slow_is_imported() -> None:
+def test_import_of_device_selectors_loads_no_slow_module() -> None:
     slow = ("re2", "ipaddress", "zoneinfo", "datetime", "dataclasses")
     script = f"import sys, haru.cel.device; print([name for name in {slow} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -46,12 +46,12 @@ JSON: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("text", "wanted"), JSON)
-def test_values_as_json(text: str, wanted: Any) -> None:
+def test_cel_value_converts_to_json_value_of_same_type(text: str, wanted: Any) -> None:
     found = to_json(value(text))
     assert found == wanted and type(found) is type(wanted)
 
 
-def test_what_is_no_json() -> None:
+def test_cel_value_without_json_form_is_an_error() -> None:
     for text, why in (
         ("1.0 / 0.0", "a double that is"),
         ("{1: 'a'}", "map key 1 is of type int, not string"),
@@ -67,7 +67,7 @@ def test_what_is_no_json() -> None:
     ]
 
 
-def test_an_attempt_leaves_no_trace() -> None:
+def test_abandoned_attempt_leaves_variables_and_budget_unchanged() -> None:
     variables = [{"name": "long", "expression": nested(4)}, {"name": "short", "expression": "1"}]
     composition = Composition(variables, params=False)
     evaluation = Evaluation(GIVEN, composition.variables)
@@ -83,7 +83,7 @@ def test_an_attempt_leaves_no_trace() -> None:
     assert evaluation.attempt(compile_expression("1 == 1", composition.trusted), 10_000) is not None
 
 
-def test_rights_are_asked_for_in_an_attempt() -> None:
+def test_attempt_calls_authorizer_and_fails_over_cost_limit() -> None:
     asked: list[Question] = []
 
     def decide(question: Question) -> Decision:
@@ -99,7 +99,7 @@ def test_rights_are_asked_for_in_an_attempt() -> None:
     assert "actual cost limit exceeded" in evaluation.run(compile_expression(three, composition.trusted)).error
 
 
-def test_a_budget_that_ends() -> None:
+def test_attempt_over_budget_raises_out_of_budget() -> None:
     composition = Composition((), params=False)
     evaluation = Evaluation(GIVEN, budget=100)
     with pytest.raises(OutOfBudget):

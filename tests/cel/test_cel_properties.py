@@ -77,7 +77,7 @@ VALUES = st.recursive(
 
 @given(SOUP)
 @settings(max_examples=400, deadline=None)
-def test_the_compiler_raises_only_compile_errors(text: str) -> None:
+def test_any_text_compiles_or_raises_compile_error(text: str) -> None:
     try:
         selector = compile_device_selector(text)
     except CompileError as error:
@@ -88,7 +88,9 @@ def test_the_compiler_raises_only_compile_errors(text: str) -> None:
 
 @given(EXPRESSIONS, VALUES, VALUES)
 @settings(max_examples=400, deadline=None)
-def test_evaluation_raises_only_evaluation_errors_and_counting_changes_nothing(text: str, a: object, b: object) -> None:
+def test_any_expression_evaluates_or_raises_evaluation_error_and_metering_agrees(
+    text: str, a: object, b: object
+) -> None:
     for compile_it in (parse_and_check, parse_only):
         try:
             root = compile_it(text, ENVIRONMENT)
@@ -125,7 +127,9 @@ def test_evaluation_raises_only_evaluation_errors_and_counting_changes_nothing(t
     ),
 )
 @settings(max_examples=200, deadline=None)
-def test_selectors_and_their_costs_agree(attributes: dict[str, dict[str, object]], expression: str) -> None:
+def test_selector_and_metered_selector_agree_within_max_cost(
+    attributes: dict[str, dict[str, object]], expression: str
+) -> None:
     device = DeviceView("d", attributes, {})
     selector = compile_device_selector(expression)
     try:
@@ -141,18 +145,18 @@ def test_selectors_and_their_costs_agree(attributes: dict[str, dict[str, object]
 
 
 @given(VALUES)
-def test_equality_is_reflexive_but_for_nan(value: object) -> None:
+def test_equality_is_reflexive_except_for_nan(value: object) -> None:
     assert equals(value, value) or "nan" in repr(value)
 
 
 @given(st.integers(-719_162, 2_932_896))
-def test_calendar_round_trip(days: int) -> None:
+def test_dates_and_timestamps_survive_round_trip(days: int) -> None:
     assert days_from_civil(*civil(days)) == days
     moment = Timestamp(days * 86_400 * 10**9 + 123_000)
     assert parse_timestamp(format_timestamp(moment)) == moment
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_doubles_are_spelled_exactly(value: float) -> None:
+def test_formatted_double_parses_to_same_value(value: float) -> None:
     assert float(format_double(value)) == float(plain_double(value)) == value
     assert "e" not in plain_double(value)

@@ -72,19 +72,19 @@ def failures(cases: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {case["name"]: found for case in cases if (found := problems(case))}
 
 
-def test_generated_cases() -> None:
+def test_our_generated_selector_cases_pass() -> None:
     cases = read_cases(LOCAL / "generated.jsonl")
     assert failures(cases) == {}
     assert len(cases) == 253
 
 
-def test_cases_of_the_kubernetes_test_suite() -> None:
+def test_selector_cases_of_kubernetes_tests_pass() -> None:
     cases = reference_cases("dra-cel/cases.jsonl")
     assert failures(cases) == {}
     assert len(cases) == 106
 
 
-def test_costs_differ_only_by_the_order_of_maps() -> None:
+def test_cost_differences_come_only_from_map_order() -> None:
     cases = {case["name"]: case for case in read_cases(LOCAL / "generated.jsonl")}
     for name in COST_DIFFERENCES:
         case = cases[name]
@@ -108,7 +108,7 @@ def outcome(line: dict[str, Any], device: DeviceView) -> dict[str, Any]:
         return found | {"matchError": str(error)}
 
 
-def test_outcomes_of_kubernetes_1_36() -> None:
+def test_selector_outcomes_and_costs_equal_kubernetes_1_36() -> None:
     """Every function and most mistakes: outcomes, texts and costs. `true` stands for an error worded differently, and
     costs that follow from the random order of Go's maps are left out."""
     devices, *lines = read_cases(LOCAL / "outcomes.jsonl")

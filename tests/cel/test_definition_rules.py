@@ -64,13 +64,13 @@ SPEC: Obj = an_object(name=TEXT, free={"type": "object", "x-kubernetes-preserve-
         ("true", {"optionalOldSelf": True}, "optionalOldSelf", "may not be set if oldSelf is not used in rule"),
     ],
 )
-def test_what_is_wrong_with_a_rule(rule: str, more: Obj, where: str, why: str) -> None:
+def test_invalid_rule_is_reported_at_its_field(rule: str, more: Obj, where: str, why: str) -> None:
     (found,) = told(an_object(spec=ruled(SPEC, rule, **more)))
     assert found.startswith(f"s.properties[spec].x-kubernetes-validations[0].{where}: Invalid value: ")
     assert why in found
 
 
-def test_rules_about_changes_need_values_that_can_be_found_again() -> None:
+def test_transition_rule_below_uncorrelatable_list_is_refused() -> None:
     item = ruled(an_object(name=TEXT), "self == oldSelf")
     lost = "oldSelf cannot be used on the uncorrelatable portion of the schema within s.properties[list]"
     (found,) = told(an_object(list=list_of(item, maxItems=5)))
@@ -80,7 +80,7 @@ def test_rules_about_changes_need_values_that_can_be_found_again() -> None:
     assert told({**an_object(inner=item), "x-kubernetes-map-type": "atomic"}) == []
 
 
-def test_rules_where_expressions_see_nothing() -> None:
+def test_rule_on_schema_without_visible_fields_is_reported() -> None:
     open_list = ruled(list_of({"x-kubernetes-preserve-unknown-fields": True}), "true")
     (found,) = told(an_object(list=open_list))
     assert found == (
@@ -101,7 +101,7 @@ def test_rules_where_expressions_see_nothing() -> None:
         (an_object(name=ruled(TEXT, "self.matches('^[a-z]+([a-z0-9]*)$')")), None),
     ],
 )
-def test_one_rule(schema: Obj, times: str | None) -> None:
+def test_estimated_rule_cost_over_limit_is_reported_with_factor(schema: Obj, times: str | None) -> None:
     found = [line for line in told(schema) if ".rule: " in line and "contributed" not in line]
     where = "s.properties[name]" if "name" in schema["properties"] else "s.properties[list]"
     wanted = f"{where}.x-kubernetes-validations[0].rule: {over('estimated rule cost', str(times))}"
@@ -123,7 +123,7 @@ def test_one_rule(schema: Obj, times: str | None) -> None:
         (lambda rule: map_of(list_of(rule, maxItems=2)), 3 * 1024 * 1024 // 3),
     ],
 )
-def test_how_often_a_rule_is_asked_counts(wrap: Any, times: int) -> None:
+def test_estimated_cost_is_multiplied_by_list_and_map_sizes(wrap: Any, times: int) -> None:
     alone = 1 + 314_573 * 2  # the name; a tenth of the longest text, and a quarter of the pattern, rounded up
     rule = ruled(TEXT, "self.matches('abcdef')")
     total = alone * times
@@ -136,7 +136,7 @@ def test_how_often_a_rule_is_asked_counts(wrap: Any, times: int) -> None:
         assert first.endswith(over("estimated rule cost", shown))
 
 
-def test_how_far_over_the_budget_is_told_exactly_when_it_is_near() -> None:
+def test_cost_factor_is_shown_exactly_when_close_to_the_limit() -> None:
     rule = ruled({**TEXT, "maxLength": 30_000}, "self.matches('abcdef')")  # 24,003 each
     assert told(an_object(a=list_of(rule, maxItems=416))) == []
     (found,) = told(an_object(a=list_of(rule, maxItems=417)))
@@ -144,7 +144,7 @@ def test_how_far_over_the_budget_is_told_exactly_when_it_is_near() -> None:
     assert found == f"{where}: {over('estimated rule cost', '1.000925')}"
 
 
-def test_messages_have_a_cost_too() -> None:
+def test_message_expression_cost_is_estimated_too() -> None:
     expensive = ruled(
         list_of({"type": "integer"}), "size(self) < 5", messageExpression="string(self.map(x, x * 2).size())"
     )
@@ -156,7 +156,7 @@ def test_messages_have_a_cost_too() -> None:
     assert told(an_object(a=list_of(once))) == []
 
 
-def test_all_rules_together() -> None:
+def test_total_cost_of_all_rules_is_limited_and_four_most_expensive_are_named() -> None:
     """Twelve rules of nine million each: none is too expensive, all of them are; the four most expensive are named."""
     big, small = ({**TEXT, "maxLength": length} for length in (30_000, 300))
     lists = {f"l{number:02}": list_of(ruled(big, "self.matches('abcdef')"), maxItems=390) for number in range(11)}

@@ -251,7 +251,7 @@ def examine(rng: Random, *, spoil: bool) -> None:
 
 
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.name)
-def test_known_disagreements_are_as_they_were(known: Known) -> None:
+def test_known_difference_between_engines_is_unchanged(known: Known) -> None:
     """One that is gone has to leave the list."""
     values = dict.fromkeys(VARIABLES)
     assert here(known.expression, values)[0] == known.here
@@ -263,18 +263,18 @@ relaxed = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 @settings(relaxed, max_examples=60)
 @given(st.randoms(use_true_random=False))
-def test_the_engines_agree(rng: Random) -> None:
+def test_engines_agree_on_random_expression(rng: Random) -> None:
     examine(rng, spoil=False)
 
 
-def test_the_engines_agree_on_many_expressions() -> None:
+def test_engines_agree_on_400_random_expressions() -> None:
     for seed in range(400):
         examine(Random(seed), spoil=seed % 4 == 0)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("spoil", [False, True])
-def test_the_engines_agree_on_hundreds_of_thousands_of_expressions(spoil: bool) -> None:
+def test_engines_agree_on_200000_random_expressions(spoil: bool) -> None:
     for seed in range(10**6, 10**6 + 200_000):
         examine(Random(seed), spoil=spoil)
 
@@ -282,5 +282,5 @@ def test_the_engines_agree_on_hundreds_of_thousands_of_expressions(spoil: bool) 
 @pytest.mark.nightly
 @settings(relaxed, max_examples=20_000)
 @given(st.randoms(use_true_random=False), st.booleans())
-def test_the_engines_agree_all_night(rng: Random, spoil: bool) -> None:
+def test_engines_agree_in_long_fuzz_run(rng: Random, spoil: bool) -> None:
     examine(rng, spoil=spoil)

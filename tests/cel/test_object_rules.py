@@ -63,11 +63,11 @@ def broken(rule: str, spec: Obj, old: Obj | None = None, **more: Any) -> list[st
         ("self.?limit.orValue(5) == 5", {}, True),
     ],
 )
-def test_rules(rule: str, spec: Obj, holds: bool) -> None:
+def test_rule_holds_or_fails_for_object(rule: str, spec: Obj, holds: bool) -> None:
     assert bool(broken(rule, spec)) is not holds
 
 
-def test_how_a_broken_rule_is_told() -> None:
+def test_failed_rule_message_reason_and_field_path() -> None:
     spec = {"replicas": 3, "limit": 2}
     rule = "self.replicas <= self.limit"
     assert broken(rule, spec) == [f'spec: Invalid value: "object": failed rule: {rule}']
@@ -84,7 +84,7 @@ def test_how_a_broken_rule_is_told() -> None:
     ]
 
 
-def test_rules_about_changes() -> None:
+def test_transition_rule_compares_with_old_object() -> None:
     rule = "self.replicas >= oldSelf.replicas"
     assert broken(rule, {"replicas": 1}) == []
     assert broken(rule, {"replicas": 1}, {"replicas": 1}) == []
@@ -94,13 +94,13 @@ def test_rules_about_changes() -> None:
     assert broken(optional, {"replicas": 2}, {"replicas": 1}, optionalOldSelf=True) == []
 
 
-def test_what_did_not_change_is_not_judged_again() -> None:
+def test_unchanged_value_is_not_validated_again() -> None:
     rule = "self.replicas < 3"
     assert broken(rule, {"replicas": 5}, {"replicas": 5}) == []
     assert broken(rule, {"replicas": 6}, {"replicas": 5}) != []
 
 
-def test_items_of_keyed_lists_know_what_they_were() -> None:
+def test_item_of_map_list_is_correlated_by_key() -> None:
     items: Obj = {
         "type": "object",
         "properties": {"id": {"type": "string"}, "count": {"type": "integer"}},
@@ -113,14 +113,14 @@ def test_items_of_keyed_lists_know_what_they_were() -> None:
     assert [error.field for error in rules.check(new, old)] == ["list[0]"]
 
 
-def test_an_expensive_rule_is_stopped() -> None:
+def test_rule_over_call_cost_limit_fails() -> None:
     rule = "self.steps.all(a, self.steps.all(b, self.steps.all(c, a.name != b.name + c.name)))"
     found = broken(rule, {"steps": [{"name": f"n{number}"} for number in range(200)]})
     why = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run"
     assert found == [f'spec: Invalid value: "object": {why} due to call cost exceeds limit for rule: {rule}']
 
 
-def test_rules_after_one_that_was_stopped_are_not_asked() -> None:
+def test_rules_after_one_over_cost_limit_are_not_evaluated() -> None:
     costly = "self.l.all(a, self.l.all(b, self.l.all(c, a != b + c)))"
     rules = [{"rule": rule, "message": rule[:5]} for rule in (costly, "false")]
     inner = {"type": "string", "x-kubernetes-validations": [{"rule": "false"}]}
@@ -132,7 +132,7 @@ def test_rules_after_one_that_was_stopped_are_not_asked() -> None:
     assert [str(error)[-5:] for error in found] == ["self."]
 
 
-def test_an_object_has_a_budget_for_all_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_total_cost_budget_of_an_object_is_enforced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_rules, "OBJECT_LIMIT", 1_000)
     nearly = "self.all(a, self.all(b, a != '' || b != ''))"
     listed = {"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": nearly}] * 5}
@@ -142,7 +142,7 @@ def test_an_object_has_a_budget_for_all_its_rules(monkeypatch: pytest.MonkeyPatc
     assert [str(error) for error in found] == [f'l: Invalid value: "array": {why}']
 
 
-def test_a_message_has_a_budget_too() -> None:
+def test_message_expression_over_cost_limit_falls_back_to_message() -> None:
     costly = "string(self.steps.all(a, self.steps.all(b, self.steps.all(c, a.name != b.name + c.name))))"
     steps = [{"name": f"n{number}"} for number in range(200)]
     (found,) = broken("false", {"steps": steps}, messageExpression=costly)
@@ -151,7 +151,7 @@ def test_a_message_has_a_budget_too() -> None:
     assert broken("false", {}, messageExpression="self.name", message="no") == ['spec: Invalid value: "object": no']
 
 
-def test_values_of_another_type_are_told() -> None:
+def test_value_of_undeclared_type_fails_with_no_matching_overload() -> None:
     (found,) = broken("self.port.startsWith('a')", {"port": 1})
     assert found.startswith('spec: Invalid value: "object": \'no such overload')
     assert found.endswith(
@@ -160,7 +160,7 @@ def test_values_of_another_type_are_told() -> None:
     )
 
 
-def test_members_of_atomic_objects_know_what_they_were() -> None:
+def test_field_of_atomic_object_is_correlated_with_old_value() -> None:
     inner = {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]}
     raw = {"type": "object", "properties": {"n": inner}, "x-kubernetes-map-type": "atomic"}
     rules = ObjectRules(parse({"type": "object", "properties": {"spec": raw}}))
@@ -168,12 +168,12 @@ def test_members_of_atomic_objects_know_what_they_were() -> None:
 
 
 @pytest.mark.parametrize("rule", ["self.free.anything == 1", "cel.bind(a, 1, a == 1)"])
-def test_a_stored_rule_that_does_not_compile_refuses(rule: str) -> None:
+def test_stored_rule_that_does_not_compile_rejects_object(rule: str) -> None:
     (found,) = broken(rule, {"free": {"anything": 1}})
     assert found.startswith('spec: Invalid value: "object": rule compile error: compilation failed: ')
 
 
-def test_whole_objects_have_a_name() -> None:
+def test_rule_on_whole_object_can_read_metadata_name() -> None:
     raw = {"type": "object", "x-kubernetes-validations": [{"rule": "self.metadata.name.startsWith('x')"}]}
     rules = ObjectRules(parse(raw))
     assert rules.check({"metadata": {"name": "xa"}}, None) == []
@@ -192,5 +192,5 @@ def test_whole_objects_have_a_name() -> None:
         ("1a", None),
     ],
 )
-def test_names_in_expressions(name: str, spelled: str | None) -> None:
+def test_property_name_is_escaped_for_cel(name: str, spelled: str | None) -> None:
     assert escaped(name) == spelled

@@ -49,7 +49,9 @@ def patch() -> None:
 
 
 @pytest.mark.parametrize("use", [device, rule, validation, configuration, patch])
-def test_one_compiler_serves_all(use: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_cel_users_share_parser_checker_and_compiler(
+    use: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each goes through the same three classes, of which there is no other kind."""
     seen: set[str] = set()
 

@@ -41,6 +41,6 @@ def schema(rule: str) -> Obj:
         ("self.refs.all(r, !has(r.namespace) || size(r.namespace) == 0)", {"refs": [{"namespace": "a"}]}, False),
     ],
 )
-def test_a_field_that_is_named_by_a_reserved_word(rule: str, spec: Obj, holds: bool) -> None:
+def test_field_named_by_a_reserved_word_can_be_used_in_rule(rule: str, spec: Obj, holds: bool) -> None:
     problems = [str(error) for error in ObjectRules(parse(schema(rule))).check({"spec": spec}, None)]
     assert problems == ([] if holds else [f'spec: Invalid value: "object": failed rule: {rule}'])

@@ -139,7 +139,7 @@ class Maker:
 
 
 @given(st.randoms(use_true_random=False))
-def test_the_estimate_is_never_below_the_cost(rng: Random) -> None:
+def test_estimated_rule_cost_is_never_below_actual_cost(rng: Random) -> None:
     raw = schema_of(rng)
     rule = Maker(rng).rule(3)
     schema = parse({**raw, "x-kubernetes-validations": [{"rule": rule}]})

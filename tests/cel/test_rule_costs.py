@@ -101,7 +101,9 @@ ALL = "self.all(x, true)"
         (map_of(SPAN), "self['c'] == self['d']", 8, {"maxProperties": 42}, 8),
     ],
 )
-def test_with_and_without_a_limit(schema: Obj, rule: str, free: int, limit: Obj, limited: int) -> None:
+def test_estimated_cost_uses_max_items_and_max_length(
+    schema: Obj, rule: str, free: int, limit: Obj, limited: int
+) -> None:
     assert (cost(schema, rule), cost({**schema, **limit}, rule)) == (free, limited)
 
 
@@ -202,7 +204,7 @@ SCHEMAS: dict[str, Obj] = {
         ("optional", "self.m[?'k'] == optional.of('v')", 1844674407370955268),
     ],
 )
-def test_what_rules_cost(schema: str, rule: str, expected: int) -> None:
+def test_estimated_cost_of_rule_equals_reference(schema: str, rule: str, expected: int) -> None:
     assert cost(SCHEMAS[schema], rule) == expected
 
 
@@ -218,18 +220,18 @@ def test_what_rules_cost(schema: str, rule: str, expected: int) -> None:
         (map_of({**TEXT, "maxLength": 10}, **TEN_EACH), "self.all(x, x.contains(self[x]))", 72),
     ],
 )
-def test_the_sizes_of_items_count(schema: Obj, rule: str, expected: int) -> None:
+def test_estimated_cost_includes_sizes_of_list_items(schema: Obj, rule: str, expected: int) -> None:
     assert cost(schema, rule) == expected
 
 
 @pytest.mark.parametrize("rule", ["self.all(x, self.all(y, true))", "self.all(x, self.all(y, self.all(z, true)))"])
-def test_loops_inside_loops_are_too_much_without_a_limit(rule: str) -> None:
+def test_nested_loops_over_unlimited_list_exceed_cost_limit(rule: str) -> None:
     limited = cost(list_of(NUMBER, **TEN), rule)
     assert cost(list_of(NUMBER), rule) > 100_000_000
     assert limited == {1: 352, 2: 3552}[rule.count("self.all") - 1]
 
 
-def test_paths_share_memory_as_in_the_reference() -> None:
+def test_estimate_shares_sizes_between_paths_as_cel_go_does() -> None:
     """What is selected last from a macro's variable decides the size of what was selected from it before."""
     items = list_of(an_object(a=list_of(TEXT, **TEN), b=list_of(TEXT, maxItems=100), n=INTEGER), **TEN)
     own, other, none = (cost(an_object(l=items), f"self.l.all(x, x.a.all(y, x.{name}))") for name in _CONDITIONS)
@@ -244,7 +246,7 @@ def test_paths_share_memory_as_in_the_reference() -> None:
 _CONDITIONS = ("a.size() > 0", "b.size() > 0", "n > 0 && true")
 
 
-def test_random_rules_cost_what_the_reference_says() -> None:
+def test_estimated_cost_of_random_rules_equals_cel_go() -> None:
     """Random rules of ours with cel-go's estimates of them; in 40 of the hundred, paths that share memory count."""
     cases = read_cases(LOCAL / "rule-costs.jsonl")
     found = [cost(case["schema"], case["rule"]) for case in cases]
@@ -252,7 +254,7 @@ def test_random_rules_cost_what_the_reference_says() -> None:
     assert len(found) == 100
 
 
-def test_paths_grow() -> None:
+def test_path_extended_twice_keeps_both_branches() -> None:
     path = Steps("a").then("b").then("c")
     first, second = path.then("d"), path.then("e")
     assert path.path() == ("a", "b", "c")
@@ -277,7 +279,7 @@ def test_paths_grow() -> None:
         (an_object(("0",), **{"0": BOOLEAN}), 2 + 1 + 4 + 4),
     ],
 )
-def test_the_shortest_value(schema: Obj, least: int) -> None:
+def test_smallest_encoded_value_gives_maximum_number_in_a_request(schema: Obj, least: int) -> None:
     values = sized(parse(schema))
     assert values is not None
     assert values.least_bytes == least
@@ -285,5 +287,5 @@ def test_the_shortest_value(schema: Obj, least: int) -> None:
 
 
 @pytest.mark.parametrize("schema", [ANYTHING, list_of(ANYTHING), map_of(ANYTHING), list_of(map_of(ANYTHING))])
-def test_what_expressions_do_not_see_has_no_size(schema: Obj) -> None:
+def test_schema_that_cel_cannot_see_has_no_size(schema: Obj) -> None:
     assert sized(parse(schema)) is None

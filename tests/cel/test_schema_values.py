@@ -97,7 +97,7 @@ def pairs(text: str) -> list[Obj]:
         ("(self.atoms + [self.atoms[1]]).size() == 2", True),
     ],
 )
-def test_sets(rule: str, wanted: bool) -> None:
+def test_set_lists_compare_without_order(rule: str, wanted: bool) -> None:
     found = holds(
         rule,
         plain=["a", "b", "c"],
@@ -130,7 +130,7 @@ def test_sets(rule: str, wanted: bool) -> None:
         ("(self.odd + [self.odd[1]]).size() == 2 && self.odd[0].k__dot__ == '1'", True),
     ],
 )
-def test_maps(rule: str, wanted: bool) -> None:
+def test_map_lists_compare_by_key(rule: str, wanted: bool) -> None:
     two = [{"a": "x", "b": 1, "v": "1"}, {"a": "x", "b": 2, "v": "2"}, {"a": "y", "b": 1, "v": "3"}]
     odd = [{"k.": "1", "k!": "1", "v": "a"}, {"k.": "1", "k!": "2", "v": "b"}]
     assert holds(rule, m=[pairs("a1 b2"), pairs("a9 c3")], two=two, odd=odd) is wanted
@@ -146,7 +146,7 @@ def test_maps(rule: str, wanted: bool) -> None:
         ("oldSelf.sets[0] in self.sets && ['b', 'a'] in self.sets", True),
     ],
 )
-def test_what_is_inside_compares_as_its_schema_says(rule: str, wanted: bool) -> None:
+def test_nested_values_compare_as_their_schema_says(rule: str, wanted: bool) -> None:
     old = {
         "box": {"inner": ["a", "b"], "rows": pairs("a1 b2")},
         "boxes": {"x": ["a", "b"]},
@@ -174,7 +174,7 @@ def test_what_is_inside_compares_as_its_schema_says(rule: str, wanted: bool) -> 
         ("!has(self.o[3].n) && has(self.o[5].n)", True),
     ],
 )
-def test_members_that_are_not_declared_make_another_object(rule: str, wanted: bool) -> None:
+def test_undeclared_fields_take_part_in_comparison(rule: str, wanted: bool) -> None:
     spec = {
         "o": [
             {"a": 1, "x": {"y": [1]}},
@@ -190,7 +190,7 @@ def test_members_that_are_not_declared_make_another_object(rule: str, wanted: bo
     assert holds(rule, {**spec, "s1": []}, **spec) is wanted
 
 
-def test_large_sets_compare_quickly() -> None:
+def test_sets_of_20000_items_compare_in_linear_time() -> None:
     names = [{"k": f"n{number}", "v": ""} for number in range(20_000)]
     words = [pair["k"] for pair in names]
     assert holds("self.s1 == self.s2 && self.m[0] == self.m[1]", s1=words, s2=words[::-1], m=[names, names[::-1]])

@@ -22,7 +22,7 @@ Obj = dict[str, Any]
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_decisions_are_alike_without_names(seed: int) -> None:
+def test_decisions_are_equal_after_names_are_hidden(seed: int) -> None:
     objects = list(situation(seed).objects())
     names = new_names(objects)
     options = Options(preempt_for_groups=True, preempt_for_pods=True)
@@ -40,7 +40,7 @@ def test_decisions_are_alike_without_names(seed: int) -> None:
     assert {path(p) for p in before.pending} == after.pending.keys()
 
 
-def test_nothing_that_tells_is_left() -> None:
+def test_hidden_capture_contains_no_original_names() -> None:
     secret = pod("secret-project", node="secret-node", volumes=[{"name": "v", "secret": {"secretName": "secret-key"}}])
     secret["metadata"]["uid"] = "1"
     secret["metadata"]["annotations"] = {"team": "secret-team", "haru.dev/run-time-limit": "1h"}
@@ -53,7 +53,7 @@ def test_nothing_that_tells_is_left() -> None:
     assert "haru.dev/run-time-limit" in text
 
 
-def test_a_capture_of_files_is_taken_by_other_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_capture_of_files_is_read_by_other_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target = tmp_path / "in.yaml", tmp_path / "out.json"
     source.write_text("\n---\n".join(json.dumps(obj) for obj in (node("a"), pod("p"))))
     assert main(["capture", "-f", str(source), "-w", str(target)]) == 0
@@ -78,7 +78,7 @@ def logged(directory: Path) -> None:
     log.close()
 
 
-def test_a_log_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_of_decision_log_reports_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logged(tmp_path)
     assert main(["replay", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "2 decisions made again, 0 differ\n"
@@ -94,7 +94,7 @@ def test_a_log_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert (answer["kind"], answer["decisions"], len(answer["different"])) == ("Replay", 2, 2)
 
 
-def test_a_log_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_or_corrupt_decision_log_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(tmp_path)]) == 2
     assert "no decisions are logged here" in capsys.readouterr().err
     (tmp_path / "0.base.jsonl").write_bytes(gzip.compress(b"x"))

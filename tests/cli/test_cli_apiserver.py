@@ -93,7 +93,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("SERVERS TOKENS --cert-dir tokens/below", "--cert-dir: tokens/below: "),
     ],
 )
-def test_what_can_not_be_used_is_told(
+def test_invalid_apiserver_flags_exit_with_message(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: str, text: str
 ) -> None:
     monkeypatch.chdir(files)
@@ -105,7 +105,7 @@ def test_what_can_not_be_used_is_told(
     assert text in said(capsys, *given.split())
 
 
-def test_users_of_a_token_file(tmp_path: Path) -> None:
+def test_token_file_gives_users_with_groups(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text('a,admin,1,"system:masters, ops"\n\nb, jane, 2\n')
     assert tokens_of(path) == {
@@ -115,7 +115,7 @@ def test_users_of_a_token_file(tmp_path: Path) -> None:
     assert tokens_of(None) == {}
 
 
-def test_a_certificate_is_made_once(tmp_path: Path) -> None:
+def test_self_signed_certificate_is_created_once(tmp_path: Path) -> None:
     options = ReplicaOptions(("http://127.0.0.1:9",), cert_dir=tmp_path / "certs", advertise="192.0.2.7")
     Replica(options)
     cert = tmp_path / "certs" / "apiserver.crt"

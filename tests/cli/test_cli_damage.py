@@ -32,7 +32,7 @@ def told(home: Path, directory: Path) -> str:
     return done.stderr
 
 
-def test_damaged_row_is_told_of_in_one_line(used: Path, tmp_path: Path) -> None:
+def test_damaged_database_row_is_reported_in_one_line(used: Path, tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir()
     state = directory / "state.db"
@@ -50,7 +50,7 @@ def test_damaged_row_is_told_of_in_one_line(used: Path, tmp_path: Path) -> None:
         assert copy.execute("SELECT * FROM objects ORDER BY key").fetchall() == before
 
 
-def test_damaged_certificate_is_told_of_in_one_line(used: Path, tmp_path: Path) -> None:
+def test_damaged_certificate_is_reported_in_one_line(used: Path, tmp_path: Path) -> None:
     directory = tmp_path / "data"
     pki = directory / "pki"
     pki.mkdir(parents=True)
@@ -70,7 +70,7 @@ KEPT = ("ca.crt", "ca.key", "server.crt", "server.key", "front-proxy-ca.crt", "f
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff\xfe", b"-----BEGIN CERTIFICATE-----\nAAAA\n"], ids=repr)
 @pytest.mark.parametrize("name", [*KEPT, "service-account.key", "tokens.json"])
-def test_damaged_file_of_the_identity_is_named_with_the_fix(tmp_path: Path, name: str, content: bytes) -> None:
+def test_damaged_identity_file_is_named_with_the_fix(tmp_path: Path, name: str, content: bytes) -> None:
     ensure_identity(tmp_path, "127.0.0.1")
     file = tmp_path / name
     file.write_bytes(content)
@@ -82,7 +82,7 @@ def test_damaged_file_of_the_identity_is_named_with_the_fix(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("pair", ["ca", "server", "front-proxy-ca"])
-def test_key_of_another_certificate_is_told_of(tmp_path: Path, pair: str) -> None:
+def test_key_that_does_not_match_its_certificate_is_reported(tmp_path: Path, pair: str) -> None:
     for directory in ("a", "b"):
         ensure_identity(tmp_path / directory, "127.0.0.1")
     (tmp_path / "a" / f"{pair}.key").write_bytes((tmp_path / "b" / f"{pair}.key").read_bytes())
@@ -90,7 +90,7 @@ def test_key_of_another_certificate_is_told_of(tmp_path: Path, pair: str) -> Non
         ensure_identity(tmp_path / "a", "127.0.0.1")
 
 
-def test_identity_without_its_authority_gets_a_new_one_and_a_certificate_of_it(tmp_path: Path) -> None:
+def test_missing_ca_gives_new_ca_and_server_certificate(tmp_path: Path) -> None:
     from cryptography import x509
 
     old = ensure_identity(tmp_path, "127.0.0.1")

@@ -82,7 +82,9 @@ def rules(up: Up) -> list[Obj]:
     return list(up.api.call("GET", RULES)[1]["items"])
 
 
-def test_no_execute_evicts_and_an_untainted_device_is_used_again(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_execute_taint_evicts_pod_and_untainted_device_is_allocated_again(
+    clean: Up, capsys: pytest.CaptureFixture[str]
+) -> None:
     clean.api.create(template("slot-3", card(3)), "default")
     clean.api.create(deployment("trainer", 1, template="slot-3"), "default")
     first = running(clean, "trainer")
@@ -117,7 +119,7 @@ def refused(obj: Obj) -> bool:
     return condition(obj, "PodScheduled").get("reason") == "Unschedulable"
 
 
-def test_whom_a_taint_affects(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_taint_prints_which_pods_it_evicts(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
     patience = {"key": KEY, "operator": "Exists", "tolerationSeconds": 3600}
     for number, tolerations in ((0, []), (1, [patience]), (2, [{"operator": "Exists"}])):
         clean.api.create(template(f"slot-{number}", card(number, tolerations=tolerations)), "default")
@@ -141,7 +143,7 @@ def test_whom_a_taint_affects(clean: Up, capsys: pytest.CaptureFixture[str]) -> 
     assert all(phase(clean.api.get("pods", f"user-{n}", "default")) == "Running" for n in range(3))
 
 
-def test_the_same_taint_again_another_one_and_none(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_changed_and_missing_taint_are_reported(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
     where = f"{NODE}/gpu-5"
     dry = told(clean, capsys, "taint", where, f"{KEY}=fan:NoSchedule", "--dry-run")
     assert (dry["action"], dry["dryRun"], rules(clean)) == ("Created", True, [])
@@ -169,7 +171,7 @@ def test_the_same_taint_again_another_one_and_none(clean: Up, capsys: pytest.Cap
     ]
 
 
-def test_taints_of_others_are_left_and_named(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_taints_by_others_are_kept_and_named(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
     spec = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": KEY, "value": "x", "effect": "NoSchedule"}}
     foreign = {"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": {"name": "wide"}}
     clean.api.create({**foreign, "spec": spec})
@@ -188,7 +190,7 @@ def test_taints_of_others_are_left_and_named(clean: Up, capsys: pytest.CaptureFi
     until("the driver takes it back", lambda: '"key": "xid"' not in slices())
 
 
-def test_a_device_that_is_published_no_longer_can_be_untainted(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_device_no_longer_published_can_be_untainted(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
     made = told(clean, capsys, "taint", f"{NODE}/gpu-4", f"{KEY}:NoExecute")["rules"][0]
     selector = {**made["spec"]["deviceSelector"], "device": "gpu-9"}
     broken = {**made, "metadata": {"name": "of-a-broken-card", "labels": made["metadata"]["labels"]}}
@@ -209,19 +211,21 @@ def test_a_device_that_is_published_no_longer_can_be_untainted(clean: Up, capsys
         (("untaint", f"{NODE}/gpu-3", "k=v"), "write KEY or KEY:EFFECT"),
     ],
 )
-def test_bad_input(up: Up, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_device_taint_input_is_refused_without_creating_rules(
+    up: Up, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
     text = device(up, capsys, *arguments, status=2)
     assert text.startswith("haru device: ") and message in text and text.count("\n") == 1
     assert rules(up) == []
 
 
-def test_bad_usage(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_device_action_exits_with_usage_error(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["device", "drain", f"{NODE}/gpu-3", "k:None"])
     assert caught.value.code == 2 and "choose from" in capsys.readouterr().err
 
 
-def test_a_rule_of_somebody_else_with_our_name_is_not_touched(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rule_by_another_manager_with_our_name_is_not_changed(clean: Up, capsys: pytest.CaptureFixture[str]) -> None:
     made = told(clean, capsys, "taint", f"{NODE}/gpu-4", f"{KEY}:NoSchedule")["rules"][0]
     clean.api.call(
         "PATCH", f"{RULES}/{made['metadata']['name']}", {"metadata": {"labels": None}}, "application/merge-patch+json"
@@ -232,7 +236,7 @@ def test_a_rule_of_somebody_else_with_our_name_is_not_touched(clean: Up, capsys:
 
 
 @pytest.mark.parametrize("version", ["v1beta2", "v1alpha3"])
-def test_the_rule_is_written_in_the_version_that_was_found(
+def test_device_taint_rule_uses_the_served_version(
     clean: Up, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     kind = known_kind(f"resource.k8s.io/{version}", "DeviceTaintRule")
@@ -242,7 +246,9 @@ def test_the_rule_is_written_in_the_version_that_was_found(
     assert told(clean, capsys, "untaint", f"{NODE}/gpu-0", "k")["action"] == "Deleted"
 
 
-def test_a_server_without_rules(up: Up, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_without_device_taint_rules_names_the_feature_gate(
+    up: Up, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(discovery, "newest_kind", answering(None))
     text = device(up, capsys, "taint", f"{NODE}/gpu-0", "k:NoSchedule", status=2)
     assert "serves no DeviceTaintRule: turn on its feature gate DRADeviceTaintRules" in text

@@ -154,7 +154,9 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("what", EXPECTED)
-def test_what_it_says_is_so(up: Up, capsys: pytest.CaptureFixture[str], what: str) -> None:
+def test_explain_prints_expected_verdict_as_text_and_json(
+    up: Up, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
     verdict, words = EXPECTED[what]
     reach = ("--kubeconfig", str(up.kubeconfig))
     answer = json.loads(ask(capsys, what, "-o", "json", *reach))
@@ -169,14 +171,14 @@ def test_what_it_says_is_so(up: Up, capsys: pytest.CaptureFixture[str], what: st
     assert answer["verdict"] in text.splitlines()[0]
 
 
-def test_the_same_as_yaml(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_and_json_output_are_equal(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     reach = ("--kubeconfig", str(up.kubeconfig))
     as_yaml = yaml.safe_load(ask(capsys, "job/big", "-o", "yaml", *reach))
     as_json = json.loads(ask(capsys, "job/big", "-o", "json", *reach))
     assert {**as_yaml, "ageSeconds": 0} == {**as_json, "ageSeconds": 0}
 
 
-def test_running_and_pending_agree_with_the_api(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verdicts_agree_with_pod_phases(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     for each in up.api.list("pods", "default"):
         name = each["metadata"]["name"]
         answer = json.loads(ask(capsys, f"po/{name}", "-o", "json", "--kubeconfig", str(up.kubeconfig)))
@@ -188,7 +190,9 @@ def test_running_and_pending_agree_with_the_api(up: Up, capsys: pytest.CaptureFi
             assert answer["verdict"] in ("FitsIf", "FitsLater", "NeverFits"), (name, answer["summary"])
 
 
-def test_the_same_answers_from_files(up: Up, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_explain_from_exported_files_equals_explain_from_cluster(
+    up: Up, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """What `kubectl get ... -o yaml` writes, list by list, takes the cluster's place."""
     files: list[str] = []
     for api_version, name in WATCHED_KINDS:
@@ -209,7 +213,7 @@ def test_the_same_answers_from_files(up: Up, capsys: pytest.CaptureFixture[str],
             assert offline[part] == live[part], what
 
 
-def test_manifests_that_no_server_has_seen(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_explain_accepts_manifests_without_uid(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     manifests = tmp_path / "work.yaml"
     manifests.write_text(yaml.safe_dump_all([template("one", request()), pod("worker", template="one"), job("j", 2)]))
     answer = json.loads(ask(capsys, "pod/worker", "-f", str(manifests), "-o", "json"))
@@ -218,7 +222,7 @@ def test_manifests_that_no_server_has_seen(capsys: pytest.CaptureFixture[str], t
     check_explanation(json.loads(ask(capsys, "job/j", "-f", str(manifests), "-o", "json")))
 
 
-def test_through_a_pipe(tmp_path: Path) -> None:
+def test_explain_reads_manifests_from_standard_input(tmp_path: Path) -> None:
     text = yaml.safe_dump(pod("worker"))
     answer = haru(tmp_path, "explain", "pod/worker", "-f", "-", stdin=text)
     assert (answer.returncode, answer.stderr) == (0, "") and "worker" in answer.stdout
@@ -227,7 +231,7 @@ def test_through_a_pipe(tmp_path: Path) -> None:
     assert 'there is no pod "other" in namespace default' in missing.stderr
 
 
-def test_a_reader_with_few_rights_is_told_what_was_left_out(up: Up, tmp_path: Path) -> None:
+def test_reader_without_permission_sees_which_kinds_were_not_read(up: Up, tmp_path: Path) -> None:
     api = up.api
     api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}}, "default")
     group = "rbac.authorization.k8s.io"
@@ -250,13 +254,13 @@ def test_a_reader_with_few_rights_is_told_what_was_left_out(up: Up, tmp_path: Pa
 
 
 @pytest.mark.parametrize("what", ["pod/none", "podgroup/none", "job/none", "claim/none"])
-def test_what_does_not_exist(up: Up, capsys: pytest.CaptureFixture[str], what: str) -> None:
+def test_unknown_object_exits_with_2(up: Up, capsys: pytest.CaptureFixture[str], what: str) -> None:
     assert main(["explain", what, "--kubeconfig", str(up.kubeconfig)]) == 2
     out, err = capsys.readouterr()
     assert out == "" and '"none" not found' in err
 
 
-def test_a_job_whose_pods_are_forbidden_is_told_by_whom(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_with_forbidden_pods_names_the_rejecting_admission(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     up.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}})
     up.api.create(job("denied", 1), "strict")
@@ -268,7 +272,7 @@ def test_a_job_whose_pods_are_forbidden_is_told_by_whom(up: Up, capsys: pytest.C
     assert "not made: Error creating: " in answer["summary"] and "violates PodSecurity" in answer["summary"]
 
 
-def test_a_scheduler_that_holds_a_lease_is_known(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scheduler_with_a_lease_counts_as_running(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     up.api.create(pod("awaited", schedulerName="example-scheduler"), "default")
     reach = ("--kubeconfig", str(up.kubeconfig))
     assert "no scheduler example-scheduler is known" in ask(capsys, "pod/awaited", *reach)

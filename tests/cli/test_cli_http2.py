@@ -29,7 +29,7 @@ STREAMS = "--http2-max-streams-per-connection"
     ],
 )
 @pytest.mark.parametrize("command", [["up"], ["apiserver", "--etcd-servers", "http://127.0.0.1:1"]])
-def test_how_many_requests_a_connection_may_have(command: list[str], flags: list[str], streams: int) -> None:
+def test_http2_max_streams_flag_sets_streams_per_connection(command: list[str], flags: list[str], streams: int) -> None:
     assert http2_streams_of(build_parser().parse_args([*command, *flags])) == streams
 
 
@@ -62,7 +62,9 @@ def told(port: int, ca: str) -> tuple[str | None, dict[int, int]]:
     ("flags", "protocol", "streams"),
     [((STREAMS, "7"), "h2", 7), (("--disable-http2-serving",), "http/1.1", None)],
 )
-def test_what_haru_up_offers(tmp_path: Path, flags: tuple[str, ...], protocol: str, streams: int | None) -> None:
+def test_haru_up_negotiates_http2_with_the_flagged_streams(
+    tmp_path: Path, flags: tuple[str, ...], protocol: str, streams: int | None
+) -> None:
     """On uvloop, as it is served."""
     up = Up(tmp_path, "--profile", "cpu:0", "--no-scheduler", "--no-dashboard", *flags)
     try:

@@ -73,22 +73,20 @@ def check_all(home: Path, arguments: list[str], delays: tuple[float, ...]) -> No
     assert not loud, "\n".join(f"after {delay} s: status {status}\n{text}" for delay, status, text in loud)
 
 
-def test_haru_up_ends_quietly_whenever_it_is_interrupted(tmp_path: Path) -> None:
+def test_haru_up_interrupted_at_any_time_ends_quietly(tmp_path: Path) -> None:
     arguments = ["up", "--ephemeral", "--profile", "cpu:1", "--listen", "127.0.0.1:0"]
     check_all(tmp_path, arguments, DELAYS)
     left = [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("haru-")]
     assert not left, "an ephemeral directory stays"
 
 
-def test_haru_up_that_was_interrupted_starts_again_on_its_directory(tmp_path: Path) -> None:
+def test_haru_up_restarts_on_directory_of_an_interrupted_start(tmp_path: Path) -> None:
     arguments = ["up", "--data-dir", str(tmp_path / "data"), "--profile", "cpu:1", "--listen", "127.0.0.1:0"]
     check_all(tmp_path, arguments, DELAYS[::3])
 
 
 @pytest.mark.parametrize("command", ["scheduler", "controllers", "dashboard", "apiserver", "signer", "driver", "node"])
-def test_long_running_command_ends_quietly_whenever_it_is_interrupted(
-    tmp_path: Path, silent: str, command: str
-) -> None:
+def test_long_running_command_interrupted_at_any_time_ends_quietly(tmp_path: Path, silent: str, command: str) -> None:
     config = ["--kubeconfig", str(kubeconfig(tmp_path, silent))]
     (tmp_path / "tokens").write_text("t,u,1\n")
     key = tmp_path / "key"

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 
 
-def test_the_reference_is_what_the_parsers_say() -> None:
+def test_cli_reference_equals_parsers() -> None:
     spec = importlib.util.spec_from_file_location("write_cli_reference", ROOT / "tools" / "write_cli_reference.py")
     assert spec is not None and spec.loader is not None
     writer = importlib.util.module_from_spec(spec)
@@ -22,7 +22,7 @@ def test_the_reference_is_what_the_parsers_say() -> None:
     assert REFERENCE.read_text() == writer.page(), "run: python tools/write_cli_reference.py"
 
 
-def test_every_command_and_flag_is_in_it() -> None:
+def test_cli_reference_has_every_command_and_flag() -> None:
     sections = dict(re.findall(r"^## haru (\w+)\n(.*?)(?=^## |\Z)", REFERENCE.read_text(), re.M | re.S))
     flags = flags_of(build_parser())
     assert sections.keys() == flags.keys()
@@ -34,7 +34,7 @@ PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_documents_name_only_flags_and_files_that_exist(page: Path) -> None:
+def test_documents_name_only_existing_flags_and_files(page: Path) -> None:
     text = page.read_text()
     known = flags_of(build_parser())
     shell = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
@@ -50,7 +50,7 @@ def test_documents_name_only_flags_and_files_that_exist(page: Path) -> None:
         assert (ROOT / target).exists() or (ROOT / "tests" / target).exists(), f"{page.name} names {target}"
 
 
-def test_every_page_is_in_the_index() -> None:
+def test_every_page_is_linked_from_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#:]+)", index.read_text())}
     missing = [page.relative_to(ROOT) for page in PAGES if page.is_relative_to(ROOT / "docs") and page not in linked]

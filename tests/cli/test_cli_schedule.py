@@ -88,7 +88,7 @@ spec:
 
 
 @pytest.mark.parametrize("name", ["scenarios", "random"])
-def test_every_case_of_the_reference_agrees(
+def test_scheduling_reference_cases_agree(
     reference_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     folder = reference_data / "vectors" / "scheduling"
@@ -108,7 +108,7 @@ def files(folder: Path, *texts: str) -> list[str]:
     return ["-f", *(str(folder / f"{number}.yaml") for number in range(len(texts)))]
 
 
-def test_manifests_are_decided_with_templates_and_priority_classes(
+def test_manifests_with_templates_and_priority_classes_are_scheduled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = files(tmp_path, CLUSTER, GANG + MEMBER % "g-0" + MEMBER % "g-1", PLAIN % ("small", "2"))
@@ -151,7 +151,7 @@ spec:
 """
 
 
-def test_workloads_have_the_pods_that_their_controllers_would_make(
+def test_workloads_are_expanded_to_the_pods_of_their_controllers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["schedule", *files(tmp_path, CLUSTER, WORKLOADS), "-o", "json"]) == 1
@@ -176,7 +176,7 @@ def test_workloads_have_the_pods_that_their_controllers_would_make(
         "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}",
     ],
 )
-def test_workloads_that_were_in_a_cluster_have_the_pods_that_they_had(
+def test_exported_workloads_keep_their_existing_pods(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], there: str
 ) -> None:
     text = WORKLOADS.split("---")[1]
@@ -187,7 +187,7 @@ def test_workloads_that_were_in_a_cluster_have_the_pods_that_they_had(
     assert capsys.readouterr().out == "no pod waits\n"
 
 
-def test_what_waits_is_a_no_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unschedulable_pod_exits_with_1_and_names_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schedule", *files(tmp_path, CLUSTER, PLAIN % ("big", "20"))]) == 1
     assert capsys.readouterr().out == (
         "pending:\n"
@@ -197,7 +197,7 @@ def test_what_waits_is_a_no_and_says_why(tmp_path: Path, capsys: pytest.CaptureF
     )
 
 
-def test_text_has_a_table_for_every_fate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output_has_a_table_per_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schedule", *files(tmp_path, CLUSTER, GANG + MEMBER % "g-0" + MEMBER % "g-1")]) == 0
     assert capsys.readouterr().out == (
         "nominated, once the evicted are gone:\n"
@@ -213,12 +213,12 @@ def test_text_has_a_table_for_every_fate(tmp_path: Path, capsys: pytest.CaptureF
     )
 
 
-def test_nothing_to_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_pending_pod_prints_no_pod_waits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schedule", *files(tmp_path, CLUSTER)]) == 0
     assert capsys.readouterr().out == "no pod waits\n"
 
 
-def test_yaml_is_the_same_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_output_has_same_fields_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = files(tmp_path, CLUSTER, PLAIN % ("small", "2"))
     main(["schedule", *given, "-o", "yaml"])
     assert "bindings:\n  default/small: n1\n" in capsys.readouterr().out
@@ -227,7 +227,7 @@ def test_yaml_is_the_same_document(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("gates", "nominated"), [("", True), ("WorkloadAwarePreemption=false", False), ("GangScheduling=false", False)]
 )
-def test_gates_switch_what_a_group_may_do(
+def test_feature_gates_control_group_preemption_and_gang_scheduling(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], gates: str, nominated: bool
 ) -> None:
     """Without the gate (or what it depends on) a group evicts nobody; without quorum one member starts alone."""
@@ -238,7 +238,7 @@ def test_gates_switch_what_a_group_may_do(
     assert len(answer["bindings"]) == (1 if gates == "GangScheduling=false" else 0)
 
 
-def test_pods_of_another_scheduler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scheduler_name_selects_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = files(tmp_path, CLUSTER, PLAIN % ("small", "2") + "  schedulerName: mine\n")
     assert main(["schedule", *given]) == 0
     assert capsys.readouterr().out == "no pod waits\n"
@@ -246,7 +246,7 @@ def test_pods_of_another_scheduler(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "bound:\n  default/small  n1\n"
 
 
-def test_a_priority_class_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_priority_class_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = files(tmp_path, PLAIN % ("p", "1") + "  priorityClassName: nope\n")
     assert main(["schedule", *given]) == 2
     assert capsys.readouterr().err == (
@@ -255,7 +255,9 @@ def test_a_priority_class_that_is_not_there(tmp_path: Path, capsys: pytest.Captu
     )
 
 
-def test_a_default_priority_class_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_global_default_priority_class_applies_to_pods_without_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The pod without a class is as important as the default says: it evicts what says it is less."""
     default = (
         "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: d}\nvalue: 5\nglobalDefault: true\n"
@@ -280,7 +282,7 @@ spec:
 """
 
 
-def test_an_object_that_makes_no_sense(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_object_exits_with_2_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schedule", *files(tmp_path, CLUSTER, ODD)]) == 2
     out, err = capsys.readouterr()
     assert not out
@@ -288,7 +290,7 @@ def test_an_object_that_makes_no_sense(tmp_path: Path, capsys: pytest.CaptureFix
     assert err.count("\n") == 1
 
 
-def test_a_claim_of_a_group_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_group_claim_from_template_is_created_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shared = GANG.replace("spec: {", "spec: {resourceClaims: [{name: gpu, resourceClaimTemplateName: one}], ")
     main(["schedule", *files(tmp_path, CLUSTER, shared + MEMBER % "g-0" + MEMBER % "g-1"), "-o", "json"])
     answer = json.loads(capsys.readouterr().out)
@@ -308,7 +310,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("line", "name", "what"), BROKEN)
-def test_a_broken_line_is_an_answer(
+def test_malformed_case_line_gives_error_answer_and_next_case_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, name: str, what: str
 ) -> None:
     good = '{"name": "good", "objects": []}'
@@ -341,7 +343,7 @@ def test_a_broken_line_is_an_answer(
         (["--feature-gates", "Nope=true"], "--feature-gates"),
     ],
 )
-def test_bad_usage(capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
+def test_invalid_arguments_exit_with_2(capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
     assert main(["schedule", *arguments]) == 2
     out, err = capsys.readouterr()
     assert not out

@@ -88,7 +88,7 @@ async def restored(directory: Path) -> dict[str, bytes]:
     return found
 
 
-async def test_saved_while_it_is_written_to_and_restored(
+async def test_snapshot_saved_during_writes_restores_consistent_state(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, target = tmp_path / "one.snapshot", tmp_path / "restored"
@@ -111,7 +111,7 @@ async def test_saved_while_it_is_written_to_and_restored(
 
 
 @pytest.mark.parametrize(("user", "status"), [("jane", 2), ("backup", 0)])
-async def test_only_who_may_gets_it(
+async def test_snapshot_needs_its_permission(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], user: str, status: int
 ) -> None:
     from haru.client.api import ApiClient
@@ -143,7 +143,7 @@ async def test_only_who_may_gets_it(
         assert snapshots.check(file).objects > 0
 
 
-async def test_a_directory_on_which_a_server_runs(
+async def test_data_directory_in_use_can_be_saved_but_not_restored_into(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lock, file = DirectoryLock(server.data), tmp_path / "one.snapshot"
@@ -156,7 +156,9 @@ async def test_a_directory_on_which_a_server_runs(
     lock.release()
 
 
-async def test_a_directory_without_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_data_directory_without_server_is_saved_and_restored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data, file, target = tmp_path / "data", tmp_path / "one.snapshot", tmp_path / "target"
     data.mkdir()
     store = SqliteStore(data / snapshots.NAME)
@@ -190,7 +192,7 @@ async def test_a_directory_without_a_server(tmp_path: Path, capsys: pytest.Captu
         (("save", "new", "--kubeconfig", "text"), "text"),
     ],
 )
-def test_what_can_not_be_done_is_told(
+def test_invalid_snapshot_commands_exit_with_2_and_leave_no_files(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

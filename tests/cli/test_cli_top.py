@@ -63,7 +63,7 @@ def settled(up: Up) -> Obj:
     return until("the scheduler has refused", lambda: (t := asked(up))["states"] == states and t)
 
 
-def test_now(up: Up) -> None:
+def test_top_shows_current_state_by_owner(up: Up) -> None:
     told = settled(up)
     assert [(row["owner"], row["held"], row["missed"]) for row in told["owners"]] == [
         ("pod/silent", 3, 0),
@@ -81,7 +81,7 @@ def test_now(up: Up) -> None:
 
 
 @pytest.mark.nightly
-def test_over_a_time(up: Up) -> None:
+def test_top_since_shows_recorded_history(up: Up) -> None:
     settled(up)
     told = until("it is written down", lambda: (t := asked(up, "--since", "1h"))["states"].get("Fragmented") and t)
     assert told["unit"] == "device-hours" and told["windowSeconds"] == 3600
@@ -94,7 +94,7 @@ def test_over_a_time(up: Up) -> None:
     assert "of which" in up.haru("top", "--since", "1h").stdout
 
 
-def test_metrics(up: Up) -> None:
+def test_metrics_count_devices_and_device_seconds_by_state(up: Up) -> None:
     settled(up)
     found = re.search(r"usage metrics: (\S+)", up.log.read_text())
     assert found is not None
@@ -113,7 +113,7 @@ def test_metrics(up: Up) -> None:
     assert "# TYPE haru_device_seconds_total counter" in text() and "# TYPE haru_devices gauge" in text()
 
 
-def test_from_python_in_a_running_loop(up: Up) -> None:
+def test_snapshot_fetch_works_in_a_running_event_loop(up: Up) -> None:
     settled(up)
 
     async def notebook() -> haru.Snapshot:
@@ -129,14 +129,14 @@ def test_from_python_in_a_running_loop(up: Up) -> None:
         haru.Snapshot.fetch(up.kubeconfig, "nowhere")
 
 
-def test_manifests(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_top_reads_manifests(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settled(up)
     haru.Snapshot.fetch(up.kubeconfig).write(tmp_path / "c.json")
     assert main(["top", "-f", str(tmp_path / "c.json"), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["states"] == {"Idle": 1, "Held": 3, "Fragmented": 4}
 
 
-def test_what_a_driver_reports(up: Up) -> None:
+def test_utilization_in_claim_status_changes_state(up: Up) -> None:
     """In the status of the claim, as the API takes it from drivers."""
     settled(up)
     [held] = [c for c in up.api.list("resourceclaims", "default") if len(devices_of(c)) == 3]
@@ -155,7 +155,7 @@ def test_what_a_driver_reports(up: Up) -> None:
     assert settled(up)
 
 
-def test_beside_a_scheduler_of_its_own(up: Up, tmp_path: Path) -> None:
+def test_separate_scheduler_keeps_usage_history_and_metrics(up: Up, tmp_path: Path) -> None:
     """`haru scheduler` keeps a history too, and tells the metrics with its own."""
     process, port = component(tmp_path, "scheduler", up.kubeconfig, "--usage-history", str(tmp_path / "usage"))
     try:
@@ -170,7 +170,9 @@ def test_beside_a_scheduler_of_its_own(up: Up, tmp_path: Path) -> None:
     assert told["states"].keys() == {"Idle", "Held", "Fragmented"} and told["total"] > 0
 
 
-def test_again_and_again(up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_option_prints_table_repeatedly(
+    up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     settled(up)
     shown: list[str] = []
 
@@ -196,7 +198,7 @@ def test_again_and_again(up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         (["-w", "-o", "json"], "-w shows the text of a running cluster"),
     ],
 )
-def test_bad_usage(
+def test_invalid_arguments_exit_with_2(
     arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -212,7 +214,7 @@ def test_bad_usage(
 
 
 @pytest.mark.nightly
-def test_kill_9_loses_at_most_a_moment(tmp_path: Path) -> None:
+def test_sigkill_loses_at_most_a_few_seconds_of_history(tmp_path: Path) -> None:
     first = start(tmp_path, "--no-scheduler")
     try:
         until("it is counted", lambda: asked(first, "--since", "1h")["total"] > 0)

@@ -50,7 +50,7 @@ def refuses_connections(api: Api) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_cleanly_and_leaves_nothing(tmp_path: Path, number: int) -> None:
+def test_sigint_and_sigterm_stop_haru_up_and_remove_temporary_files(tmp_path: Path, number: int) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     up = Up(tmp_path, "--ephemeral", *CPU, TMPDIR=str(scratch))
@@ -80,7 +80,7 @@ def _watch(api: Api) -> None:
     api.close()
 
 
-def test_a_signal_during_the_start_ends_it(tmp_path: Path) -> None:
+def test_signal_during_start_ends_haru_up(tmp_path: Path) -> None:
     for pause in (0.05, 0.3, 0.5):
         process = Process(
             tmp_path, ["up", "--ephemeral", "--listen", "127.0.0.1:0", *CPU], "early", TMPDIR=str(tmp_path)
@@ -93,7 +93,7 @@ def test_a_signal_during_the_start_ends_it(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith("haru-")] == []
 
 
-def test_a_restart_on_the_same_directory_keeps_everything(tmp_path: Path) -> None:
+def test_restart_on_same_directory_keeps_objects_and_running_pods(tmp_path: Path) -> None:
     flags = ("--data-dir", str(tmp_path / "data"), "--profile", "dgx-h100:1")
     up = Up(tmp_path, *flags)
     api = up.api
@@ -130,7 +130,7 @@ def _kept(api: Api, plural: str) -> list[tuple[str, str, str]]:
     return sorted(facts({"spec": {}, **obj}) for obj in api.list(plural))
 
 
-def test_what_it_writes_is_for_its_user_only(tmp_path: Path) -> None:
+def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     data, loose = tmp_path / "data", tmp_path / "admin.kubeconfig"
     loose.write_text("somebody's\n")
     loose.chmod(0o644)
@@ -155,7 +155,7 @@ def _who_am_i() -> tuple[str, Obj]:
     return "/apis/authentication.k8s.io/v1/selfsubjectreviews", body
 
 
-def test_one_cluster_to_a_directory(tmp_path: Path) -> None:
+def test_second_haru_up_on_same_directory_is_refused(tmp_path: Path) -> None:
     flags = ("--data-dir", str(tmp_path / "data"), *CPU)
     up = Up(tmp_path, *flags)
     try:
@@ -168,7 +168,7 @@ def test_one_cluster_to_a_directory(tmp_path: Path) -> None:
         assert up.stop() == 0
 
 
-def test_a_configuration_file_and_flags_that_win_over_it(tmp_path: Path) -> None:
+def test_flags_override_configuration_file(tmp_path: Path) -> None:
     config = tmp_path / "up.yaml"
     off = ("GenericWorkload", "GangScheduling", "DRAWorkloadResourceClaims", "TopologyAwareWorkloadScheduling")
     off += ("WorkloadAwarePreemption", "WorkloadWithJob")
@@ -202,14 +202,14 @@ def test_a_configuration_file_and_flags_that_win_over_it(tmp_path: Path) -> None
         assert up.stop() == 0
 
 
-def test_messages_as_json(tmp_path: Path) -> None:
+def test_json_log_format_writes_one_record_per_line(tmp_path: Path) -> None:
     up = Up(tmp_path, "--ephemeral", "-vv", "--log-format", "json", *CPU)
     assert up.stop() == 0
     records = [json.loads(line) for line in up.log.read_text().splitlines() if line.startswith("{")]
     assert records and all({"time", "level", "logger", "message"} <= record.keys() for record in records)
 
 
-def test_every_namespace_has_the_authority_of_the_server(tmp_path: Path) -> None:
+def test_every_namespace_has_ca_config_map_of_the_server(tmp_path: Path) -> None:
     up = Up(tmp_path, "--ephemeral", *CPU)
     config = yaml.safe_load(up.kubeconfig.read_text())["clusters"][0]["cluster"]
     wanted = {"ca.crt": base64.b64decode(config["certificate-authority-data"]).decode()}
@@ -229,7 +229,7 @@ def test_every_namespace_has_the_authority_of_the_server(tmp_path: Path) -> None
         assert up.stop() == 0
 
 
-def test_how_commands_find_their_cluster(tmp_path: Path) -> None:
+def test_commands_find_cluster_by_flag_environment_running_haru_up_and_default(tmp_path: Path) -> None:
     """--kubeconfig, then KUBECONFIG, then the running `haru up` of this user, then ~/.kube/config."""
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     mine, other = Up(home, *CPU, name="mine"), Up(elsewhere, "--ephemeral", *CPU, name="other")
@@ -260,7 +260,7 @@ def test_how_commands_find_their_cluster(tmp_path: Path) -> None:
         assert other.stop() == 0
 
 
-def test_the_namespace_and_the_context_of_a_kubeconfig(tmp_path: Path) -> None:
+def test_namespace_and_context_of_kubeconfig_are_used(tmp_path: Path) -> None:
     up = Up(tmp_path, "--ephemeral", *CPU)
     try:
         up.api.namespace("team")

@@ -128,14 +128,16 @@ for command in ("up", "controllers"):
 
 
 @pytest.mark.parametrize(("arguments", "parts"), CASES, ids=lambda value: " ".join(value) if value else "nothing")
-def test_usage_errors(capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]) -> None:
+def test_usage_errors_name_the_problem(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
+) -> None:
     said = refused(capsys, *arguments)
     assert said.startswith("haru")
     for part in parts:
         assert part in said, said
 
 
-def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -144,7 +146,7 @@ def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"--listen: 127.0.0.1:{port}: Address already in use" in said and "port 0" in said
 
 
-def test_a_store_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+def test_file_that_is_not_a_database_is_refused(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     (home / "data").mkdir()
     (home / "data" / "state.db").write_text("this is no database, whatever its name says\n" * 100)
     said = refused(capsys, "up", "--data-dir", str(home / "data"), "--listen", "127.0.0.1:0")
@@ -152,7 +154,7 @@ def test_a_store_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], hom
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_every_command_has_help_with_all_flags(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])
     out, err = capsys.readouterr()
@@ -161,7 +163,7 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str
     assert all(flag in out for flag in flags_of(build_parser())[command])
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_kubernetes_version_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
     assert "v1.36" in capsys.readouterr().out
     assert main(["version", "-o", "json"]) == 0
@@ -185,7 +187,7 @@ def test_completion_knows_every_command_and_flag(capsys: pytest.CaptureFixture[s
         (["haru", "scheduler", "--leader"], ["--leader-elect-namespace"]),
     ],
 )
-def test_the_completion_of_bash_completes(
+def test_bash_completion_offers_commands_and_flags(
     capsys: pytest.CaptureFixture[str], home: Path, words: list[str], offered: list[str]
 ) -> None:
     assert main(["completion", "bash"]) == 0

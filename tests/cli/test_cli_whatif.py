@@ -93,7 +93,7 @@ def files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Files:
     return Files(tmp_path, capsys)
 
 
-def test_a_new_job_brings_its_gang_and_its_claims(files: Files) -> None:
+def test_applied_job_adds_its_gang_and_claims(files: Files) -> None:
     given = ["--apply", files.write("t.yaml", TEMPLATE), "--apply", files.write("job.yaml", JOB)]
     status, answer = files.ask("--add-nodes", "dgx-h100:2", *given)
     assert status == 0 and answer["harmless"]
@@ -105,7 +105,7 @@ def test_a_new_job_brings_its_gang_and_its_claims(files: Files) -> None:
     assert status == 1 and len(answer["waits"]) == 3 and not answer["starts"], "a gang starts whole or not at all"
 
 
-def test_a_new_deployment_evicts_what_matters_less(files: Files) -> None:
+def test_applied_deployment_evicts_lower_priority_pod(files: Files) -> None:
     status, answer = files.ask("--apply", files.write("web.yaml", DEPLOYMENT))
     assert status == 1
     [displaced] = answer["displaced"]
@@ -115,7 +115,7 @@ def test_a_new_deployment_evicts_what_matters_less(files: Files) -> None:
     assert [start["node"] for start in answer["starts"]] == ["n1", "n1"]
 
 
-def test_changes_apply_in_the_order_in_which_they_are_written(files: Files) -> None:
+def test_changes_are_applied_in_given_order(files: Files) -> None:
     web = files.write("web.yaml", DEPLOYMENT)
     status, answer = files.ask("--delete", "pod/nightly", "--apply", web, "--cordon", "n1")
     assert answer["changes"] == ["delete pod default/nightly", "apply deployment default/web", "cordon node n1"]
@@ -123,13 +123,13 @@ def test_changes_apply_in_the_order_in_which_they_are_written(files: Files) -> N
     assert files.ask("--delete", "pod/nightly", "--apply", web)[0] == 0
 
 
-def test_an_applied_manifest_is_merged_into_the_object_that_is_there(files: Files) -> None:
+def test_applied_manifest_is_merged_into_existing_object(files: Files) -> None:
     smaller = files.write("n1.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {rack: a}}\n")
     status, answer = files.ask("--apply", smaller)
     assert status == 0 and answer["usage"]["cpu"]["after"] == {"total": 8, "used": 6}
 
 
-def test_the_text_names_what_changes_and_what_comes_of_it(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output_names_changes_and_consequences(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["whatif", "-f", files.write("c.yaml", CLUSTER), "--taint", "n1", "fan=bad:NoExecute"]) == 1
     assert capsys.readouterr().out.splitlines()[:4] == [
         "change    taint node n1 fan=bad:NoExecute",
@@ -156,7 +156,7 @@ def test_the_text_names_what_changes_and_what_comes_of_it(files: Files, capsys: 
         (["--apply", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
     ],
 )
-def test_bad_changes_are_told_in_one_line(
+def test_invalid_changes_are_reported_in_one_line(
     arguments: list[str], message: str, files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["whatif", "-f", files.write("c.yaml", CLUSTER), *arguments]) == 2
@@ -203,7 +203,7 @@ async def furnish(server: ApiServer) -> None:
     )
 
 
-def test_a_cluster_is_only_read(
+def test_cluster_is_read_and_never_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = SqliteStore(":memory:")
@@ -231,7 +231,7 @@ def test_a_cluster_is_only_read(
     assert store.revision == revision, "something was written"
 
 
-def test_a_data_directory_is_copied_and_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_directory_is_copied_and_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def fill() -> None:
         store = SqliteStore(tmp_path / "state.db")
         await store.start()

@@ -54,7 +54,7 @@ def write(directory: Path, name: str, text: str) -> str:
     return str(path)
 
 
-def test_the_exit_status_says_whether_there_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status_is_1_with_errors_and_0_after_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, typo = write(tmp_path, "good.yaml", CLAIM), write(tmp_path, "typo.yaml", TYPO)
     assert main(["lint", good]) == 0
     assert capsys.readouterr().out == "1 object: 0 errors, 0 warnings\n"
@@ -67,7 +67,7 @@ def test_the_exit_status_says_whether_there_are_errors(tmp_path: Path, capsys: p
     assert out.endswith("2 objects: 1 error, 0 warnings; --fix can mend 1\n")
 
 
-def test_warnings_and_notices_are_allowed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_and_notices_exit_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unused = POD.replace("resources: {claims: [{name: x}]}", "args: []")
     assert main(["lint", write(tmp_path, "pod.yaml", unused)]) == 0
     out = capsys.readouterr().out
@@ -85,7 +85,9 @@ def test_warnings_and_notices_are_allowed(tmp_path: Path, capsys: pytest.Capture
         (["BYTES"], "byte 1 is no UTF-8"),
     ],
 )
-def test_bad_usage(arguments: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_exit_with_2(
+    arguments: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bytes").write_bytes(b"a\xff")
     places = {"EMPTY": str(tmp_path / "empty"), "BYTES": str(tmp_path / "bytes")}
@@ -95,7 +97,7 @@ def test_bad_usage(arguments: list[str], problem: str, tmp_path: Path, capsys: p
     assert error.count("\n") == 1
 
 
-def test_standard_input_and_directories(
+def test_standard_input_and_directories_are_linted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TYPO.encode())))
@@ -112,7 +114,9 @@ def test_standard_input_and_directories(
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_reports_for_programs(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_yaml_reports_have_findings_with_file_and_line(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     typo = write(tmp_path, "typo.yaml", TYPO)
     assert main(["lint", typo, "-o", form]) == 1
     out = capsys.readouterr().out
@@ -122,7 +126,9 @@ def test_reports_for_programs(form: str, tmp_path: Path, capsys: pytest.CaptureF
     assert (finding["file"], finding["line"], finding["fixable"]) == (typo, 11, True)
 
 
-def test_fix_writes_the_file_and_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_writes_file_keeps_mode_and_second_run_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     typo = write(tmp_path, "typo.yaml", TYPO)
     Path(typo).chmod(0o640)
     assert main(["lint", "--fix", typo]) == 0
@@ -137,7 +143,7 @@ def test_fix_writes_the_file_and_says_what_it_did(tmp_path: Path, capsys: pytest
     assert (Path(typo).stat().st_mtime_ns, Path(typo).stat().st_ino) == stamp
 
 
-def test_fix_brings_old_versions_to_v1_with_their_comments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_converts_old_versions_to_v1_and_keeps_comments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = write(tmp_path, "old.yaml", OLD)
     assert main(["lint", old]) == 0
     assert "notice" in capsys.readouterr().out
@@ -150,7 +156,9 @@ def test_fix_brings_old_versions_to_v1_with_their_comments(tmp_path: Path, capsy
     assert "      # whole cards\n      exactly:\n        deviceClassName: gpu.nvidia.com\n        count: 2\n" in text
 
 
-def test_fix_follows_a_link_and_leaves_the_unmendable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_follows_symlink_and_leaves_invalid_yaml_unchanged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     typo = write(tmp_path, "typo.yaml", TYPO)
     (tmp_path / "link.yaml").symlink_to(typo)
     assert main(["lint", "--fix", str(tmp_path / "link.yaml")]) == 0
@@ -162,7 +170,7 @@ def test_fix_follows_a_link_and_leaves_the_unmendable(tmp_path: Path, capsys: py
     assert "yaml-syntax" in capsys.readouterr().out
 
 
-def test_a_directory_that_cannot_be_written_is_told(
+def test_directory_without_write_permission_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     typo = write(tmp_path, "typo.yaml", TYPO)

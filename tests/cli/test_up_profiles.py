@@ -39,7 +39,7 @@ def slice_nodes(api: Api) -> set[str]:
     return {obj["spec"]["nodeName"] for obj in api.list("resourceslices")}
 
 
-def test_start_without_a_profile_has_the_nodes_of_the_last_start(tmp_path: Path) -> None:
+def test_start_without_profile_has_nodes_of_last_start(tmp_path: Path) -> None:
     start(tmp_path, "--profile", "cpu:2").stop()
     up = start(tmp_path)
     try:
@@ -58,7 +58,7 @@ def test_start_without_simulated_nodes_is_remembered(tmp_path: Path) -> None:
         up.stop()
 
 
-def test_profile_of_a_file_is_remembered_without_the_file(tmp_path: Path) -> None:
+def test_profile_from_file_is_remembered_without_the_file(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(_LAB)
     start(tmp_path, "--profile", f"{file}:1").stop()
@@ -71,7 +71,7 @@ def test_profile_of_a_file_is_remembered_without_the_file(tmp_path: Path) -> Non
         up.stop()
 
 
-def test_restored_snapshot_has_the_nodes_that_it_was_taken_of(tmp_path: Path) -> None:
+def test_restored_snapshot_has_its_nodes(tmp_path: Path) -> None:
     up = start(tmp_path, "--profile", "cpu:1")
     saved = up.haru("snapshot", "save", str(tmp_path / "snapshot"))
     up.stop()
@@ -85,7 +85,7 @@ def test_restored_snapshot_has_the_nodes_that_it_was_taken_of(tmp_path: Path) ->
         up.stop()
 
 
-def test_profile_at_a_restart_replaces_the_nodes_with_their_slices_and_leases(tmp_path: Path) -> None:
+def test_profile_at_restart_replaces_nodes_with_their_slices_and_leases(tmp_path: Path) -> None:
     up = start(tmp_path, "--profile", "dgx-h100:2,cpu:2", "--controllers=")
     own = {"name": "mine", "labels": {"simulated.haru.dev/profile": "dgx-h100"}}
     up.api.create({"apiVersion": "v1", "kind": "Node", "metadata": own})
@@ -102,7 +102,7 @@ def test_profile_at_a_restart_replaces_the_nodes_with_their_slices_and_leases(tm
             up.stop()
 
 
-def test_profile_that_drops_nodes_with_pods_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+def test_profile_that_removes_nodes_with_pods_is_refused_without_changes(tmp_path: Path) -> None:
     up = start(tmp_path, "--profile", "dgx-h100:1,cpu:2")
     for name, node in (("held", "cpu-1"), ("other", "cpu-0")):
         up.api.create(pod(name, node), "default")
@@ -130,7 +130,7 @@ def test_profile_that_drops_nodes_with_pods_is_refused_and_changes_nothing(tmp_p
         up.stop()
 
 
-def test_record_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
+def test_unreadable_profile_record_is_reported(tmp_path: Path) -> None:
     up = start(tmp_path, "--profile", "cpu:1")
     until("it is written", lambda: up.api.find("configmaps", "haru-up", "kube-system"), 5)
     up.api.patch("configmaps", "haru-up", {"data": {"profiles": "[{}]"}}, "kube-system")

@@ -56,11 +56,11 @@ def client(api: FakeApi) -> ApiClient:
         (NODES, "ignored", "n", "", "/api/v1/nodes/n"),
     ],
 )
-def test_paths(kind, namespace, name, subresource, path):
+def test_path_of_kind_namespace_name_and_subresource(kind, namespace, name, subresource, path):
     assert path_of(kind, namespace, name, subresource) == path
 
 
-async def test_the_life_of_an_object(api, client):
+async def test_create_get_update_delete_send_expected_requests(api, client):
     created = await client.create(PODS, pod("a"))
     assert created["metadata"]["uid"]
     assert (await client.get(PODS, "a", "ns"))["metadata"]["name"] == "a"
@@ -83,7 +83,7 @@ async def test_the_life_of_an_object(api, client):
     assert api.log[4][2] == {"fieldManager": "me"}
 
 
-async def test_lists_are_joined_from_pages_of_one_revision(api, client):
+async def test_pages_of_a_list_are_joined_at_one_revision(api, client):
     for number in range(5):
         await client.create(PODS, pod(f"p{number}"))
     listed = await client.list(PODS, "ns", limit=2)
@@ -92,7 +92,7 @@ async def test_lists_are_joined_from_pages_of_one_revision(api, client):
     assert [entry[2].get("continue") for entry in api.log[-3:]] == [None, "2", "4"]
 
 
-async def test_a_list_whose_pages_expired_is_read_in_one_piece(api, client):
+async def test_list_with_expired_continue_token_is_read_in_one_request(api, client):
     for number in range(3):
         await client.create(PODS, pod(f"p{number}"))
     real, asked = api._list, []
@@ -123,7 +123,7 @@ async def test_a_list_whose_pages_expired_is_read_in_one_piece(api, client):
         ("POST", 0, {}, 1),
     ],
 )
-async def test_what_is_sent_again(api, client, method, status, headers, attempts):
+async def test_retryable_responses_are_retried_after_retry_after(api, client, method, status, headers, attempts):
     await client.create(PODS, pod("a"))
     api.log.clear()
     api.fail(f"{method} /api/v1", status, headers, b"overloaded")
@@ -141,7 +141,7 @@ async def test_what_is_sent_again(api, client, method, status, headers, attempts
     assert len(api.log) == attempts
 
 
-async def test_retries_end(api, client):
+async def test_retries_stop_after_six_attempts(api, client):
     for _ in range(20):
         api.fail("GET", 429, {"Retry-After": "1"})
     with pytest.raises(StatusError):
@@ -149,7 +149,7 @@ async def test_retries_end(api, client):
     assert len(api.log) == 6
 
 
-async def test_a_server_that_does_not_answer_is_left(client):
+async def test_request_without_response_times_out_and_disconnects(client):
     left = asyncio.Event()
 
     async def silent(scope, receive, send):
@@ -163,7 +163,7 @@ async def test_a_server_that_does_not_answer_is_left(client):
     assert left.is_set()
 
 
-async def test_watch_brings_events_and_ends_with_the_reader(api, client):
+async def test_watch_yields_events_and_closes_with_its_reader(api, client):
     created = await client.create(PODS, pod("a"))
     async with aclosing(client.watch(PODS, "", "0")) as events:
         assert await anext(events) == ("ADDED", created)
@@ -173,14 +173,14 @@ async def test_watch_brings_events_and_ends_with_the_reader(api, client):
     assert api.open_watches == 0
 
 
-async def test_watch_ends_when_the_server_ends_it(api, client):
+async def test_watch_ends_when_server_closes_it(api, client):
     await client.create(PODS, pod("a"))
     api.end_watches.set()
     assert [event async for event in client.watch(PODS, "", str(api.revision))] == []
 
 
 @pytest.mark.parametrize("inside", [False, True])
-async def test_an_expired_watch_is_an_error(api, client, inside):
+async def test_expired_watch_raises_status_410(api, client, inside):
     gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
     if inside:
         api.fail("GET /api/v1/pods", 200, {}, json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
@@ -191,7 +191,7 @@ async def test_an_expired_watch_is_an_error(api, client, inside):
     assert (expired.value.code, expired.value.reason) == (410, "Expired")
 
 
-async def test_update_with_retry_reads_again_after_a_conflict(api, client):
+async def test_update_with_retry_reads_again_after_conflict(api, client):
     await client.create(PODS, pod("a"))
     calls = []
 
@@ -207,14 +207,14 @@ async def test_update_with_retry_reads_again_after_a_conflict(api, client):
     assert unchanged["spec"] == {"n": 2}
 
 
-async def test_answers_that_are_not_json_are_errors_with_their_text(api, client):
+async def test_response_that_is_not_json_raises_status_error_with_text(api, client):
     api.fail("GET", 502, {}, b"<html>bad gateway</html>")
     with pytest.raises(StatusError, match="answered 502: <html>bad gateway") as failure:
         await client.get(PODS, "a", "ns")
     assert failure.value.code == 502
 
 
-async def test_over_a_socket(api):
+async def test_requests_and_watches_work_over_a_socket(api):
     """The same requests over HTTP: verbs, a watch that is left early, a server that is not there."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -293,7 +293,7 @@ def pem(pair) -> tuple[bytes, bytes]:
     return cert.public_bytes(serialization.Encoding.PEM), key.private_bytes(serialization.Encoding.PEM, form, plain)
 
 
-async def test_over_tls_both_sides_show_who_they_are(tmp_path: Path):
+async def test_mutual_tls_verifies_both_certificates(tmp_path: Path):
     ca = certificate("ca", ca=True)
     ca_pem, _ = pem(ca)
     stranger_pem, _ = pem(certificate("stranger", ca=True))

@@ -46,13 +46,15 @@ def server(**versions: list[str]) -> Any:
         ({}, None),
     ],
 )
-async def test_the_newest_version_that_has_a_resource(versions: dict[str, list[str]], newest: str | None) -> None:
+async def test_newest_served_version_with_the_resource_is_chosen(
+    versions: dict[str, list[str]], newest: str | None
+) -> None:
     found = await newest_kind(ApiClient.in_process(server(**versions)), GROUP, RULES)
     assert (found.version if found else None) == newest
 
 
 @pytest.mark.parametrize("is_aggregated", [True, False])
-async def test_all_that_is_served_is_told_at_once_or_piece_by_piece(is_aggregated: bool) -> None:
+async def test_aggregated_and_legacy_discovery_agree(is_aggregated: bool) -> None:
     """What a server tells in two documents is what the others say; one that has no such documents is asked for them."""
     server = ApiServer(
         ServerConfig(

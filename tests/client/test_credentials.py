@@ -34,7 +34,7 @@ def program(tmp_path: Path, *args: str) -> Program:
     return Program(sys.executable, ("-c", SCRIPT, str(tmp_path / "runs"), *args), {"EXTRA": "x"})
 
 
-async def test_token_files_are_read_again(tmp_path: Path):
+async def test_token_file_is_read_again_after_a_minute(tmp_path: Path):
     file = tmp_path / "token"
     file.write_text("one\n")
     now = [0.0]
@@ -50,7 +50,7 @@ async def test_token_files_are_read_again(tmp_path: Path):
     assert await token.value() == "two"
 
 
-async def test_a_programs_token_is_kept_until_shortly_before_it_expires(tmp_path: Path):
+async def test_exec_credential_is_cached_until_shortly_before_expiry(tmp_path: Path):
     now = [NOW]
     token = ProgramToken(program(tmp_path, format_time(NOW + timedelta(minutes=5))), lambda: now[0])
     assert await token.value() == "token-1-x"
@@ -60,7 +60,7 @@ async def test_a_programs_token_is_kept_until_shortly_before_it_expires(tmp_path
     assert await token.value() == "token-2-x"
 
 
-async def test_a_refused_token_is_asked_for_again_once(tmp_path: Path):
+async def test_exec_credential_is_renewed_once_after_401(tmp_path: Path):
     api = FakeApi()
     client = ApiClient(AsgiTransport(api), token=ProgramToken(program(tmp_path)))
     await client.list(PODS)
@@ -74,7 +74,7 @@ async def test_a_refused_token_is_asked_for_again_once(tmp_path: Path):
     assert refused.value.code == 401
 
 
-async def test_a_fixed_token_is_not_sent_twice():
+async def test_fixed_token_is_not_retried_after_401():
     api = FakeApi()
     api.fail("GET", 401)
     with pytest.raises(StatusError):
@@ -97,7 +97,7 @@ async def test_a_fixed_token_is_not_sent_twice():
         ),
     ],
 )
-async def test_a_program_that_gives_no_token_is_named(bad, message):
+async def test_failing_credential_program_is_named(bad, message):
     api = FakeApi()
     client = ApiClient(AsgiTransport(api), token=ProgramToken(bad))
     with pytest.raises(CredentialError, match=message):

@@ -32,7 +32,7 @@ def events(api):
     return [obj for (plural, _, _), obj in api.objects.items() if plural == "events"]
 
 
-async def test_an_event_is_written_in_the_form_of_core_v1(api, recorder):
+async def test_event_has_core_v1_form(api, recorder):
     recorder.event(POD, "Normal", "Started", "it runs", action="Starting", related=POD)
     await recorder.flush()
     (event,) = events(api)
@@ -59,7 +59,7 @@ async def test_an_event_is_written_in_the_form_of_core_v1(api, recorder):
     }
 
 
-async def test_the_same_event_again_is_counted(api, recorder):
+async def test_repeated_event_increments_count(api, recorder):
     for version in ("5", "6", "7"):
         changed = {**POD, "metadata": {**POD["metadata"], "resourceVersion": version}}
         recorder.event(changed, "Warning", "Failed", "no")
@@ -68,7 +68,7 @@ async def test_the_same_event_again_is_counted(api, recorder):
     assert sorted((e["message"], e["count"]) for e in events(api)) == [("no", 3), ("other", 1)]
 
 
-async def test_an_event_that_expired_is_written_anew(api, recorder):
+async def test_expired_event_is_created_again(api, recorder):
     recorder.event(POD, "Normal", "A", "m")
     await recorder.flush()
     api.objects.clear()
@@ -77,13 +77,13 @@ async def test_an_event_that_expired_is_written_anew(api, recorder):
     assert [e["count"] for e in events(api)] == [1]
 
 
-async def test_events_of_cluster_scoped_objects_go_to_default(api, recorder):
+async def test_event_of_cluster_scoped_object_goes_to_default_namespace(api, recorder):
     recorder.event({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "n"}}, "Normal", "A", "m")
     await recorder.flush()
     assert events(api)[0]["metadata"]["namespace"] == "default"
 
 
-async def test_recording_never_raises(api, recorder):
+async def test_recording_malformed_object_never_raises(api, recorder):
     recorder.event({"metadata": None}, "Normal", "A", "m" * 5000)
     recorder.event(object(), "Normal", "A", "m")  # type: ignore[arg-type]
     await recorder.flush()
@@ -96,13 +96,13 @@ async def test_recording_never_raises(api, recorder):
     assert [e["message"] for e in events(api)][-1] == "kept"
 
 
-def test_outside_of_a_loop_events_are_dropped(api):
+def test_event_outside_event_loop_is_dropped(api):
     recorder = EventRecorder(ApiClient.in_process(api), "tests")
     recorder.event(POD, "Normal", "A", "m")
     assert recorder.dropped == 1
 
 
-async def test_many_similar_events_become_one(api, recorder):
+async def test_many_similar_events_are_combined(api, recorder):
     for number in range(15):
         recorder.event(POD, "Warning", "Failed", f"attempt {number}")
     await recorder.flush()
@@ -111,7 +111,7 @@ async def test_many_similar_events_become_one(api, recorder):
     assert [(e["message"], e["count"]) for e in combined] == [("(combined from similar events): attempt 14", 5)]
 
 
-def test_an_object_that_keeps_causing_events_is_held_to_a_trickle():
+def test_events_of_one_object_are_rate_limited():
     correlator = Correlator()
     admitted = sum(correlator.admit("u", "Normal", f"r{n}", "m", 0.0) is not None for n in range(100))
     assert admitted == 25

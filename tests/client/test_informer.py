@@ -80,7 +80,7 @@ def informer_of(client, pauses=None, **options):
     return Informer(client, PODS, rng=random.Random(1), sleep=sleep, **options)
 
 
-async def test_handlers_hear_of_each_change_in_order(api, client):
+async def test_handlers_receive_changes_in_order(api, client):
     await client.create(PODS, pod("a"))
     informer = informer_of(client)
     heard = Heard(informer)
@@ -98,7 +98,7 @@ async def test_handlers_hear_of_each_change_in_order(api, client):
     assert api.open_watches == 0
 
 
-async def test_watches_resume_where_they_ended(api, client):
+async def test_watch_resumes_after_server_closes_it(api, client):
     informer = informer_of(client)
     heard = Heard(informer)
     async with running(informer):
@@ -113,7 +113,7 @@ async def test_watches_resume_where_they_ended(api, client):
     assert heard.entries == ["add a", "add b"]
 
 
-async def test_after_410_the_difference_is_heard(api, client):
+async def test_relist_after_410_delivers_differences(api, client):
     for name in ("stays", "goes", "changes"):
         await client.create(PODS, pod(name))
     informer = informer_of(client)
@@ -141,7 +141,7 @@ async def test_after_410_the_difference_is_heard(api, client):
         assert sorted(heard.entries) == ["add new", "delete goes", "update changes"]
 
 
-async def test_the_same_name_with_another_uid_is_another_object(client, api):
+async def test_recreated_object_is_delivered_as_delete_and_add(client, api):
     informer = informer_of(client)
     heard = Heard(informer)
     async with running(informer):
@@ -150,7 +150,7 @@ async def test_the_same_name_with_another_uid_is_another_object(client, api):
         assert heard.entries == ["add a", "delete a", "add a"]
 
 
-async def test_own_writes_are_seen_at_once_and_older_events_dropped(client, api):
+async def test_own_write_is_visible_at_once_and_older_event_is_dropped(client, api):
     informer = informer_of(client)
     heard = Heard(informer)
     async with running(informer):
@@ -164,7 +164,7 @@ async def test_own_writes_are_seen_at_once_and_older_events_dropped(client, api)
         assert "ns/b" not in informer.store
 
 
-async def test_own_deletions_are_seen_at_once_and_do_not_come_back(client, api):
+async def test_own_deletion_is_visible_at_once_and_is_not_undone_by_older_event(client, api):
     informer = informer_of(client)
     heard = Heard(informer)
     async with running(informer):
@@ -181,7 +181,7 @@ async def test_own_deletions_are_seen_at_once_and_do_not_come_back(client, api):
         assert informer.store["ns/b"]["metadata"]["deletionTimestamp"] == "now"
 
 
-async def test_a_restored_server_is_believed(client, api):
+async def test_relist_accepts_lower_resource_version_of_restored_server(client, api):
     informer = informer_of(client)
     await client.create(PODS, pod("a", labels={"of": "old"}))
     api.revision = 500
@@ -195,7 +195,7 @@ async def test_a_restored_server_is_believed(client, api):
     assert informer.store["ns/a"]["metadata"]["labels"] == {"of": "restored"}
 
 
-async def test_indexes_follow(client, api):
+async def test_index_follows_updates(client, api):
     informer = informer_of(client)
     informer.add_index("node", lambda obj: [obj["spec"]["nodeName"]] if obj.get("spec") else [])
     heard = Heard(informer)
@@ -212,7 +212,7 @@ async def test_indexes_follow(client, api):
         assert set(informer._indexes["node"]) == {"n2"}
 
 
-async def test_failures_are_tried_again_with_growing_pauses(client, api):
+async def test_list_failures_are_retried_with_exponential_backoff(client, api):
     pauses = []
     informer = informer_of(client, pauses)
     for _ in range(7):
@@ -224,7 +224,7 @@ async def test_failures_are_tried_again_with_growing_pauses(client, api):
         assert pauses == sorted(pauses)
 
 
-async def test_a_failing_handler_does_not_stop_the_others(client, api, caplog):
+async def test_failing_handler_does_not_stop_other_handlers(client, api, caplog):
     informer = informer_of(client)
     informer.add_handler(lambda obj: 1 / 0)
     heard = Heard(informer)
@@ -234,14 +234,14 @@ async def test_a_failing_handler_does_not_stop_the_others(client, api, caplog):
     assert "a handler failed for ns/a" in caplog.text
 
 
-async def test_managed_fields_are_not_kept(client, api):
+async def test_managed_fields_are_dropped_from_store(client, api):
     informer = informer_of(client)
     await client.create(PODS, pod("a", managedFields=[{"manager": "x"}]))
     async with running(informer):
         assert "managedFields" not in informer.store["ns/a"]["metadata"]
 
 
-async def test_informers_are_shared_and_may_be_asked_for_late(client, api):
+async def test_informers_are_shared_and_can_be_requested_after_start(client, api):
     shared = SharedInformers(client)
     pods = shared.get(PODS)
     assert shared.get(PODS) is pods
@@ -256,7 +256,7 @@ async def test_informers_are_shared_and_may_be_asked_for_late(client, api):
     assert api.open_watches == 0
 
 
-async def test_an_answer_that_makes_no_sense_is_survived(client, api):
+async def test_malformed_list_response_is_retried(client, api):
     informer = informer_of(client, [])
     await client.create(PODS, pod("a"))
     for body in (b"not json", b"{}", b'{"items": [{"metadata": null}]}', b"[]"):

@@ -40,7 +40,7 @@ contexts:
 """
 
 
-def test_what_a_context_says(tmp_path: Path):
+def test_context_selects_server_user_and_namespace(tmp_path: Path):
     (tmp_path / "token").write_text("secret")
     path = tmp_path / "config"
     path.write_text(
@@ -60,7 +60,7 @@ def test_what_a_context_says(tmp_path: Path):
     assert not loaded.insecure
 
 
-def test_files_are_relative_to_the_kubeconfig(tmp_path: Path):
+def test_file_paths_are_relative_to_kubeconfig(tmp_path: Path):
     (tmp_path / "pki").mkdir()
     (tmp_path / "pki" / "ca.crt").write_text("CA")
     path = tmp_path / "config"
@@ -68,7 +68,7 @@ def test_files_are_relative_to_the_kubeconfig(tmp_path: Path):
     assert load_kubeconfig(path).ca_pem == b"CA"
 
 
-def test_of_several_files_the_first_that_says_something_wins(tmp_path: Path):
+def test_first_of_several_kubeconfigs_wins_per_entry(tmp_path: Path):
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text("current-context: dev\nusers:\n- name: dev\n  user: {token: first}\n")
     second.write_text(config(current="other", user="token: second"))
@@ -97,25 +97,25 @@ def test_of_several_files_the_first_that_says_something_wins(tmp_path: Path):
         ("a: [", None, "config"),
     ],
 )
-def test_errors_name_the_place_and_the_remedy(tmp_path: Path, text, context, message):
+def test_kubeconfig_error_names_place_and_fix(tmp_path: Path, text, context, message):
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(KubeconfigError, match=message):
         load_kubeconfig(path, context)
 
 
-def test_a_single_file_must_exist(tmp_path: Path):
+def test_missing_single_kubeconfig_is_an_error(tmp_path: Path):
     with pytest.raises(KubeconfigError, match="no such file; give --kubeconfig or set KUBECONFIG"):
         load_kubeconfig(tmp_path / "none")
 
 
-def test_where_kubectl_looks():
+def test_kubeconfig_paths_follow_kubectl():
     assert kubeconfig_paths("x", {"KUBECONFIG": "y"}) == [Path("x")]
     assert kubeconfig_paths(None, {"KUBECONFIG": "y:z"}) == [Path("y"), Path("z")]
     assert kubeconfig_paths(None, {}) == [Path("~/.kube/config").expanduser()]
 
 
-def test_in_cluster(tmp_path: Path):
+def test_in_cluster_config_reads_environment_and_service_account(tmp_path: Path):
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     assert in_cluster(environ, tmp_path) is None
     for name, text in (("token", "t"), ("namespace", "ns\n"), ("ca.crt", "CA")):
@@ -130,7 +130,7 @@ def test_in_cluster(tmp_path: Path):
     assert v6.server == "https://[fd00::1]:443"
 
 
-def test_certificates_are_loaded_and_leave_no_files(tmp_path: Path, monkeypatch):
+def test_embedded_certificates_are_loaded_without_leaving_files(tmp_path: Path, monkeypatch):
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
     begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -154,7 +154,7 @@ def test_certificates_are_loaded_and_leave_no_files(tmp_path: Path, monkeypatch)
     assert (client.server, client.namespace) == ("https://x", "default")
 
 
-def test_a_credential_program(tmp_path: Path):
+def test_exec_section_gives_credential_program(tmp_path: Path):
     path = tmp_path / "config"
     user = "exec: {command: ./login, args: [a, 1], env: [{name: K, value: v}],"
     user += " provideClusterInfo: true, installHint: get it}"

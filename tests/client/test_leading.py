@@ -60,7 +60,7 @@ def blocked(seconds, until=lambda: False):
         pass
 
 
-async def test_the_lease_is_held_during_the_work_and_free_after_it(api, lag):
+async def test_lease_is_held_during_work_and_released_after_it(api, lag):
     held = []
 
     async def work():
@@ -82,7 +82,7 @@ def other_candidate(api):
     return thread
 
 
-async def test_a_loop_that_is_blocked_for_less_than_the_lease_keeps_it(api, lag):
+async def test_loop_blocked_shorter_than_lease_keeps_lease(api, lag):
     """70 % of the lease's duration, which is more than the renew deadline."""
     seen, threads = [], []
 
@@ -100,7 +100,7 @@ async def test_a_loop_that_is_blocked_for_less_than_the_lease_keeps_it(api, lag)
     assert (await lease(api))["leaseTransitions"] == 1, "the other one has it after the work, at once"
 
 
-async def test_a_loop_that_hangs_loses_the_lease_to_another_one_and_ends_in_one_line(api, lag, caplog):
+async def test_blocked_loop_loses_lease_and_ends_with_one_log_line(api, lag, caplog):
     caplog.set_level(logging.ERROR)
     threads = []
 
@@ -122,7 +122,7 @@ async def test_a_loop_that_hangs_loses_the_lease_to_another_one_and_ends_in_one_
     assert ended == ["a"]
 
 
-async def test_a_lost_lease_cancels_the_work(api, lag):
+async def test_lost_lease_cancels_work(api, lag):
     seen = []
 
     async def work():
@@ -141,7 +141,7 @@ async def test_a_lost_lease_cancels_the_work(api, lag):
     assert holder(api) == "thief"
 
 
-async def test_the_failure_of_the_work_surfaces_and_the_lease_is_free(api, lag):
+async def test_exception_in_work_is_raised_and_lease_released(api, lag):
     async def work():
         raise ValueError("broken")
 
@@ -150,7 +150,7 @@ async def test_the_failure_of_the_work_surfaces_and_the_lease_is_free(api, lag):
     assert holder(api) == ""
 
 
-async def test_cancellation_gives_the_lease_up(api, lag):
+async def test_cancellation_releases_lease(api, lag):
     started = asyncio.Event()
 
     async def work():
@@ -165,7 +165,7 @@ async def test_cancellation_gives_the_lease_up(api, lag):
     assert holder(api) == ""
 
 
-async def test_a_candidate_that_is_not_elected_ends_when_it_is_cancelled(api, lag):
+async def test_candidate_that_is_not_elected_ends_on_cancellation(api, lag):
     async def work():
         waiting = asyncio.create_task(leadership(api, lag, "b").run(lambda: asyncio.sleep(30)))
         await asyncio.sleep(0.1)
@@ -176,7 +176,7 @@ async def test_a_candidate_that_is_not_elected_ends_when_it_is_cancelled(api, la
     assert (await lease(api))["leaseTransitions"] == 0
 
 
-async def test_a_thread_that_cannot_begin_says_why(api, lag):
+async def test_error_while_opening_client_in_thread_is_raised(api, lag):
     def refuse():
         raise OSError("no such file")
 

@@ -47,7 +47,7 @@ async def lease(client):
     return (await client.get(LEASES, "x", "kube-system"))["spec"]
 
 
-async def test_the_first_takes_it_and_gives_it_up_at_its_end(client):
+async def test_first_candidate_acquires_and_releases_lease(client):
     a = elector(client, "a", Clock())
     await a.acquire()
     assert await lease(client) == {
@@ -62,7 +62,7 @@ async def test_the_first_takes_it_and_gives_it_up_at_its_end(client):
     assert ("holderIdentity" in after, after["leaseDurationSeconds"]) == (False, 1)
 
 
-async def test_a_candidate_waits_a_whole_lease_without_renewal(client):
+async def test_candidate_takes_lease_after_full_duration_without_renewal(client):
     first, second = Clock(), Clock()
     a, b = elector(client, "a", first), elector(client, "b", second)
     assert await a._try()
@@ -79,7 +79,7 @@ async def test_a_candidate_waits_a_whole_lease_without_renewal(client):
     assert not a.is_leader()
 
 
-async def test_of_two_writers_one_loses(client, api):
+async def test_write_conflict_leaves_lease_to_other_candidate(client, api):
     clock = Clock()
     a, b = elector(client, "a", clock), elector(client, "b", clock)
     await a._try()
@@ -89,7 +89,7 @@ async def test_of_two_writers_one_loses(client, api):
     assert await b._try()
 
 
-async def test_renewal_ends_when_another_one_has_it(client):
+async def test_renewal_ends_when_another_holder_has_the_lease(client):
     a = elector(client, "a", Clock())
     await a.acquire()
     lease_now = await client.get(LEASES, "x", "kube-system")
@@ -100,7 +100,7 @@ async def test_renewal_ends_when_another_one_has_it(client):
     assert (await lease(client))["holderIdentity"] == "thief"
 
 
-async def test_renewal_ends_when_the_server_is_away_for_the_deadline(client, api):
+async def test_renewal_ends_after_deadline_without_server(client, api):
     clock = Clock()
     a = elector(client, "a", clock)
     await a.acquire()
@@ -111,7 +111,7 @@ async def test_renewal_ends_when_the_server_is_away_for_the_deadline(client, api
     assert a.seconds_left() == 5.0
 
 
-async def test_nothing_is_renewed_while_it_may_not_be(client):
+async def test_renewal_pauses_while_not_allowed_and_ends_after_deadline(client):
     clock = Clock()
     a = elector(client, "a", clock)
     await a.acquire()
@@ -122,7 +122,7 @@ async def test_nothing_is_renewed_while_it_may_not_be(client):
     assert a.seconds_left() == 5.0
 
 
-async def test_an_answer_that_makes_no_sense_is_a_failure_like_any_other(client, api):
+async def test_malformed_response_counts_as_failed_attempt(client, api):
     a = elector(client, "a", Clock())
     api.fail("GET /apis/coordination", 200, {}, b"[]")
     api.fail("GET /apis/coordination", 200, {}, b"{}")
@@ -130,11 +130,11 @@ async def test_an_answer_that_makes_no_sense_is_a_failure_like_any_other(client,
     assert a.is_leader()
 
 
-def test_periods_must_fit(client):
+def test_lease_duration_must_exceed_renew_deadline(client):
     with pytest.raises(ValueError, match="lease duration > renew deadline"):
         LeaderElector(client, "ns", "x", "a", lease_seconds=5)
 
 
-async def test_no_lease_is_not_an_error(client):
+async def test_missing_lease_raises_status_error(client):
     with pytest.raises(StatusError):
         await lease(client)

@@ -6,14 +6,14 @@ from haru.client.workqueue import ShutDown, WorkQueue
 from haru.kube.errors import conflict_error
 
 
-async def test_a_key_waits_once_and_in_order():
+async def test_key_is_queued_once_in_order():
     queue = WorkQueue[str]()
     for key in "abcab":
         queue.add(key)
     assert [await queue.get() for _ in range(len(queue))] == ["a", "b", "c"]
 
 
-async def test_a_key_in_work_is_handed_out_again_only_afterwards():
+async def test_key_in_progress_is_queued_again_after_done():
     queue = WorkQueue[str]()
     queue.add("a")
     assert await queue.get() == "a"
@@ -27,7 +27,7 @@ async def test_a_key_in_work_is_handed_out_again_only_afterwards():
     assert queue.idle()
 
 
-async def test_the_earliest_delay_counts():
+async def test_earliest_of_several_delays_applies():
     queue = WorkQueue[str]()
     queue.add_after("a", 10)
     queue.add_after("a", 0.01)
@@ -38,7 +38,7 @@ async def test_the_earliest_delay_counts():
     assert await queue.get() == "b"
 
 
-async def test_failures_wait_longer_until_forgotten(monkeypatch):
+async def test_failures_back_off_until_forgotten(monkeypatch):
     queue = WorkQueue[str](base_delay=1, max_delay=5)
     delays = []
     monkeypatch.setattr(queue, "add_after", lambda key, delay: delays.append(delay))
@@ -49,7 +49,7 @@ async def test_failures_wait_longer_until_forgotten(monkeypatch):
     assert delays == [1, 2, 4, 5, 1]
 
 
-async def test_shut_down_wakes_and_refuses():
+async def test_shutdown_wakes_getters_and_refuses_keys():
     queue = WorkQueue[str]()
     waiting = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_shut_down_wakes_and_refuses():
     assert len(queue) == 0
 
 
-async def test_run_retries_failures_and_comes_back_when_asked():
+async def test_run_retries_failures_and_requeues_on_request():
     queue = WorkQueue[str](base_delay=0.001)
     outcomes = {
         "fails": [conflict_error("", "pods", "x"), OSError("no way"), ValueError("bug"), None],

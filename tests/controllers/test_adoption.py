@@ -70,7 +70,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("kind", "controller", "finalizers"), KINDS, ids=lambda v: getattr(v, "kind", None))
-async def test_matching_orphan_is_adopted_and_released_when_it_matches_no_more(cluster, kind, controller, finalizers):
+async def test_matching_orphan_is_adopted_and_released_when_labels_change(cluster, kind, controller, finalizers):
     await cluster.client.patch(NODES, "n1", {"spec": {"taints": None}})
     pod = await orphan(cluster, "owner-0", nodeName="n1")
     await cluster.create(kind, body_of(kind))
@@ -81,7 +81,7 @@ async def test_matching_orphan_is_adopted_and_released_when_it_matches_no_more(c
     await cluster.eventually(same_pod(cluster, pod, owner=None, finalizers=[]))
 
 
-async def test_pod_of_a_job_that_loses_its_reference_is_adopted_again(cluster):
+async def test_pod_of_job_without_owner_reference_is_adopted_again(cluster):
     """The conformance test: a Job adopts matching orphans and releases pods that do not match."""
     await cluster.create(JOBS, body_of(JOBS, parallelism=2, completions=2))
     await cluster.start("job-controller")
@@ -104,7 +104,7 @@ async def test_pod_of_a_job_that_loses_its_reference_is_adopted_again(cluster):
     await cluster.eventually(replaced)
 
 
-async def test_adopted_pod_of_a_job_counts_once_it_has_succeeded(cluster):
+async def test_adopted_pod_of_job_counts_after_success(cluster):
     pod = await orphan(cluster, "mine")
     await cluster.create(JOBS, body_of(JOBS, completions=1))
     await cluster.play(Kubelet(cluster.client, lambda pod: "Succeeded").run())
@@ -119,7 +119,7 @@ async def test_adopted_pod_of_a_job_counts_once_it_has_succeeded(cluster):
     assert len(await cluster.items(PODS)) == 1
 
 
-async def test_pods_of_a_job_that_is_deleted_without_them_wait_for_nobody(cluster):
+async def test_pods_orphaned_by_job_deletion_lose_finalizers(cluster):
     await cluster.create(JOBS, body_of(JOBS))
     await cluster.start("job-controller", GC)
 
@@ -132,7 +132,7 @@ async def test_pods_of_a_job_that_is_deleted_without_them_wait_for_nobody(cluste
 
 
 @pytest.mark.parametrize("fate", ["another of its name", "being deleted", "gone"])
-async def test_owner_that_is_not_there_any_more_adopts_nothing(cluster, fate):
+async def test_deleted_or_replaced_owner_adopts_no_pod(cluster, fate):
     """The owner is read anew before the first adoption: what the cache says may be late."""
     stale = await cluster.create(JOBS, body_of(JOBS, suspend=True))
     manager = await cluster.start("job-controller")
@@ -150,7 +150,7 @@ async def test_owner_that_is_not_there_any_more_adopts_nothing(cluster, fate):
     assert owner_kind(await cluster.get(PODS, "mine")) is None
 
 
-async def test_pod_with_a_foreign_name_is_none_of_a_stateful_set(cluster):
+async def test_pod_with_foreign_name_is_not_adopted_by_stateful_set(cluster):
     foreign = await orphan(cluster, "something")
     await cluster.create(STATEFUL_SETS, body_of(STATEFUL_SETS))
     await cluster.start("statefulset-controller")
@@ -162,7 +162,7 @@ async def test_pod_with_a_foreign_name_is_none_of_a_stateful_set(cluster):
     assert await same_pod(cluster, foreign, owner=None)()
 
 
-async def test_pod_that_has_ended_is_none_of_a_replica_set(cluster):
+async def test_terminated_pod_is_not_adopted_by_replica_set(cluster):
     ended = await orphan(cluster, "ended")
     await cluster.set_status(PODS, "ended", {"phase": "Succeeded"})
     await cluster.create(REPLICA_SETS, body_of(REPLICA_SETS))
@@ -178,7 +178,7 @@ async def test_pod_that_has_ended_is_none_of_a_replica_set(cluster):
 @pytest.mark.parametrize(
     ("kind", "controller"), [(STATEFUL_SETS, "statefulset-controller"), (DAEMON_SETS, "daemonset-controller")]
 )
-async def test_set_that_comes_back_takes_over_its_pods_and_revisions(cluster, kind, controller):
+async def test_recreated_set_adopts_its_pods_and_revisions(cluster, kind, controller):
     await cluster.client.patch(NODES, "n1", {"spec": {"taints": None}})
     await cluster.create(kind, body_of(kind))
     await cluster.play(Kubelet(cluster.client).run())

@@ -48,7 +48,7 @@ async def next_hour(cluster, hours=1):
     await cluster.start("cronjob-controller")
 
 
-async def test_a_job_is_made_when_its_time_has_come(cluster):
+async def test_cron_job_creates_job_at_scheduled_time(cluster):
     await cluster.create(CRON_JOBS, cron_job())
     await cluster.start("cronjob-controller")
 
@@ -71,7 +71,7 @@ async def test_a_job_is_made_when_its_time_has_come(cluster):
     await cluster.always(lambda: count(cluster, 1))
 
 
-async def test_of_missed_times_only_the_last_is_made_good(cluster):
+async def test_only_last_missed_schedule_is_run(cluster):
     await cluster.create(CRON_JOBS, cron_job())
     await next_hour(cluster, 30)
     (job,) = await count(cluster, 1)
@@ -80,7 +80,7 @@ async def test_of_missed_times_only_the_last_is_made_good(cluster):
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("Allow", 2), ("Forbid", 1), ("Replace", 1)])
-async def test_what_happens_while_a_job_runs(cluster, policy, kept):
+async def test_concurrency_policy_applies_while_a_job_runs(cluster, policy, kept):
     await cluster.create(CRON_JOBS, cron_job(concurrencyPolicy=policy))
     await next_hour(cluster)
     (first,) = await count(cluster, 1)
@@ -98,7 +98,7 @@ async def test_what_happens_while_a_job_runs(cluster, policy, kept):
         await cluster.eventually(another)
 
 
-async def test_ended_jobs_are_kept_by_number(cluster):
+async def test_history_limits_delete_finished_jobs(cluster):
     await cluster.create(CRON_JOBS, cron_job(successfulJobsHistoryLimit=1, failedJobsHistoryLimit=1))
     outcomes = ("Complete", "Failed", "Complete", "Failed")
     for outcome in outcomes:
@@ -123,7 +123,7 @@ async def test_ended_jobs_are_kept_by_number(cluster):
     await cluster.eventually(told)
 
 
-async def test_suspended_and_too_late(cluster):
+async def test_suspended_or_late_schedule_creates_no_job(cluster):
     await cluster.create(CRON_JOBS, cron_job(suspend=True))
     await next_hour(cluster, 2)
 
@@ -138,7 +138,7 @@ async def test_suspended_and_too_late(cluster):
         await cluster.always(none)
 
 
-def test_each_time_has_a_job_of_its_own():
+def test_job_name_differs_per_scheduled_time():
     cron = cron_job()
     cron["metadata"] |= {"namespace": "ns", "uid": "u"}
     one, two = (job_of(cron, datetime(2026, 1, 1, hour, tzinfo=UTC))["metadata"]["name"] for hour in (1, 2))

@@ -31,11 +31,11 @@ def at(text: str) -> datetime:
         ("TZ=Asia/Tokyo 0 9 * * *", "2026-03-04T05:00:00", "2026-03-05T00:00:00"),
     ],
 )
-def test_the_next_time(expression: str, moment: str, due: str) -> None:
+def test_next_time_of_cron_schedule(expression: str, moment: str, due: str) -> None:
     assert parse_schedule(expression).after(at(moment)) == at(due)
 
 
-def test_time_zones_and_clock_changes() -> None:
+def test_schedule_in_time_zone_across_clock_changes() -> None:
     berlin = parse_schedule("30 2 * * *", "Europe/Berlin")
     assert berlin.after(at("2026-01-01T00:00:00")) == at("2026-01-01T01:30:00")
     assert berlin.after(at("2026-07-01T00:00:00")) == at("2026-07-01T00:30:00")
@@ -43,7 +43,7 @@ def test_time_zones_and_clock_changes() -> None:
     assert berlin.after(at("2026-03-28T12:00:00")) == at("2026-03-30T00:30:00")
 
 
-def test_what_is_never_due() -> None:
+def test_impossible_date_has_no_next_time() -> None:
     assert parse_schedule("0 0 31 2 *").after(at("2026-01-01T00:00:00")) is None
 
 
@@ -61,7 +61,7 @@ def test_what_is_never_due() -> None:
         ("TZ=Nowhere/At 0 0 * * *", "unknown time zone Nowhere/At"),
     ],
 )
-def test_what_makes_no_sense(expression: str, why: str) -> None:
+def test_invalid_cron_schedule_is_refused(expression: str, why: str) -> None:
     with pytest.raises(ScheduleError) as caught:
         parse_schedule(expression)
     assert why in str(caught.value)
@@ -71,7 +71,7 @@ def test_what_makes_no_sense(expression: str, why: str) -> None:
     st.sampled_from(["*/7 * * * *", "3,33 */5 * * *", "0 6 * * 2", "15 1 1-10/3 * *"]),
     st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1)),
 )
-def test_no_time_is_left_out(expression: str, naive: datetime) -> None:
+def test_no_matching_minute_is_skipped(expression: str, naive: datetime) -> None:
     """Between a moment and the next time no minute matches."""
     schedule, moment = parse_schedule(expression), naive.replace(tzinfo=UTC)
     due = schedule.after(moment)

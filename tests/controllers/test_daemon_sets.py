@@ -82,7 +82,7 @@ async def status_is(cluster, **expected):
     await cluster.eventually(holds)
 
 
-async def test_every_node_that_fits_gets_one(cluster, daemons):
+async def test_daemon_set_runs_one_pod_on_every_matching_node(cluster, daemons):
     for made in (
         node("a"),
         node("b", {"gpu": "yes"}),
@@ -107,7 +107,7 @@ async def test_every_node_that_fits_gets_one(cluster, daemons):
     await daemons.on()
 
 
-async def test_a_new_template_replaces_pods_one_after_the_other(cluster, daemons):
+async def test_rolling_update_replaces_daemon_pods_one_at_a_time(cluster, daemons):
     for name in ("a", "b", "c"):
         await join(cluster, node(name, {"own": "yes"}))
     await cluster.create(DAEMON_SETS, daemon_set(template=template(APP, nodeSelector={"own": "yes"})))
@@ -136,7 +136,7 @@ async def test_a_new_template_replaces_pods_one_after_the_other(cluster, daemons
     assert sorted(r["revision"] for r in revisions) == [1, 2]
 
 
-async def test_a_surge_has_the_new_pod_before_the_old_one_goes(cluster, daemons):
+async def test_max_surge_starts_new_daemon_pod_before_old_one_stops(cluster, daemons):
     await join(cluster, node("a", {"own": "yes"}))
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     body = daemon_set(template=template(APP, nodeSelector={"own": "yes"}), updateStrategy=rolling)
@@ -156,7 +156,7 @@ async def test_a_surge_has_the_new_pod_before_the_old_one_goes(cluster, daemons)
     await daemons.on(a="new")
 
 
-async def test_on_delete_waits_for_a_hand(cluster, daemons):
+async def test_on_delete_strategy_replaces_daemon_pod_only_after_deletion(cluster, daemons):
     await join(cluster, node("a", {"own": "yes"}))
     body = daemon_set(template=template(APP, nodeSelector={"own": "yes"}), updateStrategy={"type": "OnDelete"})
     await cluster.create(DAEMON_SETS, body)
@@ -172,7 +172,7 @@ async def test_on_delete_waits_for_a_hand(cluster, daemons):
     await daemons.on(a="new")
 
 
-def test_where_pods_belong():
+def test_should_run_follows_taints_selectors_and_node_name():
     cordoned = node("n", taints=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}])
     assert should_run(daemon_set(), cordoned)
     repelled = node("n", taints=[{"key": "x", "effect": "NoSchedule"}])
@@ -183,7 +183,7 @@ def test_where_pods_belong():
     assert not should_run(named, node("n")) and should_run(named, node("m"))
 
 
-async def test_pods_are_labelled_with_the_hash_of_their_revision(cluster):
+async def test_daemon_pods_have_revision_hash_label(cluster):
     await join(cluster, node("n2"))
     await cluster.create(DAEMON_SETS, daemon_set())
     await cluster.start("daemonset-controller")

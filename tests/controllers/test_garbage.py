@@ -35,7 +35,7 @@ async def become(cluster, expected):
 
 
 @pytest.mark.parametrize("before", [True, False])
-async def test_dependents_follow_their_owner_in_the_background(cluster, before):
+async def test_background_deletion_removes_dependents(cluster, before):
     """Whether the owner goes while the collector runs, or before it starts."""
     owner = await config_map(cluster, "owner")
     child = await config_map(cluster, "child", reference(owner))
@@ -49,7 +49,7 @@ async def test_dependents_follow_their_owner_in_the_background(cluster, before):
     await become(cluster, {"other"})
 
 
-async def test_another_owner_of_the_same_name_is_no_owner(cluster):
+async def test_owner_with_same_name_and_other_uid_does_not_keep_dependent(cluster):
     owner = await config_map(cluster, "owner")
     wrong = {**reference(owner), "uid": "11111111-2222-3333-4444-555555555555"}
     await config_map(cluster, "child", wrong)
@@ -57,7 +57,7 @@ async def test_another_owner_of_the_same_name_is_no_owner(cluster):
     await become(cluster, {"owner"})
 
 
-async def test_one_living_owner_is_enough(cluster):
+async def test_dependent_with_one_living_owner_loses_only_dead_reference(cluster):
     one, two = await config_map(cluster, "one"), await config_map(cluster, "two")
     await config_map(cluster, "child", reference(one), reference(two))
     await cluster.start(GC)
@@ -70,7 +70,7 @@ async def test_one_living_owner_is_enough(cluster):
     await cluster.eventually(reduced)
 
 
-async def test_in_the_foreground_the_owner_waits_for_those_that_block_it(cluster):
+async def test_foreground_deletion_waits_for_blocking_dependents(cluster):
     owner = await config_map(cluster, "owner")
     await config_map(cluster, "blocks", reference(owner, blockOwnerDeletion=True), finalizers=["test/hold"])
     await config_map(cluster, "follows", reference(owner))
@@ -88,7 +88,7 @@ async def test_in_the_foreground_the_owner_waits_for_those_that_block_it(cluster
     await become(cluster, set())
 
 
-async def test_a_chain_goes_from_its_end(cluster):
+async def test_chain_of_dependents_is_deleted_from_its_end(cluster):
     owner = await config_map(cluster, "owner")
     child = await config_map(cluster, "child", reference(owner, blockOwnerDeletion=True))
     await config_map(cluster, "grandchild", reference(child, blockOwnerDeletion=True), finalizers=["test/hold"])
@@ -124,7 +124,7 @@ async def delete_in_foreground(cluster, *names, kind=CONFIG_MAPS):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
-async def test_circle_of_owners_goes_when_one_of_them_is_deleted_in_the_foreground(cluster, size):
+async def test_circle_of_owners_is_deleted_when_one_is_deleted_in_foreground(cluster, size):
     await circle(cluster, size)
     await config_map(cluster, "other")
     await cluster.start(GC)
@@ -133,7 +133,7 @@ async def test_circle_of_owners_goes_when_one_of_them_is_deleted_in_the_foregrou
 
 
 @pytest.mark.parametrize("before", [True, False])
-async def test_circle_of_owners_goes_when_all_of_them_are_deleted_in_the_foreground(cluster, before):
+async def test_circle_of_owners_is_deleted_when_all_are_deleted_in_foreground(cluster, before):
     """Then nobody finds one that is not yet being deleted: the reference gets stuck here."""
     await circle(cluster)
     if before:
@@ -144,7 +144,7 @@ async def test_circle_of_owners_goes_when_all_of_them_are_deleted_in_the_foregro
     await become(cluster, set())
 
 
-async def test_circles_that_share_members_go(cluster):
+async def test_circles_with_shared_members_are_deleted(cluster):
     first, second, third = await circle(cluster)
     fourth = await config_map(cluster, "d", reference(first, blockOwnerDeletion=True))
     await owned_by(cluster, "c0", second, fourth)
@@ -154,7 +154,7 @@ async def test_circles_that_share_members_go(cluster):
     await become(cluster, set())
 
 
-async def test_circle_of_several_kinds_goes(cluster):
+async def test_circle_of_several_kinds_is_deleted(cluster):
     owner = await config_map(cluster, "owner")
     pod = await cluster.create(PODS, pod_body("pod"))
     await owned_by(cluster, "owner", pod)
@@ -169,7 +169,7 @@ async def test_circle_of_several_kinds_goes(cluster):
     await cluster.eventually(gone)
 
 
-async def test_circle_waits_for_a_dependent_outside_of_it(cluster):
+async def test_circle_waits_for_blocking_dependent_outside_it(cluster):
     first, *_ = await circle(cluster)
     await config_map(cluster, "outside", reference(first, blockOwnerDeletion=True), finalizers=["test/hold"])
     await cluster.start(GC)
@@ -191,7 +191,7 @@ async def test_circle_waits_for_a_dependent_outside_of_it(cluster):
 
 
 @pytest.mark.parametrize("how", ["released", "does not block any more"])
-async def test_owner_goes_once_nothing_blocks_it_any_more(cluster, how):
+async def test_foreground_deletion_ends_when_last_dependent_stops_blocking(cluster, how):
     owner = await config_map(cluster, "owner")
     await config_map(cluster, "blocks", reference(owner, blockOwnerDeletion=True), finalizers=["test/hold"])
     await cluster.start(GC)
@@ -206,7 +206,7 @@ async def test_owner_goes_once_nothing_blocks_it_any_more(cluster, how):
     await become(cluster, {"blocks"})
 
 
-async def test_in_the_foreground_those_that_do_not_block_go_too(cluster):
+async def test_foreground_deletion_also_removes_non_blocking_dependents(cluster):
     owner = await config_map(cluster, "owner")
     await config_map(cluster, "blocks", reference(owner, blockOwnerDeletion=True), finalizers=["test/hold"])
     await config_map(cluster, "follows", reference(owner))
@@ -215,7 +215,7 @@ async def test_in_the_foreground_those_that_do_not_block_go_too(cluster):
     await become(cluster, {"owner", "blocks"})
 
 
-async def test_orphans_stay_without_the_reference(cluster):
+async def test_orphan_deletion_keeps_dependents_and_removes_reference(cluster):
     owner = await config_map(cluster, "owner")
     await config_map(cluster, "child", reference(owner))
     await cluster.start(GC)
@@ -224,7 +224,7 @@ async def test_orphans_stay_without_the_reference(cluster):
     assert not (await cluster.get(CONFIG_MAPS, "child"))["metadata"].get("ownerReferences")
 
 
-async def test_an_owner_of_another_namespace_is_none(cluster):
+async def test_owner_in_another_namespace_does_not_keep_dependent(cluster):
     await cluster.create(NAMESPACES, {"metadata": {"name": "other"}})
     owner = await cluster.client.create(
         CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}, "other"
@@ -234,7 +234,7 @@ async def test_an_owner_of_another_namespace_is_none(cluster):
     await become(cluster, set())
 
 
-async def test_a_cluster_scoped_owner_counts(cluster):
+async def test_cluster_scoped_owner_keeps_dependent(cluster):
     node = await cluster.get(NODES, "n1")
     await config_map(cluster, "child", reference({"apiVersion": "v1", "kind": "Node", **node}))
     await cluster.start(GC)
@@ -247,7 +247,7 @@ async def test_a_cluster_scoped_owner_counts(cluster):
     await become(cluster, set())
 
 
-async def test_an_owner_of_an_unknown_kind_is_left_alone(cluster):
+async def test_dependent_of_unknown_kind_is_not_deleted(cluster):
     unknown = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "x", "uid": "u"}
     await config_map(cluster, "child", unknown)
     await cluster.start(GC)
@@ -261,7 +261,7 @@ async def test_an_owner_of_an_unknown_kind_is_left_alone(cluster):
 # -- namespaces -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_namespace_is_emptied_before_it_goes(cluster):
+async def test_namespace_is_emptied_before_it_is_deleted(cluster):
     await config_map(cluster, "a")
     await config_map(cluster, "held", finalizers=["test/hold"])
     await cluster.create(PODS, pod_body("p"))
@@ -285,7 +285,7 @@ async def test_a_namespace_is_emptied_before_it_goes(cluster):
     await cluster.eventually(gone)
 
 
-async def test_every_namespace_has_its_service_account(cluster):
+async def test_every_namespace_gets_default_service_account(cluster):
     await cluster.start("serviceaccount-controller")
     await cluster.create(NAMESPACES, {"metadata": {"name": "fresh"}})
 

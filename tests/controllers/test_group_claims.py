@@ -40,7 +40,7 @@ def owned_by(group, name):
     return {"metadata": {"name": name, "annotations": annotations, "ownerReferences": references}, "spec": REQUESTS}
 
 
-async def test_members_of_a_group_share_its_claim(cluster):
+async def test_pods_of_group_share_group_claim(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     await cluster.create(CLAIM_TEMPLATES, {**TEMPLATE, "metadata": {"name": "other"}})
     grouped = {"schedulingGroup": {"podGroupName": "g"}}
@@ -65,7 +65,7 @@ async def test_members_of_a_group_share_its_claim(cluster):
     assert (owner["kind"], owner["name"]) == ("PodGroup", "g")
 
 
-async def test_a_group_keeps_its_reservation_until_it_is_gone(cluster):
+async def test_group_claim_stays_reserved_until_group_is_deleted(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     group = await cluster.create(POD_GROUPS, GROUP)
     await cluster.create(PODS, pod_body("a", **USES, schedulingGroup={"podGroupName": "g"}))
@@ -86,7 +86,7 @@ async def test_a_group_keeps_its_reservation_until_it_is_gone(cluster):
     await cluster.eventually(released)
 
 
-async def test_a_group_has_one_claim_however_often_the_controller_starts(cluster):
+async def test_controller_restarts_create_one_group_claim(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     group = await cluster.create(POD_GROUPS, GROUP)
     await cluster.create(CLAIMS, owned_by(group, "mine"))  # made, and then it died before it could be recorded
@@ -97,7 +97,7 @@ async def test_a_group_has_one_claim_however_often_the_controller_starts(cluster
     assert len(await cluster.items(CLAIMS)) == 1
 
 
-async def test_a_second_claim_that_nobody_recorded_goes(cluster):
+async def test_unrecorded_second_group_claim_is_deleted(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     group = await cluster.create(POD_GROUPS, GROUP)
     await cluster.start(NAME)
@@ -110,7 +110,7 @@ async def test_a_second_claim_that_nobody_recorded_goes(cluster):
     await cluster.eventually(one)
 
 
-async def test_a_lost_claim_is_made_again_for_all(cluster):
+async def test_deleted_group_claim_is_created_again_for_all_pods(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     await cluster.create(POD_GROUPS, GROUP)
     for name in ("a", "b"):
@@ -126,7 +126,7 @@ async def test_a_lost_claim_is_made_again_for_all(cluster):
     await cluster.eventually(again)
 
 
-async def test_a_missing_template_is_told_on_the_group(cluster):
+async def test_missing_template_is_reported_on_group(cluster):
     await cluster.create(POD_GROUPS, GROUP)
     await cluster.create(PODS, pod_body("a", **USES, **GROUPED))
     await cluster.start(NAME)
@@ -141,7 +141,7 @@ async def test_a_missing_template_is_told_on_the_group(cluster):
     assert await recorded_claim(cluster, "a") == await shared_claim(cluster)
 
 
-async def test_without_the_gate_every_pod_has_its_own_claim(cluster):
+async def test_feature_gate_off_gives_every_pod_its_own_claim(cluster):
     cluster.gates = FeatureGates.accelerator_defaults({"DRAWorkloadResourceClaims": False})
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     await cluster.create(POD_GROUPS, GROUP)
@@ -154,7 +154,7 @@ async def test_without_the_gate_every_pod_has_its_own_claim(cluster):
 
 
 @pytest.mark.parametrize("length", [49, 50, 200])
-async def test_long_group_names(cluster, length):
+async def test_claim_names_of_long_group_names_are_valid(cluster, length):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     await cluster.create(POD_GROUPS, {**GROUP, "metadata": {"name": "g" * length}})
     await cluster.start(NAME)
@@ -164,7 +164,7 @@ async def test_long_group_names(cluster, length):
     assert len(name) <= 63
 
 
-async def test_members_bound_by_hand_are_reserved_for_as_a_group(cluster):
+async def test_claim_of_pods_bound_by_hand_is_reserved_for_group(cluster):
     """Also a claim of the user's own is the group's, where the group names it as its pods do."""
     uses = [{"name": "own", "resourceClaimName": "c"}]
     group = await cluster.create(POD_GROUPS, {**GROUP, "spec": {**GROUP["spec"], "resourceClaims": uses}})
@@ -182,7 +182,7 @@ async def test_members_bound_by_hand_are_reserved_for_as_a_group(cluster):
     assert await reserved() == [consumer(group)]
 
 
-async def test_the_claim_goes_with_its_group_and_not_before(cluster):
+async def test_group_claim_is_deleted_with_its_group(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     group = await cluster.create(POD_GROUPS, GROUP)
     await cluster.create(PODS, pod_body("a", nodeName="n1", **USES, **GROUPED))
@@ -204,7 +204,7 @@ async def test_the_claim_goes_with_its_group_and_not_before(cluster):
     await cluster.eventually(gone)
 
 
-async def test_a_group_that_comes_again_under_its_name_is_another_group(cluster):
+async def test_recreated_group_gets_new_claim_and_old_claim_is_released(cluster):
     """Somebody took the finalizer off: the new group neither has the old one's claim nor its devices."""
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     first = await cluster.create(POD_GROUPS, GROUP)
@@ -223,7 +223,7 @@ async def test_a_group_that_comes_again_under_its_name_is_another_group(cluster)
     await cluster.eventually(released)
 
 
-async def test_a_late_copy_of_a_group_takes_nothing_away(cluster, monkeypatch):
+async def test_stale_group_in_cache_does_not_release_claim(cluster, monkeypatch):
     """The scheduler may know the new group of a name before this controller does."""
     first = await cluster.create(POD_GROUPS, {**GROUP, "spec": {"schedulingPolicy": {"basic": {}}}})
     manager = await cluster.start(NAME)

@@ -37,7 +37,7 @@ async def ends(cluster, type_, name="j"):
         ({"completions": 0}, 0),
     ],
 )
-async def test_jobs_complete(cluster, spec, succeeded):
+async def test_job_completes_with_expected_counts(cluster, spec, succeeded):
     await cluster.create(JOBS, job(**spec))
     await cluster.play(Kubelet(cluster.client, lambda pod: "Succeeded").run())
     await cluster.start(NAME)
@@ -56,7 +56,7 @@ async def test_jobs_complete(cluster, spec, succeeded):
         assert sorted(index_of(p) for p in pods) == list(range(succeeded))
 
 
-async def test_what_an_indexed_pod_knows(cluster):
+async def test_indexed_pod_has_index_hostname_and_environment(cluster):
     await cluster.create(JOBS, job(**indexed(2)))
     await cluster.start(NAME)
 
@@ -74,7 +74,7 @@ async def test_what_an_indexed_pod_knows(cluster):
     assert [e["name"] for e in spec["containers"][0]["env"]] == ["JOB_COMPLETION_INDEX"]
 
 
-async def test_too_many_failures_end_a_job(cluster):
+async def test_job_fails_after_backoff_limit(cluster):
     await cluster.create(JOBS, job(parallelism=3, completions=3, backoffLimit=1))
     await cluster.play(Kubelet(cluster.client, lambda pod: "Failed").run())
     await cluster.start(NAME)
@@ -86,7 +86,7 @@ async def test_too_many_failures_end_a_job(cluster):
     assert (await conditions(cluster))["FailureTarget"] == ("True", "BackoffLimitExceeded")
 
 
-async def test_a_job_that_failed_stops_its_other_pods_first(cluster):
+async def test_failed_job_waits_for_termination_of_its_pods(cluster):
     first = set()
 
     def phase(pod):
@@ -101,7 +101,7 @@ async def test_a_job_that_failed_stops_its_other_pods_first(cluster):
     assert status["terminating"] == 0
 
 
-async def test_a_deadline_ends_a_job(cluster):
+async def test_job_fails_after_active_deadline(cluster):
     await cluster.create(JOBS, job(activeDeadlineSeconds=1))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(NAME)
@@ -109,7 +109,7 @@ async def test_a_deadline_ends_a_job(cluster):
     assert reason == "DeadlineExceeded"
 
 
-async def test_suspend_and_resume(cluster):
+async def test_suspended_job_deletes_pods_and_completes_after_resume(cluster):
     await cluster.create(JOBS, job(parallelism=2, completions=2, suspend=True))
     finish = False
     await cluster.play(Kubelet(cluster.client, lambda pod: "Succeeded" if finish else "Running").run())
@@ -141,7 +141,7 @@ async def test_suspend_and_resume(cluster):
     await ends(cluster, "Complete")
 
 
-async def test_less_parallelism_is_no_failure(cluster):
+async def test_lower_parallelism_deletes_pods_without_failures(cluster):
     await cluster.create(JOBS, job(parallelism=4, completions=10))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(NAME)
@@ -156,7 +156,7 @@ async def test_less_parallelism_is_no_failure(cluster):
     assert (await cluster.get(JOBS, "j"))["status"].get("failed", 0) == 0
 
 
-async def test_pods_of_a_job_that_is_gone_are_not_held(cluster):
+async def test_pods_of_deleted_job_lose_finalizers(cluster):
     await cluster.create(JOBS, job(parallelism=2, completions=2))
     await cluster.start(NAME)
 
@@ -174,7 +174,7 @@ async def test_pods_of_a_job_that_is_gone_are_not_held(cluster):
     await cluster.eventually(gone)
 
 
-async def test_killed_at_any_moment_counts_stay_exact(cluster):
+async def test_job_counts_stay_exact_when_controller_is_killed(cluster):
     await cluster.create(JOBS, job(**indexed(12, parallelism=4)))
     seen = set()
     for _ in range(8):
@@ -190,7 +190,7 @@ async def test_killed_at_any_moment_counts_stay_exact(cluster):
     assert len(await cluster.items(PODS)) == 12
 
 
-async def test_finished_jobs_go_after_their_time(cluster):
+async def test_finished_job_is_deleted_after_ttl(cluster):
     await cluster.create(JOBS, job(ttlSecondsAfterFinished=1))
     await cluster.play(Kubelet(cluster.client, lambda pod: "Succeeded").run())
     await cluster.start(NAME, "ttl-after-finished-controller", "garbage-collector-controller")

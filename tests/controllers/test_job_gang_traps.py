@@ -17,7 +17,7 @@ HELD = "scheduling.k8s.io/podgroup-protection"
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_failed_member_is_replaced_in_the_same_group(cluster):
+async def test_failed_member_is_replaced_in_same_pod_group(cluster):
     failed = set()
 
     def phase(pod):
@@ -39,7 +39,7 @@ async def test_a_failed_member_is_replaced_in_the_same_group(cluster):
     assert await groups_of(cluster) == {(await the_group(cluster))["name"]}
 
 
-async def test_a_gang_keeps_its_size(cluster):
+async def test_parallelism_of_gang_job_cannot_be_changed(cluster):
     await cluster.create(JOBS, job(**indexed(4)))
     await cluster.start(NAME)
     await started(cluster, 4)
@@ -58,7 +58,7 @@ async def without_its_group(cluster, size):
     await cluster.client.patch(JOBS, "j", {"spec": size}, "ns")
 
 
-async def test_members_that_wait_for_a_gang_that_has_become_too_small_are_made_anew(cluster):
+async def test_pending_members_of_deleted_group_are_recreated_without_group(cluster):
     """Two pods of a group whose minCount is four would wait for ever."""
     await cluster.create(JOBS, job(**indexed(4)))
     await cluster.start(NAME)
@@ -72,7 +72,7 @@ async def test_members_that_wait_for_a_gang_that_has_become_too_small_are_made_a
     assert (await cluster.get(JOBS, "j"))["status"].get("failed", 0) == 0
 
 
-async def test_members_that_wait_get_a_gang_of_the_size_that_the_job_has_now(cluster):
+async def test_pending_members_get_a_gang_of_the_new_job_size(cluster):
     await cluster.create(JOBS, job(**indexed(4)))
     await cluster.start(NAME)
     await started(cluster, 4)
@@ -88,7 +88,7 @@ async def test_members_that_wait_get_a_gang_of_the_size_that_the_job_has_now(clu
     assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}
 
 
-async def test_members_that_run_go_on_when_the_job_becomes_smaller(cluster):
+async def test_running_members_stay_when_job_without_group_shrinks(cluster):
     await cluster.create(JOBS, job(**indexed(4)))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(NAME)
@@ -125,7 +125,7 @@ async def a_pod_group(cluster, name, workload, owner=None):
 
 
 @pytest.mark.parametrize("case", ["their workload", "two templates", "their group", "two groups"])
-async def test_what_is_not_clearly_its_own_means_no_group(cluster, case):
+async def test_ambiguous_or_foreign_workload_means_no_pod_group(cluster, case):
     owner = reference_to(await cluster.create(JOBS, job(**indexed(2))))
     mine = case != "their workload"
     await a_workload(cluster, "w", owner if mine else None, templates=2 if case == "two templates" else 1)
@@ -140,7 +140,7 @@ async def test_what_is_not_clearly_its_own_means_no_group(cluster, case):
     assert (len(await cluster.items(WORKLOADS)), len(await cluster.items(POD_GROUPS))) == (1, before)
 
 
-async def test_what_is_its_own_is_used_whatever_it_is_called(cluster):
+async def test_own_workload_and_pod_group_are_used_by_reference_not_name(cluster):
     owner = reference_to(await cluster.create(JOBS, job(**indexed(2))))
     await a_workload(cluster, "any-name", owner)
     await a_pod_group(cluster, "another", "any-name", owner)
@@ -149,7 +149,7 @@ async def test_what_is_its_own_is_used_whatever_it_is_called(cluster):
     assert await groups_of(cluster) == {"another"}
 
 
-async def test_a_name_that_somebody_else_took_is_passed_over(cluster):
+async def test_workload_name_taken_by_another_object_is_avoided(cluster):
     created = await cluster.create(JOBS, job(**indexed(2)))
     theirs = new_workload(created)
     del theirs["metadata"]["ownerReferences"], theirs["spec"]["controllerRef"]
@@ -163,7 +163,7 @@ async def test_a_name_that_somebody_else_took_is_passed_over(cluster):
     assert len(await cluster.items(WORKLOADS)) == 2
 
 
-async def test_a_job_of_the_same_name_is_another_job(cluster):
+async def test_recreated_job_gets_its_own_workload_and_group(cluster):
     """What the first one left is still there when the second one starts: nobody collects garbage here."""
     await cluster.create(JOBS, job(**indexed(2)))
     await cluster.start(NAME)
@@ -180,7 +180,7 @@ async def test_a_job_of_the_same_name_is_another_job(cluster):
     assert len(await cluster.items(WORKLOADS)) == 2
 
 
-async def test_without_its_workload_a_gang_stays_together(cluster):
+async def test_gang_without_its_workload_keeps_its_pod_group(cluster):
     await cluster.create(JOBS, job(**indexed(2)))
     await cluster.play(Kubelet(cluster.client).run())
     cluster.ahead = timedelta(hours=1)
@@ -205,7 +205,7 @@ async def test_without_its_workload_a_gang_stays_together(cluster):
 
 
 @pytest.mark.parametrize("kind", [WORKLOADS, POD_GROUPS], ids=lambda kind: kind.kind)
-async def test_a_server_that_fails_for_a_moment_makes_no_job_without_a_gang(cluster, monkeypatch, kind):
+async def test_failed_requests_are_retried_until_job_has_its_gang(cluster, monkeypatch, kind):
     client = cluster.client_of("job-controller")
     create, refused = client.create, []
 
@@ -223,7 +223,7 @@ async def test_a_server_that_fails_for_a_moment_makes_no_job_without_a_gang(clus
     assert await groups_of(cluster) == {(await the_group(cluster))["name"]}
 
 
-async def test_new_members_wait_while_the_group_is_on_its_way_out(cluster):
+async def test_new_members_wait_until_terminating_group_is_replaced(cluster):
     """It may vanish before the first pod that needs it is seen; a pod of a group that is gone waits for ever."""
     created = await cluster.create(JOBS, job(**indexed(2)))
     workload = await cluster.create(WORKLOADS, new_workload(created))
@@ -243,7 +243,7 @@ async def test_new_members_wait_while_the_group_is_on_its_way_out(cluster):
     assert await groups_of(cluster) == {group["name"]}
 
 
-async def test_members_go_before_their_group(cluster):
+async def test_pod_group_is_deleted_after_its_members(cluster):
     await cluster.create(JOBS, job(**indexed(2)))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(NAME)
@@ -274,7 +274,7 @@ async def test_members_go_before_their_group(cluster):
     await cluster.eventually(gone)
 
 
-async def test_a_member_that_comes_again_under_its_name_is_another_pod(cluster):
+async def test_recreated_member_in_other_group_releases_old_group(cluster):
     """Deleted and created again in one step: the group of the first one is looked at."""
     for name in ("old", "new"):
         await cluster.create(POD_GROUPS, {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"basic": {}}}})

@@ -48,7 +48,7 @@ async def evict(cluster, name):
     await cluster.client.delete(PODS, name, "ns")
 
 
-async def test_a_preempted_pod_is_no_failure(cluster):
+async def test_preempted_pod_does_not_count_as_failure_with_ignore_rule(cluster):
     policy = {"rules": [IGNORE_DISRUPTION]}
     await cluster.create(JOBS, job(**indexed(3, backoffLimit=0, podFailurePolicy=policy)))
     await cluster.play(Kubelet(cluster.client).run())
@@ -75,7 +75,7 @@ async def test_a_preempted_pod_is_no_failure(cluster):
     assert (status.get("failed", 0), status.get("conditions")) == (0, None)
 
 
-async def test_an_exit_code_can_fail_the_whole_job_at_once(cluster):
+async def test_exit_code_rule_fails_whole_job(cluster):
     def phase(pod):
         return "Failed 42" if index_of(pod) == 1 else "Running"
 
@@ -90,7 +90,7 @@ async def test_an_exit_code_can_fail_the_whole_job_at_once(cluster):
     assert get_condition(await cluster.get(JOBS, "j"), "FailureTarget")["message"] == message
 
 
-async def test_indexes_fail_each_on_its_own(cluster):
+async def test_backoff_limit_per_index_fails_indexes_separately(cluster):
     def phase(pod):
         return "Failed 1" if index_of(pod) == 1 else "Succeeded"
 
@@ -106,7 +106,7 @@ async def test_indexes_fail_each_on_its_own(cluster):
     assert not any(TRACKING in p["metadata"].get("finalizers", ()) for p in await cluster.items(PODS))
 
 
-async def test_too_many_failed_indexes_end_the_job(cluster):
+async def test_max_failed_indexes_fails_job(cluster):
     def phase(pod):
         return "Failed 1" if index_of(pod) < 2 else "Running"
 
@@ -119,7 +119,7 @@ async def test_too_many_failed_indexes_end_the_job(cluster):
     assert status["failedIndexes"] == "0,1"
 
 
-async def test_a_rule_fails_one_index_and_ignores_another(cluster):
+async def test_fail_index_rule_and_ignore_rule_apply_per_index(cluster):
     ignored = set()
 
     def phase(pod):
@@ -141,7 +141,7 @@ async def test_a_rule_fails_one_index_and_ignores_another(cluster):
     assert last["metadata"]["annotations"][FAILURES] == "0"
 
 
-async def test_counts_per_index_survive_kills(cluster):
+async def test_counts_per_index_stay_exact_when_controller_is_killed(cluster):
     def phase(pod):
         return "Failed 1" if index_of(pod) == 1 else "Succeeded"
 
@@ -157,7 +157,7 @@ async def test_counts_per_index_survive_kills(cluster):
     assert (status["completedIndexes"], status["failedIndexes"], status["failed"]) == ("0,2", "1", 4)
 
 
-async def test_when_the_leader_has_succeeded_the_others_are_taken_away(cluster):
+async def test_success_policy_of_leader_deletes_other_pods(cluster):
     def phase(pod):
         return "Succeeded" if index_of(pod) == 0 else "Running"
 
@@ -172,7 +172,7 @@ async def test_when_the_leader_has_succeeded_the_others_are_taken_away(cluster):
     assert await live_pods(cluster) == []
 
 
-async def test_a_job_of_another_manager_is_left_alone(cluster):
+async def test_job_with_foreign_managed_by_is_not_changed(cluster):
     await cluster.create(JOBS, job(**indexed(2, managedBy="example.com/other")))
     await cluster.start(NAME)
 
@@ -187,7 +187,7 @@ async def test_a_job_of_another_manager_is_left_alone(cluster):
         await cluster.client.update_status(JOBS, live)
 
 
-async def test_a_pod_is_replaced_only_once_it_has_ended(cluster):
+async def test_replacement_policy_failed_waits_until_pod_has_terminated(cluster):
     """podReplacementPolicy: Failed. Without a kubelet a pod that is being deleted does not end."""
     await cluster.create(JOBS, job(**indexed(1, podReplacementPolicy="Failed")))
     kubelet = Kubelet(cluster.client)
@@ -222,7 +222,7 @@ async def test_a_pod_is_replaced_only_once_it_has_ended(cluster):
     await cluster.eventually(replaced)
 
 
-async def test_a_pod_that_never_ran_ends_too(cluster):
+async def test_deleted_pod_without_node_is_collected_and_replaced(cluster):
     """Nobody but the pod collector can say that a deleted pod without a node has ended."""
     await cluster.create(JOBS, job(podReplacementPolicy="Failed"))
     cluster.ahead = timedelta(hours=1)

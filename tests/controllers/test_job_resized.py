@@ -36,7 +36,7 @@ async def gangs(cluster):
     return [[o["schedulingPolicy"]["gang"]["minCount"] for o in of] for of in ((g["spec"] for g in groups), workloads)]
 
 
-async def test_a_job_whose_parallelism_is_lowered_before_it_first_starts_is_a_gang_of_that_size(cluster):
+async def test_suspended_job_resized_before_start_gets_gang_of_new_size(cluster):
     await cluster.create(JOBS, job(**indexed(4, suspend=True)))
     await cluster.start(NAME)
     live = await cluster.get(JOBS, "j")
@@ -48,7 +48,7 @@ async def test_a_job_whose_parallelism_is_lowered_before_it_first_starts_is_a_ga
 
 
 @pytest.mark.parametrize("size", [2, 6])
-async def test_a_gang_that_comes_back_with_another_size_is_a_gang_of_that_size(cluster, size):
+async def test_resumed_job_gets_gang_of_its_new_size(cluster, size):
     await cluster.create(JOBS, job(**indexed(4)))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(*ALL)
@@ -76,7 +76,7 @@ async def _equal(found, wanted):
     return await found == wanted
 
 
-async def test_a_job_that_comes_back_as_no_gang_has_no_group(cluster):
+async def test_job_resumed_below_its_completions_has_no_group(cluster):
     """Kueue lowers the parallelism alone: the indexes are done by turns."""
     await cluster.create(JOBS, job(**indexed(4)))
     await cluster.play(Kubelet(cluster.client).run())
@@ -91,7 +91,7 @@ async def test_a_job_that_comes_back_as_no_gang_has_no_group(cluster):
     await started(cluster, 1)
 
 
-async def test_indexes_that_are_done_are_not_waited_for_by_the_new_gang(cluster):
+async def test_gang_of_resumed_job_excludes_completed_indexes(cluster):
     def phase(pod):
         index = pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]
         return "Succeeded" if index == "0" else "Running"
@@ -112,7 +112,7 @@ async def test_indexes_that_are_done_are_not_waited_for_by_the_new_gang(cluster)
 
 
 @pytest.mark.parametrize("died", ["after the Workload", "after the PodGroup"])
-async def test_a_controller_that_dies_while_it_makes_the_new_gang_makes_nothing_twice(cluster, died):
+async def test_controller_crash_between_new_workload_and_group_creates_no_duplicate(cluster, died):
     await cluster.create(JOBS, job(**indexed(4)))
     await cluster.start(NAME)
     await started(cluster, 4)
@@ -130,7 +130,7 @@ async def test_a_controller_that_dies_while_it_makes_the_new_gang_makes_nothing_
     assert await groups_of(cluster) == {group["metadata"]["name"]}
 
 
-async def test_a_group_that_somebody_else_made_for_the_job_is_never_replaced(cluster):
+async def test_group_created_by_another_manager_is_never_replaced(cluster):
     created = await cluster.create(JOBS, job(**indexed(4)))
     workload = new_workload(created)
     del workload["metadata"]["annotations"]
@@ -146,7 +146,7 @@ async def test_a_group_that_somebody_else_made_for_the_job_is_never_replaced(clu
     assert await gangs(cluster) == [[4], [4]]
 
 
-async def test_without_the_right_to_delete_what_was_outgrown_it_stays_and_the_job_runs(cluster, monkeypatch, caplog):
+async def test_forbidden_deletion_of_old_gang_leaves_it_and_job_runs(cluster, monkeypatch, caplog):
     """As under the Job controller's role of 1.36."""
     client = cluster.client_of(NAME)
     delete = client.delete

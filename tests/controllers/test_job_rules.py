@@ -25,17 +25,17 @@ def at(seconds):
 @pytest.mark.parametrize(
     ("indexes", "text"), [(set(), ""), ({0}, "0"), ({1, 2}, "1,2"), ({0, 1, 2, 5, 7, 8, 9}, "0-2,5,7-9")]
 )
-def test_indexes_are_written_in_runs(indexes, text):
+def test_indexes_are_formatted_as_ranges(indexes, text):
     assert format_indexes(indexes) == text
     assert parse_indexes(text, 10) == indexes
 
 
 @given(st.sets(st.integers(0, 200)))
-def test_indexes_survive_being_written(indexes):
+def test_formatted_indexes_parse_to_same_set(indexes):
     assert parse_indexes(format_indexes(indexes), 201) == indexes
 
 
-def test_indexes_beyond_the_completions_are_left_out():
+def test_indexes_beyond_completions_are_ignored():
     assert parse_indexes("1-5,8", 4) == {1, 2, 3}
 
 
@@ -83,7 +83,7 @@ def settle(job, pods):
         ([pod_of("a", tracked=False)], 0, 0, 0),
     ],
 )
-def test_what_counts(pods, succeeded, failed, active):
+def test_tally_counts_succeeded_failed_and_active_pods(pods, succeeded, failed, active):
     job = {"spec": {}}
     counted = tally(job, pods)
     assert (counted.succeeded, counted.failed, len(counted.active)) == (succeeded, failed, active)
@@ -97,7 +97,7 @@ def test_what_counts(pods, succeeded, failed, active):
 
 
 @given(st.lists(st.sampled_from(["Running", "Succeeded", "Failed"]), max_size=12), st.lists(st.booleans(), max_size=30))
-def test_counts_are_exact_whenever_it_crashes(phases, crashes):
+def test_counts_are_exact_after_crash_at_any_step(phases, crashes):
     """A pass may stop after the status was written; pods are also removed as soon as they have no finalizer."""
     pods = [pod_of(f"p{i}", phase) for i, phase in enumerate(phases)]
     job = {"spec": {}}
@@ -111,7 +111,7 @@ def test_counts_are_exact_whenever_it_crashes(phases, crashes):
     assert job["status"]["uncountedTerminatedPods"] == {}
 
 
-def test_an_index_succeeds_once():
+def test_index_counts_as_succeeded_once():
     job = {"spec": {"completionMode": "Indexed", "completions": 3}}
     pods = [pod_of("a", "Succeeded", index=0), pod_of("b", "Succeeded", index=0), pod_of("c", "Succeeded", index=7)]
     counted = tally(job, pods)
@@ -121,7 +121,7 @@ def test_an_index_succeeds_once():
 
 
 @pytest.mark.parametrize(("policy", "failed"), [(None, 1), ("TerminatingOrFailed", 1), ("Failed", 0)])
-def test_when_a_pod_that_is_being_deleted_has_failed(policy, failed):
+def test_terminating_pod_counts_as_failed_by_replacement_policy(policy, failed):
     assert tally({"spec": {"podReplacementPolicy": policy}}, [pod_of("a", deleting=True)]).failed == failed
 
 
@@ -142,7 +142,7 @@ def ended(phase, seconds):
         ([ended("Failed", 0)] * 20, 600),
     ],
 )
-def test_failures_are_paid_with_patience(pods, delay):
+def test_restart_delay_grows_with_recent_failures(pods, delay):
     assert restart_delay(pods, NOW) == delay
 
 
@@ -187,11 +187,11 @@ DISRUPTED = pod_of("a", "Failed", code=143, conditions=["DisruptionTarget"])
         ([on_codes("Ignore", "In", 1)], pod_of("a", "Running"), "", ""),
     ],
 )
-def test_failed_pods_are_judged_by_the_first_rule_that_matches(rules, pod, action, failure):
+def test_first_matching_pod_failure_rule_applies(rules, pod, action, failure):
     assert judge(with_rules(*rules), pod) == (action, failure)
 
 
-def test_init_containers_are_judged_too():
+def test_pod_failure_rule_reads_init_containers():
     pod = pod_of("a", "Failed")
     status = {"name": "i", "state": {"terminated": {"exitCode": 7, "finishedAt": at(0)}}}
     pod["status"]["initContainerStatuses"] = [status]
@@ -211,12 +211,12 @@ def test_init_containers_are_judged_too():
         ([{"succeededIndexes": "9"}, {"succeededCount": 1}], {1}, "Matched rules at index 1"),
     ],
 )
-def test_success_policies(rules, completed, expected):
+def test_success_policy_matches_completed_indexes(rules, completed, expected):
     job = {"spec": {"completions": 5, "successPolicy": {"rules": rules}}}
     assert success(job, completed) == expected
 
 
-def test_ignored_failures_count_nowhere_however_often_one_looks():
+def test_ignored_failures_are_never_counted():
     job = with_rules(IGNORE_DISRUPTION)
     pods = [DISRUPTED, pod_of("b", "Failed", code=1)]
     for _ in range(3):
@@ -234,7 +234,7 @@ def by_index(limit=1, **spec):
     return {"metadata": {"name": "j", "uid": "u"}, "spec": {**base, "template": {"spec": {}}, **spec}}
 
 
-def test_a_failed_pod_is_held_until_its_replacement_knows_how_often_it_was_tried():
+def test_failed_pod_keeps_finalizer_until_replacement_records_failure_count():
     job, failed = by_index(), pod_of("a", "Failed", code=1, index=2)
     counted = tally(job, [failed])
     assert (counted.held, counted.to_release, counted.failed) == ({2: failed}, [], 1)
@@ -244,7 +244,7 @@ def test_a_failed_pod_is_held_until_its_replacement_knows_how_often_it_was_tried
     assert (counted.held, counted.to_release, counted.uncounted_failed) == ({}, [failed], ["a"])
 
 
-def test_an_index_fails_after_its_retries():
+def test_index_fails_after_backoff_limit_per_index():
     job = by_index()
     counted = tally(job, [pod_of("b", "Failed", code=1, index=2, tried=1)])
     assert counted.failed_indexes == {2}
@@ -256,7 +256,7 @@ def test_an_index_fails_after_its_retries():
     assert change_of(job, counted, NOW).missing == [0, 1, 3]
 
 
-def test_a_rule_fails_an_index_at_once_and_ignored_failures_do_not():
+def test_fail_index_rule_fails_at_once_and_ignore_rule_does_not_count():
     job = by_index(podFailurePolicy={"rules": [on_codes("FailIndex", "In", 3), IGNORE_DISRUPTION]})
     pods = [
         pod_of("a", "Failed", code=3, index=0),
@@ -268,14 +268,14 @@ def test_a_rule_fails_an_index_at_once_and_ignored_failures_do_not():
     assert (annotations[FAILURES], annotations[IGNORED_FAILURES]) == ("9", "1")
 
 
-def test_of_several_failures_the_one_that_was_tried_most_is_held():
+def test_failed_pod_with_most_retries_is_held_per_index():
     pods = [pod_of("a", "Failed", code=1, index=0, tried=2), pod_of("b", "Failed", code=1, index=0, tried=1)]
     counted = tally(by_index(5), pods)
     assert counted.held == {0: pods[0]}
     assert counted.uncounted_failed == ["b"]
 
 
-def test_each_index_waits_for_itself():
+def test_restart_delay_applies_per_index():
     job = by_index(5)
     pods = [pod_of("a", "Failed", code=1, index=0, tried=2), pod_of("b", "Failed", code=1, index=3)]
     counted = tally(job, pods)
@@ -285,7 +285,7 @@ def test_each_index_waits_for_itself():
     assert index_delay(pod_of("c", "Failed", code=1, index=0, ignored=40), NOW) == 600
 
 
-def test_when_a_job_is_over_nothing_is_held():
+def test_finished_job_holds_no_failed_pod():
     counted = tally(by_index(), [pod_of("a", "Failed", code=1, index=2)])
     counted.let_go()
     assert (counted.held, counted.uncounted_failed, len(counted.to_release)) == ({}, ["a"], 1)
@@ -306,7 +306,7 @@ def test_when_a_job_is_over_nothing_is_held():
         ({"metadata": {}}, None),
     ],
 )
-def test_when_a_pod_ended(pod, expected):
+def test_end_time_of_pod_comes_from_containers_or_deletion(pod, expected):
     assert finished_at(pod) == (None if expected is None else NOW + timedelta(seconds=expected))
 
 
@@ -337,11 +337,11 @@ def verdict(job, *pods):
         (with_rules(IGNORE_DISRUPTION, backoffLimit=0), [pod_of("b", "Failed", code=1)], "BackoffLimitExceeded"),
     ],
 )
-def test_when_a_job_fails(job, pods, expected):
+def test_verdict_has_failure_reason_of_job(job, pods, expected):
     assert verdict(job, *pods) == (("FailureTarget", expected) if expected else None)
 
 
-def test_a_leader_that_succeeds_ends_the_job():
+def test_success_policy_of_leader_index_completes_job():
     job = by_index(successPolicy={"rules": [{"succeededIndexes": "0"}]})
     assert verdict(job, pod_of("a", "Succeeded", index=1), pod_of("b", index=0)) is None
     assert verdict(job, pod_of("a", "Succeeded", index=0), pod_of("b", index=1)) == (
@@ -350,7 +350,7 @@ def test_a_leader_that_succeeds_ends_the_job():
     )
 
 
-def test_a_failure_is_looked_for_before_a_success():
+def test_failure_is_checked_before_success_policy():
     rules = {"rules": [{"succeededIndexes": "0"}]}
     job = by_index(successPolicy=rules, podFailurePolicy={"rules": [on_codes("FailJob", "In", 3)]})
     pods = [pod_of("a", "Succeeded", index=0), pod_of("b", "Failed", code=3, index=1)]
@@ -360,7 +360,7 @@ def test_a_failure_is_looked_for_before_a_success():
     assert verdict(job, *pods) == ("SuccessCriteriaMet", "SuccessPolicy")
 
 
-def test_a_job_that_fails_while_it_is_suspended_was_not_resumed():
+def test_job_that_fails_while_suspended_has_no_resumed_condition():
     job = {"metadata": {"name": "j"}, "spec": {"suspend": True, "backoffLimit": 0, "template": {}}}
     job["status"] = {"conditions": [{"type": "Suspended", "status": "True"}]}
     pods = [pod_of("a", "Failed", code=1)]

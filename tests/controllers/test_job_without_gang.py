@@ -47,20 +47,18 @@ CASES: list[tuple[Obj, Obj, bool]] = [
 
 
 @pytest.mark.parametrize(("of_job", "of_pods", "expected"), CASES)
-def test_annotations_say_whether_a_job_gets_a_group(of_job: Obj, of_pods: Obj, expected: bool) -> None:
+def test_gang_annotations_decide_whether_job_gets_a_group(of_job: Obj, of_pods: Obj, expected: bool) -> None:
     assert is_gang_job(annotated(of_job, of_pods)) is expected
 
 
 @pytest.mark.parametrize(("of_job", "of_pods", "expected"), CASES)
-def test_answers_from_files_expect_the_group_that_the_controller_makes(
-    of_job: Obj, of_pods: Obj, expected: bool
-) -> None:
+def test_expanded_manifests_have_same_group_as_controller_creates(of_job: Obj, of_pods: Obj, expected: bool) -> None:
     made = list(made_by(annotated(of_job, of_pods), FeatureGates.accelerator_defaults().all()))
     assert [obj["kind"] for obj in made] == ["Workload", "PodGroup"] * expected + ["Pod"] * 3
     assert all(("schedulingGroup" in obj["spec"]) is expected for obj in made if obj["kind"] == "Pod")
 
 
-async def test_job_that_refuses_its_gang_gets_no_group_and_may_change_its_size(cluster):
+async def test_job_without_gang_gets_no_group_and_can_be_resized(cluster):
     body = annotated(REFUSED)
     body["metadata"]["namespace"] = "ns"
     await cluster.create(JOBS, body)
@@ -103,7 +101,7 @@ def all_run(cluster: Cluster) -> None:
 
 
 @pytest.mark.haru(profiles="cpu:1")
-def test_gang_and_a_webhook_that_waits_for_the_first_pod_wait_for_each_other(haru_cluster: Cluster) -> None:
+def test_gang_with_webhook_waiting_for_first_pod_is_stuck_until_gang_is_refused(haru_cluster: Cluster) -> None:
     """Until the Job says that it is no gang: then its pods are made anew, without a group."""
     haru_cluster.apply(POLICY)
     haru_cluster.apply(annotated())
@@ -120,7 +118,7 @@ def test_gang_and_a_webhook_that_waits_for_the_first_pod_wait_for_each_other(har
 
 @pytest.mark.haru(profiles="cpu:1")
 @pytest.mark.parametrize("annotations", [REFUSED, EXCLUSIVE], ids=["refused", "exclusive"])
-def test_job_without_a_gang_runs_where_the_first_pod_is_waited_for(haru_cluster: Cluster, annotations: Obj) -> None:
+def test_job_without_gang_starts_with_webhook_that_waits_for_first_pod(haru_cluster: Cluster, annotations: Obj) -> None:
     haru_cluster.apply(POLICY)
     haru_cluster.apply(annotated(annotations, annotations))
     all_run(haru_cluster)

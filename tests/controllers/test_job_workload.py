@@ -44,7 +44,7 @@ def gang_of(**spec):
         ({"template": {"spec": {"schedulingGroup": {"podGroupName": "mine"}}}}, False),
     ],
 )
-def test_which_jobs_are_gangs(spec, expected):
+def test_indexed_parallel_job_is_a_gang(spec, expected):
     assert is_gang_job(gang_of(**spec)) is expected
 
 
@@ -58,19 +58,19 @@ def test_which_jobs_are_gangs(spec, expected):
         ({"conditions": [{"type": "Suspended", "status": "True"}]}, False, True),
     ],
 )
-def test_only_a_job_without_history_gets_a_group(status, has_pods, expected):
+def test_only_never_started_job_gets_a_group(status, has_pods, expected):
     assert never_started({**gang_of(), "status": status}, has_pods) is expected
 
 
 @pytest.mark.parametrize("length", [1, 10, 57, 58, 61, 63])
-def test_template_names_fit(length):
+def test_template_name_is_a_valid_label_value(length):
     name = template_name("j" * length)
     assert not is_dns1123_label(name)
     assert (name == "j" * length + "-pgt-0") is (length <= 57)
     assert template_name("j" * 58) != template_name("j" * 59)
 
 
-def test_long_names_are_cut_and_stay_different():
+def test_long_names_are_truncated_with_unique_suffix():
     long = {"metadata": {"name": "j" * 253, "uid": "u"}}
     assert len(workload_name(long)) <= 253
     names = {pod_group_name("w" * 253, "t" * n) for n in (1, 30, 63)}
@@ -79,7 +79,7 @@ def test_long_names_are_cut_and_stay_different():
     assert pod_group_name("w" * 200, "t").startswith("w" * 200 + "-t-")
 
 
-def test_workload_and_pod_group():
+def test_workload_and_pod_group_have_expected_fields():
     workload = new_workload(gang_of())
     assert workload["spec"] == {
         "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": "train"},
@@ -108,7 +108,7 @@ def test_workload_and_pod_group():
 # -- on the API -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_gang_gets_a_workload_and_a_group_before_its_pods(cluster):
+async def test_workload_and_group_are_created_before_pods(cluster):
     created = await cluster.create(JOBS, job(**indexed(4)))
     await cluster.start(NAME)
     await started(cluster, 4)
@@ -129,7 +129,7 @@ async def test_a_gang_gets_a_workload_and_a_group_before_its_pods(cluster):
 
 
 @pytest.mark.parametrize("length", [57, 58, 61])
-async def test_long_job_names(cluster, length):
+async def test_long_job_name_gets_a_group(cluster, length):
     await cluster.create(JOBS, job("j" * length, **indexed(2)))
     await cluster.start(NAME)
     await started(cluster, 2)
@@ -137,7 +137,7 @@ async def test_long_job_names(cluster, length):
 
 
 @pytest.mark.parametrize("leave", ["workload", "both"])
-async def test_a_crash_between_the_creations_makes_nothing_twice(cluster, leave):
+async def test_crash_between_workload_and_group_creates_no_duplicates(cluster, leave):
     created = await cluster.create(JOBS, job(**indexed(2)))
     workload = await cluster.create(WORKLOADS, new_workload(created))
     if leave == "both":
@@ -149,7 +149,7 @@ async def test_a_crash_between_the_creations_makes_nothing_twice(cluster, leave)
     assert await groups_of(cluster) == {group["metadata"]["name"]}
 
 
-async def test_two_workloads_for_one_job_mean_none(cluster, caplog):
+async def test_two_workloads_of_one_job_mean_no_group(cluster, caplog):
     for name in ("one", "two"):
         reference = {"apiGroup": "batch", "kind": "Job", "name": "j"}
         policy = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}}
@@ -163,7 +163,7 @@ async def test_two_workloads_for_one_job_mean_none(cluster, caplog):
     assert "job ns/j: its pods are created without a PodGroup: several workloads refer to it: one, two" in caplog.text
 
 
-async def test_a_deleted_gang_goes_altogether(cluster):
+async def test_foreground_deletion_removes_job_pods_group_and_workload(cluster):
     await cluster.create(JOBS, job(**indexed(2)))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(NAME, "garbage-collector-controller", "podgroup-protection-controller")
@@ -177,7 +177,7 @@ async def test_a_deleted_gang_goes_altogether(cluster):
     await cluster.eventually(gone)
 
 
-async def test_a_group_stays_while_a_pod_may_run(cluster):
+async def test_pod_group_stays_until_last_pod_has_terminated(cluster):
     group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
     await cluster.create(POD_GROUPS, group)
     await cluster.create(PODS, pod_body("p", nodeName="n1", schedulingGroup={"podGroupName": "g"}))
@@ -206,7 +206,7 @@ async def test_a_group_stays_while_a_pod_may_run(cluster):
         indexed(4, template=template({}, restartPolicy="Never", schedulingGroup={"podGroupName": "mine"})),
     ],
 )
-async def test_other_jobs_have_no_group_of_their_own(cluster, spec):
+async def test_job_that_is_no_gang_gets_no_workload(cluster, spec):
     await cluster.create(JOBS, job(**spec))
     await cluster.start(NAME)
     await started(cluster, spec["parallelism"])
@@ -215,7 +215,7 @@ async def test_other_jobs_have_no_group_of_their_own(cluster, spec):
     assert not await cluster.items(POD_GROUPS)
 
 
-async def test_whoever_made_the_job_does_not_matter(cluster):
+async def test_job_of_any_owner_gets_a_gang(cluster):
     spec = {"schedule": "@hourly", "jobTemplate": {"spec": job(**indexed(2))["spec"]}}
     cron = await cluster.create(CRON_JOBS, {"metadata": {"name": "c"}, "spec": spec})
     body = job(**indexed(2))
@@ -228,7 +228,7 @@ async def test_whoever_made_the_job_does_not_matter(cluster):
     assert await groups_of(cluster) == {(await the_group(cluster))["name"]}
 
 
-async def test_with_the_gate_off_nothing_is_grouped_and_what_started_so_goes_on_so(cluster):
+async def test_feature_gate_off_creates_no_group_and_keeps_existing_ones(cluster):
     everything, cluster.gates = cluster.gates, FeatureGates()
     await cluster.create(JOBS, job(**indexed(2)))
     await cluster.start(NAME)
@@ -263,7 +263,7 @@ async def suspend(cluster, suspended):
     await cluster.eventually(told)
 
 
-async def test_a_job_that_was_suspended_first_gets_its_group_when_it_starts(cluster):
+async def test_suspended_job_gets_group_on_resume(cluster):
     await cluster.create(JOBS, job(**indexed(2, suspend=True)))
     await cluster.start(NAME)
 
@@ -277,7 +277,7 @@ async def test_a_job_that_was_suspended_first_gets_its_group_when_it_starts(clus
     assert await groups_of(cluster) == {(await the_group(cluster))["name"]}
 
 
-async def test_a_gang_that_is_suspended_keeps_its_group_and_finds_it_again(cluster):
+async def test_suspended_gang_keeps_its_group_after_resume(cluster):
     requests = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
     await cluster.create(JOBS, job(**indexed(2)))
     await cluster.play(Kubelet(cluster.client).run())

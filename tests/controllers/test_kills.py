@@ -33,7 +33,7 @@ async def settled(cluster):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_killed_wherever_they_are(cluster, seed):
+async def test_killed_controllers_reach_expected_state(cluster, seed):
     rng = random.Random(seed)
     await cluster.create(CLAIM_TEMPLATES, {"metadata": {"name": "t"}, "spec": {"spec": REQUESTS}})
     claims = [{"name": "gpu", "resourceClaimTemplateName": "t"}]

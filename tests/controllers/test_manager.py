@@ -11,14 +11,14 @@ from haru.kube.gates import FeatureGates
 NEEDS_AN_AUTHORITY = "root-ca-certificate-publisher-controller"
 
 
-async def test_everything_runs_with_the_accelerator_gates(cluster):
+async def test_all_controllers_run_with_accelerator_gates(cluster):
     manager = await cluster.start("*")
     assert set(CONTROLLERS) - set(manager.running) == {NEEDS_AN_AUTHORITY}
     assert manager.started
     assert b'running_managed_controllers{manager="haru-controllers",name="job-controller"} 1.0' in manager.metrics()
 
 
-async def test_what_a_gate_forbids_does_not_run(cluster):
+async def test_controllers_without_their_gate_do_not_run(cluster):
     cluster.gates = FeatureGates()
     manager = await cluster.start("*")
     gated = {"podgroup-protection-controller", "resourcepoolstatusrequest-controller", "stale-gang-controller"}
@@ -26,7 +26,7 @@ async def test_what_a_gate_forbids_does_not_run(cluster):
     assert set(CONTROLLERS) - set(manager.running) == gated
 
 
-async def test_a_server_that_is_not_ready_is_waited_for(cluster):
+async def test_manager_waits_until_server_is_ready(cluster):
     class Late:
         """The server, after some answers 503."""
 
@@ -47,7 +47,7 @@ async def test_a_server_that_is_not_ready_is_waited_for(cluster):
     assert late.refused == 2
 
 
-async def test_a_controller_that_fails_is_started_again(cluster, monkeypatch, caplog):
+async def test_failed_controller_is_restarted(cluster, monkeypatch, caplog):
     failures = 0
     background = ServiceAccountController.background
 
@@ -71,7 +71,7 @@ async def test_a_controller_that_fails_is_started_again(cluster, monkeypatch, ca
     assert "serviceaccount-controller failed and is started again" in caplog.text
 
 
-async def test_nothing_is_left_running(cluster):
+async def test_cancelled_manager_leaves_no_tasks(cluster):
     before = asyncio.all_tasks()
     manager = ControllerManager(cluster.client, cluster.gates)
     task = asyncio.create_task(manager.run())
@@ -82,7 +82,7 @@ async def test_nothing_is_left_running(cluster):
     assert {t for t in asyncio.all_tasks() if not t.done()} <= before
 
 
-async def test_one_who_needs_only_metadata_shares_what_is_there(cluster):
+async def test_metadata_informer_is_shared_with_full_informer(cluster):
     informers = SharedInformers(cluster.client)
     full = informers.get(PODS)
     assert informers.metadata(PODS) is full

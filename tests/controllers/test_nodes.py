@@ -56,7 +56,7 @@ async def lease_namespace(cluster):
 
 
 @pytest.mark.usefixtures("lease_namespace")
-async def test_a_silent_node_is_marked_tainted_and_emptied(cluster):
+async def test_silent_node_is_marked_unknown_tainted_and_drained(cluster):
     await make_ready(cluster, "n1", "n2")
     tolerant = [{"operator": "Exists"}]
     await running(cluster, "goes", tolerations=[{"key": "x", "operator": "Exists"}])
@@ -88,7 +88,7 @@ async def test_a_silent_node_is_marked_tainted_and_emptied(cluster):
 
 
 @pytest.mark.usefixtures("lease_namespace")
-async def test_when_all_are_silent_nobody_is_driven_away(cluster):
+async def test_no_execute_taint_is_not_set_when_all_nodes_are_silent(cluster):
     await make_ready(cluster, "n1", "n2")
     await cluster.start(LIFECYCLE, TAINTS, **FAST)
 
@@ -101,7 +101,7 @@ async def test_when_all_are_silent_nobody_is_driven_away(cluster):
 
 
 @pytest.mark.usefixtures("lease_namespace")
-async def test_a_node_that_was_never_heard_of_has_time_to_start(cluster):
+async def test_new_node_without_heartbeat_has_startup_grace_period(cluster):
     """Its pods stay too: it may be their kubelet that starts."""
     clock = Steps()
     await make_ready(cluster, "n2")
@@ -160,7 +160,7 @@ def is_ready(node):
 
 
 @pytest.mark.usefixtures("lease_namespace")
-async def test_controller_that_was_blocked_gives_no_node_up(cluster):
+async def test_blocked_controller_does_not_mark_nodes_unknown(cluster):
     """While it was not looking nobody was silent, as far as it knows."""
     clock = Steps()
     await make_ready(cluster, "n1", "n2")
@@ -216,7 +216,7 @@ class Interruptible:
 
 
 @pytest.mark.usefixtures("lease_namespace")
-async def test_time_without_the_api_counts_as_no_nodes_silence(cluster):
+async def test_time_without_api_server_does_not_count_as_node_silence(cluster):
     clock = Steps()
     await make_ready(cluster, "n1", "n2")
     await renew(cluster, "n1", "n2")
@@ -254,7 +254,7 @@ async def test_time_without_the_api_counts_as_no_nodes_silence(cluster):
 
 
 @pytest.mark.usefixtures("lease_namespace")
-async def test_node_whose_renewals_have_not_arrived_yet_is_not_given_up(cluster):
+async def test_node_with_lagging_lease_watch_is_not_marked_unknown(cluster):
     """The watch of Leases lags: what the server has is read before a node is given up."""
     clock = Steps()
     await make_ready(cluster, "n1", "n2")
@@ -275,7 +275,7 @@ async def test_node_whose_renewals_have_not_arrived_yet_is_not_given_up(cluster)
 
 
 @pytest.mark.parametrize("dated", [True, False])
-async def test_pods_leave_a_tainted_node_in_their_time(cluster, dated):
+async def test_pods_on_tainted_node_are_evicted_after_toleration_seconds(cluster, dated):
     taint = {"key": "k", "effect": "NoExecute"}
     if dated:
         taint["timeAdded"] = format_time(datetime.now(UTC))
@@ -299,7 +299,7 @@ async def test_pods_leave_a_tainted_node_in_their_time(cluster, dated):
     assert (condition["status"], condition["reason"]) == ("True", "DeletionByTaintManager")
 
 
-async def test_a_taint_that_goes_in_time_does_nothing(cluster):
+async def test_taint_removed_in_time_evicts_no_pod(cluster):
     taint = {"key": "k", "effect": "NoExecute", "timeAdded": format_time(datetime.now(UTC))}
     await running(
         cluster, "p", tolerations=[{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
@@ -314,7 +314,7 @@ async def test_a_taint_that_goes_in_time_does_nothing(cluster):
     await cluster.always(stays, 1.5)
 
 
-async def test_pods_of_nodes_that_are_gone_are_removed(cluster):
+async def test_pods_of_deleted_nodes_are_deleted(cluster):
     await cluster.create(NODES, {"metadata": {"name": "n2"}})
     await running(cluster, "stays", "n1")
     await running(cluster, "goes", "n2")
@@ -327,7 +327,7 @@ async def test_pods_of_nodes_that_are_gone_are_removed(cluster):
     await cluster.eventually(gone)
 
 
-async def test_deleted_pods_that_never_ran_are_removed(cluster):
+async def test_deleted_pods_that_never_ran_are_removed_by_pod_collector(cluster):
     body = pod_body("p")
     body["metadata"]["finalizers"] = ["test/hold"]
     await cluster.create(PODS, body)
@@ -376,7 +376,7 @@ async def evicted(cluster):
     return {p["metadata"]["name"] for p in await cluster.items(PODS) if p["metadata"].get("deletionTimestamp")}
 
 
-async def test_a_drivers_taint_evicts_the_users_of_the_device(cluster):
+async def test_no_execute_device_taint_evicts_pods_using_device(cluster):
     await cluster.create(SLICES, device_slice())
     await with_device(cluster, "goes")
     await with_device(cluster, "stays", [{"operator": "Exists", "effect": "NoExecute"}])
@@ -395,7 +395,7 @@ async def test_a_drivers_taint_evicts_the_users_of_the_device(cluster):
     assert condition["message"] == "Device Taint manager: deleting due to NoExecute taint"
 
 
-async def test_a_taint_taken_back_in_time_cancels(cluster):
+async def test_device_taint_removed_in_time_evicts_no_pod(cluster):
     await cluster.create(SLICES, device_slice({"key": "bad", "effect": "NoExecute"}))
     await with_device(cluster, "p", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 4}])
     await cluster.start(DEVICES)
@@ -412,7 +412,7 @@ async def test_a_taint_taken_back_in_time_cancels(cluster):
 @pytest.mark.parametrize(
     ("effect", "reason"), [("NoExecute", "Completed"), ("NoSchedule", "OtherEffect"), ("None", "NoEffect")]
 )
-async def test_a_rule_says_what_it_did(cluster, effect, reason):
+async def test_device_taint_rule_status_reports_affected_pods(cluster, effect, reason):
     await cluster.create(SLICES, device_slice())
     await with_device(cluster)
     await cluster.start(DEVICES)

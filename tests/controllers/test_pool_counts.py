@@ -59,7 +59,7 @@ def one(*args: Any, **spec: Any) -> Obj:
     return pool
 
 
-def test_a_whole_pool() -> None:
+def test_complete_pool_counts_total_allocated_and_available_devices() -> None:
     pool = one([slice_("a", devices=3, count=2), slice_("b", devices=1, count=2)], [claim("c", "a-0")])
     assert pool == {
         "driver": DRIVER,
@@ -74,16 +74,16 @@ def test_a_whole_pool() -> None:
     }
 
 
-def test_an_empty_pool_has_no_devices() -> None:
+def test_empty_pool_counts_no_devices() -> None:
     assert numbers(one([slice_("a")])) == (0, 0, 0, 0)
 
 
-def test_nothing_matches() -> None:
+def test_filters_without_match_count_no_pool() -> None:
     assert counted([slice_("a", devices=1)], driver="other.example.com") == PoolCounts(0, (), 0)
     assert counted([slice_("a", devices=1)], poolName="q") == PoolCounts(0, (), 0)
 
 
-def test_pools_are_chosen_by_driver_and_name() -> None:
+def test_pools_are_filtered_by_driver_and_name() -> None:
     foreign = slice_("x", "b", devices=5)
     foreign["spec"]["driver"] = "other.example.com"
     slices = [slice_("a", "a", devices=1), slice_("b", "b", devices=2), foreign]
@@ -92,21 +92,21 @@ def test_pools_are_chosen_by_driver_and_name() -> None:
     assert numbers(one(slices, [claim("c", "x-0", pool="b", driver="other.example.com")], poolName="b")) == (2, 0, 2, 0)
 
 
-def test_only_the_newest_generation_counts() -> None:
+def test_only_newest_generation_of_pool_is_counted() -> None:
     old = [slice_("a", devices=8, generation=1, count=2), slice_("b", devices=8, generation=1, count=2)]
     pool = one([*old, slice_("c", devices=1, generation=2)])
     assert (pool["generation"], pool["resourceSliceCount"], pool["totalDevices"]) == (2, 1, 1)
 
 
 @pytest.mark.parametrize("slices", [1, 3])
-def test_a_pool_whose_slices_are_not_those_announced_is_not_counted(slices: int) -> None:
+def test_incomplete_pool_has_validation_error_and_no_counts(slices: int) -> None:
     found = counted([slice_(f"s{i}", devices=2, generation=7, count=2) for i in range(slices)])
     text = f"incomplete: {slices} of 2 slices of generation 7 are there"
     expected = {"driver": DRIVER, "poolName": "p", "nodeName": "n1", "generation": 7, "validationError": text}
     assert found == PoolCounts(1, (expected,), 1)
 
 
-def test_a_pool_that_the_allocator_does_not_trust_is_not_counted() -> None:
+def test_invalid_pool_has_validation_error_and_no_counts() -> None:
     twice = [slice_("a", devices=[{"name": "d"}], count=2), slice_("b", devices=[{"name": "d"}], count=2)]
     found = counted(twice)
     assert found.incomplete == 0
@@ -120,7 +120,7 @@ def test_a_pool_that_the_allocator_does_not_trust_is_not_counted() -> None:
     ("nodes", "node"),
     [(["n1", "n1"], {"nodeName": "n1"}), (["n1", "n2"], {}), (["n1", None], {}), ([None, None], {})],
 )
-def test_the_node_of_a_pool(nodes: list[str | None], node: Obj) -> None:
+def test_pool_has_node_name_when_all_slices_share_it(nodes: list[str | None], node: Obj) -> None:
     slices = []
     for number, name in enumerate(nodes):
         made = slice_(f"s{number}", count=2)
@@ -133,7 +133,7 @@ def test_the_node_of_a_pool(nodes: list[str | None], node: Obj) -> None:
     assert {key: value for key, value in one(slices).items() if key == "nodeName"} == node
 
 
-def test_what_claims_hold() -> None:
+def test_allocated_devices_are_counted_across_claims() -> None:
     slices = [slice_("a", devices=4)]
     several = [claim("one", "a-0", "a-1"), claim("waiting"), claim("two", "a-2")]
     assert numbers(one(slices, several)) == (4, 3, 1, 0)
@@ -145,7 +145,7 @@ def test_what_claims_hold() -> None:
 
 
 @pytest.mark.parametrize(("effect", "unavailable"), [("NoSchedule", 1), ("NoExecute", 1), ("None", 0)])
-def test_tainted_devices_are_unavailable_unless_they_are_held(effect: str, unavailable: int) -> None:
+def test_tainted_devices_are_unavailable_unless_allocated(effect: str, unavailable: int) -> None:
     devices = [{"name": "a", "taints": [{"key": "k", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"}]}]
     slices = [slice_("s", devices=[*devices, {"name": "b"}])]
     assert numbers(one(slices)) == (2, 0, 2 - unavailable, unavailable)
@@ -164,7 +164,7 @@ def partitioned() -> list[Obj]:
     ]
 
 
-def test_partitions_for_which_too_little_is_left_are_unavailable() -> None:
+def test_partitions_without_free_counters_are_unavailable() -> None:
     slices = partitioned()
     driver = slices[0]["spec"]["driver"]
     per_card = len(slices[1]["spec"]["devices"])
@@ -188,7 +188,7 @@ def test_partitions_for_which_too_little_is_left_are_unavailable() -> None:
     assert numbers(plain.pools[0]) == (total, 1, total - 1, 0)
 
 
-def test_the_kept_parts_of_equal_nodes_are_the_same_objects_and_nothing_given_is_changed() -> None:
+def test_kept_parts_of_equal_slices_are_shared_and_input_is_unchanged() -> None:
     first, second = partitioned(), partitioned()
     untouched = repr(first)
     kept = [(kept_part(a), kept_part(b)) for a, b in zip(first, second, strict=True)]
@@ -229,7 +229,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Obj], list[Obj], list[Obj]]:
 
 @settings(max_examples=50)
 @given(clusters(), st.integers(1, 9))
-def test_counts_add_up_in_order_and_are_cut_at_the_limit(parts: Any, limit: int) -> None:
+def test_counts_are_sorted_consistent_and_limited(parts: Any, limit: int) -> None:
     slices, claims, rules = parts
     names = sorted({s["spec"]["pool"]["name"] for s in slices})
     found = counted(slices, claims, rules, limit=limit)
@@ -256,7 +256,7 @@ def test_counts_add_up_in_order_and_are_cut_at_the_limit(parts: Any, limit: int)
 
 @settings(max_examples=30)
 @given(clusters())
-def test_the_answer_is_a_status_that_the_api_takes(parts: Any) -> None:
+def test_counted_status_passes_api_validation(parts: Any) -> None:
     kind = known_kind("resource.k8s.io/v1alpha3", "ResourcePoolStatusRequest")
     request = {"metadata": {"name": "r"}, "spec": {"driver": DRIVER}}
     status = answer(counted(*parts), format_time(NOW))
@@ -277,7 +277,9 @@ def test_the_answer_is_a_status_that_the_api_takes(parts: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("condition", ["Complete", "Failed"])
-def test_when_a_request_goes(created: int, answered: int | None, goes: bool, condition: str) -> None:
+def test_request_expires_after_its_retention_time(
+    created: int, answered: int | None, goes: bool, condition: str
+) -> None:
     """Minutes since it was created and since it was answered."""
 
     def ago(minutes: int) -> str:
@@ -289,6 +291,6 @@ def test_when_a_request_goes(created: int, answered: int | None, goes: bool, con
     assert expired(request, NOW) is goes
 
 
-def test_an_answer_without_a_condition_goes_an_hour_after_its_request_was_made() -> None:
+def test_status_without_condition_expires_an_hour_after_creation() -> None:
     request = {"metadata": {"creationTimestamp": format_time(NOW - timedelta(minutes=61))}, "status": {"poolCount": 0}}
     assert expired(request, NOW)

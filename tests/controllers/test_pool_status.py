@@ -43,7 +43,7 @@ async def answered(cluster, name="ask"):
     return await cluster.eventually(has_status)
 
 
-async def test_a_request_is_answered_once(cluster):
+async def test_pool_status_request_is_answered_once(cluster):
     await publish(cluster, "a", "pool-a", "d0", "d1", "d2")
     await publish(cluster, "b", "pool-b", "d0")
     await hold(cluster, "c", "pool-a", "d1")
@@ -77,7 +77,7 @@ async def test_a_request_is_answered_once(cluster):
     assert "resourcepoolstatusrequest_controller_request_processing_errors_total{" not in text
 
 
-async def test_more_pools_than_the_limit(cluster):
+async def test_pools_above_limit_are_left_out_of_status(cluster):
     for name in ("c", "a", "b"):
         await publish(cluster, name, f"pool-{name}", "d0")
     await cluster.start(NAME)
@@ -86,7 +86,7 @@ async def test_more_pools_than_the_limit(cluster):
     assert (status["poolCount"], [pool["poolName"] for pool in status["pools"]]) == (3, ["pool-a", "pool-b"])
 
 
-async def test_a_request_about_nothing_is_answered_too(cluster):
+async def test_request_without_matching_pools_completes_with_zero(cluster):
     await cluster.start(NAME)
     await ask(cluster)
     status = await answered(cluster)
@@ -94,7 +94,7 @@ async def test_a_request_about_nothing_is_answered_too(cluster):
     assert get_condition(status["conditions"], "Complete")["status"] == "True"
 
 
-async def test_a_pool_that_stays_incomplete_is_reported_so_after_five_more_looks(cluster, monkeypatch):
+async def test_incomplete_pool_is_reported_after_five_retries(cluster, monkeypatch):
     pauses = []
     manager = await cluster.start(NAME)
     queue = manager.running[NAME].queue
@@ -117,7 +117,7 @@ async def test_a_pool_that_stays_incomplete_is_reported_so_after_five_more_looks
     assert "1 of them incomplete" in status["conditions"][0]["message"]
 
 
-async def test_a_pool_that_is_completed_in_time_is_counted(cluster, monkeypatch):
+async def test_pool_completed_before_retries_end_is_counted(cluster, monkeypatch):
     manager = await cluster.start(NAME)
     queue = manager.running[NAME].queue
     looked = asyncio.Event()
@@ -137,7 +137,7 @@ async def test_a_pool_that_is_completed_in_time_is_counted(cluster, monkeypatch)
     assert (await answered(cluster))["pools"][0]["totalDevices"] == 2
 
 
-async def test_what_cannot_be_counted_is_answered_with_failed(cluster):
+async def test_calculation_error_sets_failed_condition(cluster):
     """Such slices no API server stores; another server's might be beyond what is known here."""
     manager = await cluster.start(NAME)
     slices = manager.running[NAME].slices
@@ -155,7 +155,7 @@ async def test_what_cannot_be_counted_is_answered_with_failed(cluster):
     assert status["poolCount"] == 0
 
 
-async def test_writes_that_keep_failing_are_given_up_and_counted(cluster, monkeypatch):
+async def test_failing_status_updates_stop_after_retries_and_count_errors(cluster, monkeypatch):
     manager = await cluster.start(NAME)
     original, refused = ApiClient.update, []
 
@@ -180,7 +180,7 @@ async def test_writes_that_keep_failing_are_given_up_and_counted(cluster, monkey
     assert f"resourcepoolstatusrequest_controller_requests_processed_total{label} 6.0" in text
 
 
-async def test_old_requests_are_swept(cluster):
+async def test_expired_requests_are_deleted(cluster):
     await ask(cluster, "unanswered")
     for name, minutes in (("old", 61), ("young", 59)):
         created = await ask(cluster, name)
@@ -196,7 +196,7 @@ async def test_old_requests_are_swept(cluster):
     await cluster.eventually(left)
 
 
-async def test_without_its_gate_it_does_not_run(cluster):
+async def test_controller_does_not_run_without_its_gate(cluster):
     other = Cluster(cluster.server, cluster.client, FeatureGates())
     assert (await other.start(NAME)).running == {}
     await other.kill()

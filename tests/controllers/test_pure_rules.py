@@ -36,11 +36,11 @@ def at(seconds):
         ([], set()),
     ],
 )
-def test_which_controllers_run(patterns, chosen):
+def test_controllers_flag_selects_controllers(patterns, chosen):
     assert set(select_controllers(patterns)) == chosen
 
 
-def test_an_unknown_controller_is_named():
+def test_unknown_controller_is_named():
     with pytest.raises(ValueError, match="'jobs' is not a controller; known are: cronjob-controller"):
         select_controllers(["jobs"])
 
@@ -58,7 +58,7 @@ def test_an_unknown_controller_is_named():
         ("p" * 27 + "." + "p" * 30, "e" * 58, "p" * 27 + "-" + "e" * 28),
     ],
 )
-def test_names_of_generated_claims(owner, entry, base):
+def test_generated_claim_name_joins_pod_and_claim_name(owner, entry, base):
     assert generate_name(owner, entry) == base
 
 
@@ -67,7 +67,7 @@ LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 
 
 @given(SUBDOMAINS.filter(lambda name: not is_dns1123_subdomain(name)), LABELS)
-def test_generated_names_are_valid_and_keep_both_parts(owner, entry):
+def test_generated_name_is_valid_and_keeps_both_parts(owner, entry):
     base = generate_name(owner, entry)
     assert len(base) <= 57
     assert base[0] == owner[0]
@@ -86,7 +86,7 @@ ENTRY = {"name": "gpu", "resourceClaimTemplateName": "t"}
         ({"name": "gpu", "resourceClaimName": "t"}, False),
     ],
 )
-def test_which_entries_are_the_groups(of_group, matches):
+def test_claim_entry_of_pod_matches_entry_of_group(of_group, matches):
     assert matches_group({"spec": {"resourceClaims": [of_group]}}, ENTRY) is matches
 
 
@@ -117,7 +117,7 @@ def limits(wanted, surge="25%", unavailable="25%"):
         (limits(2, 5, 7), (5, 2)),
     ],
 )
-def test_limits_round_towards_safety_and_never_block(given_limits, expected):
+def test_surge_and_unavailable_percentages_are_rounded(given_limits, expected):
     assert (given_limits.max_surge, given_limits.max_unavailable) == expected
 
 
@@ -125,7 +125,7 @@ def test_limits_round_towards_safety_and_never_block(given_limits, expected):
     ("new", "old", "size"),
     [(0, 10, 3), (3, 10, 3), (3, 8, 5), (9, 3, 10), (10, 0, 10), (12, 0, 10)],
 )
-def test_the_new_grows_into_the_surge(new, old, size):
+def test_new_replica_set_grows_up_to_surge(new, old, size):
     assert rollout.new_size(rs("new", new), [rs("old", old)], limits(10), True) == size
 
 
@@ -141,7 +141,7 @@ def test_the_new_grows_into_the_surge(new, old, size):
         (10, 8, 3, 3, 0),
     ],
 )
-def test_the_old_shrinks_within_what_may_be_missing(new, available, old, old_available, size):
+def test_old_replica_sets_shrink_to_minimum_available(new, available, old, old_available, size):
     sizes = rollout.old_sizes(rs("new", new, available), [rs("old", old, old_available)], limits(10))
     assert sizes == {"old": size}
 
@@ -150,7 +150,7 @@ SMALL = st.integers(0, 10)
 
 
 @given(st.integers(1, 20), SMALL, SMALL, st.lists(st.integers(0, 12), min_size=1, max_size=3), st.data())
-def test_a_rollout_never_breaks_its_limits(wanted, surge, unavailable, old_sizes, data):
+def test_rollout_steps_never_exceed_their_limits(wanted, surge, unavailable, old_sizes, data):
     allowed = limits(wanted, surge, unavailable)
     old = [rs(f"old{i}", n, data.draw(st.integers(0, n)), i) for i, n in enumerate(old_sizes)]
     size = data.draw(st.integers(0, wanted))
@@ -176,19 +176,19 @@ def test_a_rollout_never_breaks_its_limits(wanted, surge, unavailable, old_sizes
         ({"a": 3}, 0, {"a": 0}),
     ],
 )
-def test_rescaling_in_a_rollout_keeps_the_shares(sizes, wanted, expected):
+def test_scaling_during_rollout_keeps_proportions(sizes, wanted, expected):
     sets = [rs(name, size, created=i) for i, (name, size) in enumerate(sizes.items())]
     allowed = rollout.Limits(wanted, 3 if wanted == 20 else 2, 0)
     assert rollout.proportional_sizes(sets, allowed) == expected
 
 
 @pytest.mark.parametrize(("noted", "expected"), [("3", False), ("5", True), (None, False)])
-def test_whether_it_was_rescaled(noted, expected):
+def test_changed_desired_replicas_annotation_means_scaled(noted, expected):
     annotations = {rollout.DESIRED: noted} if noted else {}
     assert rollout.was_rescaled([rs("a", 2, **annotations)], 3) is expected
 
 
-def test_the_present_template_is_found_whatever_its_hash():
+def test_replica_set_of_current_template_is_found_with_any_hash():
     template = {"metadata": {"labels": {"app": "x"}}, "spec": {"a": 1}}
     hashed = {"metadata": {"labels": {"app": "x", "pod-template-hash": "h"}}, "spec": {"a": 1}}
     sets = [
@@ -226,12 +226,12 @@ def replica(name, node="", phase="Pending", ready=False, cost=None, restarts=0, 
         [replica("first", "n", created=9), replica("then", "n", created=1)],
     ],
 )
-def test_which_pod_is_missed_least(pods):
+def test_pod_deletion_order_prefers_less_important_pod(pods):
     for order in (pods, pods[::-1]):
         assert [pod["metadata"]["name"] for pod in deletion_order(order)] == ["first", "then"]
 
 
-def test_of_equal_pods_those_that_share_a_node_go_first():
+def test_pods_sharing_a_node_are_deleted_first():
     pods = [replica("alone", "n1"), replica("a", "n2"), replica("b", "n2")]
     assert deletion_order(pods)[-1]["metadata"]["name"] == "alone"
 
@@ -271,7 +271,7 @@ OWN = {"key": "mine", "effect": "NoExecute"}
         (node("False", [taint("not-ready", "NoSchedule", -9), taint("not-ready", "NoExecute", -9)]), True, None),
     ],
 )
-def test_conditions_become_taints(given_node, evict, expected):
+def test_node_conditions_become_taints(given_node, evict, expected):
     assert retainted(given_node, evict, at(0)) == expected
 
 
@@ -287,7 +287,7 @@ def test_conditions_become_taints(given_node, evict, expected):
         ([{"key": "k", "operator": "Exists", "tolerationSeconds": 300}, {"operator": "Exists"}], 240),
     ],
 )
-def test_when_a_pod_leaves_a_tainted_node(tolerations, due):
+def test_eviction_time_follows_toleration_seconds(tolerations, due):
     taints = [{"key": "k", "effect": "NoExecute", "timeAdded": at(-60)}]
     expected = None if due is None else NOW + timedelta(seconds=due)
     assert eviction_time({"spec": {"tolerations": tolerations}}, taints, NOW) == expected
@@ -309,7 +309,7 @@ def rule(selector, effect="NoExecute"):
     return {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": taint_}}
 
 
-def test_only_the_newest_generation_of_a_pool_counts():
+def test_taints_come_only_from_newest_pool_generation():
     slices = [resource_slice(1, {"a": [BAD]}), resource_slice(2, {"a": []})]
     assert published_taints(slices, "a") == []
     assert published_taints(slices[:1], "a") == [BAD]
@@ -325,7 +325,7 @@ def test_only_the_newest_generation_of_a_pool_counts():
         ({"pool": "p", "device": "b"}, False),
     ],
 )
-def test_what_a_rule_selects(selector, expected):
+def test_device_selector_of_taint_rule_matches_device(selector, expected):
     assert rule_selects(rule(selector), "d", "p", "a") is expected
 
 
@@ -345,7 +345,7 @@ def test_what_a_rule_selects(selector, expected):
         ([BAD], [rule({})], [], -60),
     ],
 )
-def test_when_the_users_of_a_device_leave(taints, rules, tolerations, due):
+def test_device_eviction_time_follows_tolerations(taints, rules, tolerations, due):
     results = [{"driver": "d", "pool": "p", "device": "a", "tolerations": tolerations}]
     found = claim_eviction(results, lambda driver, pool: [resource_slice(1, {"a": taints})], rules, NOW)
     assert (found.at if found else None) == (None if due is None else NOW + timedelta(seconds=due))
@@ -353,7 +353,7 @@ def test_when_the_users_of_a_device_leave(taints, rules, tolerations, due):
         assert found.rules == {"r"}
 
 
-def test_a_rule_reaches_devices_that_are_published_no_more():
+def test_taint_rule_applies_to_device_no_longer_published():
     results = [{"driver": "d", "pool": "p", "device": "a"}]
     found = claim_eviction(results, lambda driver, pool: [], [rule({"device": "a"})], NOW)
     assert found is not None

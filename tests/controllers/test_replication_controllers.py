@@ -28,7 +28,7 @@ async def status_is(cluster, **expected):
     await cluster.eventually(holds)
 
 
-async def test_replication_controller_keeps_its_number_of_pods(cluster):
+async def test_replication_controller_keeps_replica_count(cluster):
     created = await cluster.create(REPLICATION_CONTROLLERS, replication_controller(3))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(NAME)
@@ -55,7 +55,7 @@ async def test_replication_controller_keeps_its_number_of_pods(cluster):
     assert len(await live_pods(cluster)) == 1
 
 
-async def test_replication_controller_without_selector_takes_the_labels_of_its_template(cluster):
+async def test_replication_controller_without_selector_uses_template_labels(cluster):
     body = replication_controller(1)
     del body["spec"]["selector"]
     await cluster.create(REPLICATION_CONTROLLERS, body)
@@ -63,7 +63,7 @@ async def test_replication_controller_without_selector_takes_the_labels_of_its_t
     await status_is(cluster, replicas=1, fullyLabeledReplicas=1)
 
 
-async def test_matching_orphan_is_adopted_and_pod_that_matches_no_more_is_released(cluster):
+async def test_matching_orphan_is_adopted_and_pod_with_other_labels_released(cluster):
     body = pod_body("mine")
     body["metadata"]["labels"] = APP
     await cluster.create(PODS, body)
@@ -82,7 +82,7 @@ async def test_matching_orphan_is_adopted_and_pod_that_matches_no_more_is_releas
     await cluster.eventually(released)
 
 
-async def test_pods_that_are_refused_are_told_in_condition_and_event(cluster):
+async def test_refused_pods_give_condition_and_event(cluster):
     body = replication_controller(2)
     body["spec"]["template"]["spec"]["priorityClassName"] = "there-is-none"
     await cluster.create(REPLICATION_CONTROLLERS, body)
@@ -102,7 +102,7 @@ async def test_pods_that_are_refused_are_told_in_condition_and_event(cluster):
     assert event["source"]["component"] == "replication-controller"
 
 
-async def test_pods_of_a_replication_controller_count_for_a_disruption_budget(cluster):
+async def test_replication_controller_pods_count_for_disruption_budget(cluster):
     await cluster.create(REPLICATION_CONTROLLERS, replication_controller(3))
     budget = {"selector": {"matchLabels": APP}, "maxUnavailable": 1}
     await cluster.create(DISRUPTION_BUDGETS, {"metadata": {"name": "b"}, "spec": budget})

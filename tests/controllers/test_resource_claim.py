@@ -50,7 +50,7 @@ async def use(cluster, claim, *consumers, finalizers=(PROTECTED,)):
     return await cluster.client.update_status(CLAIMS, live)
 
 
-async def test_a_claim_is_made_from_the_template_and_recorded(cluster):
+async def test_claim_is_created_from_template_and_recorded_in_pod_status(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     pod = await cluster.create(PODS, pod_body("p", **USES))
     manager = await cluster.start(NAME)
@@ -79,7 +79,7 @@ async def test_a_claim_is_made_from_the_template_and_recorded(cluster):
     assert managers["ResourceClaimController"] == "Apply"
 
 
-async def test_restarts_make_no_second_claim(cluster):
+async def test_controller_restarts_create_no_second_claim(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     for number in range(3):
         await cluster.create(PODS, pod_body(f"p{number}", **USES))
@@ -91,7 +91,7 @@ async def test_restarts_make_no_second_claim(cluster):
     assert len(await cluster.items(CLAIMS)) == 3
 
 
-async def test_a_claim_that_was_made_but_not_recorded_is_found_again(cluster):
+async def test_created_but_unrecorded_claim_is_reused(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     pod = await cluster.create(PODS, pod_body("p", **USES))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
@@ -103,7 +103,7 @@ async def test_a_claim_that_was_made_but_not_recorded_is_found_again(cluster):
     assert len(await cluster.items(CLAIMS)) == 1
 
 
-async def test_a_lost_claim_is_made_again(cluster):
+async def test_deleted_generated_claim_is_created_again(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     await cluster.create(PODS, pod_body("p", **USES))
     await cluster.start(NAME)
@@ -117,7 +117,7 @@ async def test_a_lost_claim_is_made_again(cluster):
     await cluster.eventually(again)
 
 
-async def test_a_claim_that_was_made_twice_is_reduced_to_one(cluster):
+async def test_duplicate_generated_claim_is_deleted(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     pod = await cluster.create(PODS, pod_body("p", **USES))
     await cluster.start(NAME)
@@ -133,7 +133,7 @@ async def test_a_claim_that_was_made_twice_is_reduced_to_one(cluster):
     await cluster.eventually(one)
 
 
-async def test_a_missing_template_is_told_and_waited_for(cluster):
+async def test_missing_template_is_reported_and_retried(cluster):
     await cluster.create(PODS, pod_body("p", **USES))
     await cluster.start(NAME)
 
@@ -147,7 +147,7 @@ async def test_a_missing_template_is_told_and_waited_for(cluster):
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed", "deleted"])
-async def test_what_nobody_uses_is_released(cluster, end):
+async def test_claim_without_consumers_is_released(cluster, end):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     await cluster.create(CLAIMS, {"metadata": {"name": "shared"}, "spec": REQUESTS})
     both = [*USES["resourceClaims"], {"name": "own", "resourceClaimName": "shared"}]
@@ -175,7 +175,7 @@ async def test_what_nobody_uses_is_released(cluster, end):
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "deleted"])
-async def test_claim_with_device_status_is_deallocated(cluster, end):
+async def test_claim_with_device_status_is_deallocated_after_its_pod_ends(cluster, end):
     """What the driver said of the device goes with it, and takes no right that the controller lacks."""
     await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
     pod = await cluster.create(PODS, pod_body("p", resourceClaims=[{"name": "own", "resourceClaimName": "c"}]))
@@ -199,7 +199,7 @@ async def test_claim_with_device_status_is_deallocated(cluster, end):
     assert await cluster.forbidden() == before
 
 
-async def test_the_last_consumer_counts(cluster):
+async def test_claim_stays_allocated_until_last_consumer_ends(cluster):
     await cluster.create(CLAIMS, {"metadata": {"name": "shared"}, "spec": REQUESTS})
     entries = [{"name": "own", "resourceClaimName": "shared"}]
     first = await cluster.create(PODS, pod_body("a", resourceClaims=entries))
@@ -215,7 +215,7 @@ async def test_the_last_consumer_counts(cluster):
     await cluster.eventually(only_b)
 
 
-async def test_a_consumer_that_never_was_is_no_consumer(cluster):
+async def test_consumer_with_other_uid_is_released(cluster):
     await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
     pod = await cluster.create(PODS, pod_body("p"))
     replaced = {**pod, "metadata": {**pod["metadata"], "uid": "another"}}
@@ -228,7 +228,7 @@ async def test_a_consumer_that_never_was_is_no_consumer(cluster):
     await cluster.eventually(released)
 
 
-async def test_a_running_pod_that_is_being_deleted_keeps_its_claim(cluster):
+async def test_terminating_running_pod_keeps_its_claim(cluster):
     await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
     entries = [{"name": "own", "resourceClaimName": "c"}]
     pod = await cluster.create(PODS, pod_body("p", nodeName="n1", resourceClaims=entries))
@@ -251,7 +251,7 @@ async def test_a_running_pod_that_is_being_deleted_keeps_its_claim(cluster):
     await cluster.eventually(gone)
 
 
-async def test_a_deleted_claim_that_was_never_reserved_is_deallocated(cluster):
+async def test_deleted_claim_never_reserved_is_deallocated(cluster):
     await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
     await use(cluster, "c")
     await cluster.start(NAME)
@@ -268,7 +268,7 @@ async def test_a_deleted_claim_that_was_never_reserved_is_deallocated(cluster):
     await cluster.eventually(gone)
 
 
-async def test_a_pod_bound_past_the_scheduler_is_reserved_for(cluster):
+async def test_pod_bound_without_scheduler_is_added_to_reserved_for(cluster):
     await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
     entries = [{"name": "own", "resourceClaimName": "c"}]
     other = await cluster.create(PODS, pod_body("a", resourceClaims=entries))

@@ -50,7 +50,7 @@ async def refused(cluster, kind, obj: Obj) -> str:
     return caught.value.message
 
 
-async def test_a_full_quota_refuses_and_what_is_given_back_may_be_used_again(cluster):
+async def test_full_quota_refuses_pod_until_usage_is_released(cluster):
     await cluster.start(NAME)
     await cluster.create(QUOTAS, quota("cards", **{"requests.nvidia.com/gpu": "4", "pods": "3"}))
     await counted(cluster, "cards", **{"requests.nvidia.com/gpu": "0", "pods": "0"})
@@ -67,7 +67,7 @@ async def test_a_full_quota_refuses_and_what_is_given_back_may_be_used_again(clu
     await cluster.create(PODS, pod("b", 2))
 
 
-async def test_pods_that_have_ended_use_nothing_but_are_still_counted(cluster):
+async def test_terminated_pods_count_only_for_object_count_quota(cluster):
     await cluster.start(NAME)
     await cluster.create(QUOTAS, quota("q", **{"pods": "1", "count/pods": "5"}))
     await counted(cluster, "q", **{"pods": "0", "count/pods": "0"})
@@ -77,7 +77,7 @@ async def test_pods_that_have_ended_use_nothing_but_are_still_counted(cluster):
     await cluster.create(PODS, pod("b"))
 
 
-async def test_claims_count_by_class_and_by_the_resource_that_the_class_stands_for(cluster):
+async def test_claims_count_by_class_and_by_extended_resource(cluster):
     await cluster.start(NAME)
     await cluster.create(
         DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
@@ -95,7 +95,7 @@ async def test_claims_count_by_class_and_by_the_resource_that_the_class_stands_f
     await counted(cluster, "q", **dict.fromkeys(names, "0"))
 
 
-async def test_a_quota_on_cpu_wants_every_container_to_say_how_much(cluster):
+async def test_quota_on_cpu_requires_requests_of_every_container(cluster):
     await cluster.start(NAME)
     await cluster.create(QUOTAS, quota("q", **{"requests.cpu": "4", "limits.memory": "8Gi"}))
     await counted(cluster, "q", **{"requests.cpu": "0", "limits.memory": "0"})
@@ -105,7 +105,7 @@ async def test_a_quota_on_cpu_wants_every_container_to_say_how_much(cluster):
     )
 
 
-async def test_objects_of_any_resource_are_counted(cluster):
+async def test_objects_of_any_resource_are_counted_by_quota(cluster):
     await cluster.start(NAME)
     await cluster.create(QUOTAS, quota("q", **{"count/configmaps": "2", "configmaps": "2", "count/unheard.of": "1"}))
     await counted(cluster, "q", **{"count/configmaps": "0", "configmaps": "0"})
@@ -116,7 +116,7 @@ async def test_objects_of_any_resource_are_counted(cluster):
     await counted(cluster, "q", **{"count/configmaps": "1", "configmaps": "1"})
 
 
-async def test_services_that_become_of_another_type_are_judged_again(cluster):
+async def test_service_type_change_is_checked_against_quota(cluster):
     await cluster.start(NAME)
     await cluster.create(QUOTAS, quota("q", **{"services.loadbalancers": "0", "services.nodeports": "1"}))
     await counted(cluster, "q", **{"services.loadbalancers": "0", "services.nodeports": "0"})
@@ -128,7 +128,7 @@ async def test_services_that_become_of_another_type_are_judged_again(cluster):
     assert await used(cluster, "q") == {"services.loadbalancers": "0", "services.nodeports": "1"}
 
 
-async def test_a_dry_run_is_judged_and_not_charged(cluster):
+async def test_dry_run_is_checked_but_not_counted(cluster):
     await cluster.start(NAME)
     await cluster.create(QUOTAS, quota("q", pods="1"))
     await counted(cluster, "q", pods="0")
@@ -139,7 +139,7 @@ async def test_a_dry_run_is_judged_and_not_charged(cluster):
         await cluster.client.create(PODS, pod("b"), "ns", dry_run=True)
 
 
-async def test_what_is_refused_for_another_reason_is_not_charged(cluster):
+async def test_request_refused_for_another_reason_is_not_counted(cluster):
     await cluster.start(NAME)
     await cluster.create(QUOTAS, quota("q", pods="5"))
     await counted(cluster, "q", pods="0")
@@ -150,7 +150,7 @@ async def test_what_is_refused_for_another_reason_is_not_charged(cluster):
     assert await used(cluster, "q") == {"pods": "1"}
 
 
-async def test_many_clients_never_overdraw_a_quota(cluster):
+async def test_concurrent_clients_never_exceed_quota(cluster):
     """While clients create and delete, the pods there are never ask for more than the quota has."""
     await cluster.start(NAME)
     await cluster.create(QUOTAS, quota("cards", **{"requests.nvidia.com/gpu": "7"}))

@@ -20,7 +20,7 @@ async def published(cluster, namespace: str) -> bool:
     return found is not None and found["data"] == {"ca.crt": "an authority"}
 
 
-async def test_every_namespace_has_the_authority(cluster):
+async def test_every_namespace_gets_root_ca_config_map(cluster):
     await cluster.start(NAME, **{"root-ca": "an authority"})
     for namespace in ("ns", "kube-system"):
         await cluster.eventually(lambda namespace=namespace: published(cluster, namespace))
@@ -33,7 +33,7 @@ async def test_every_namespace_has_the_authority(cluster):
     assert await cluster.forbidden() == 0
 
 
-async def test_config_map_without_its_description_gets_it_back(cluster):
+async def test_missing_description_of_root_ca_config_map_is_restored(cluster):
     await cluster.start(NAME, **{"root-ca": "an authority"})
     await cluster.eventually(lambda: published(cluster, "ns"))
     annotations = {"kubernetes.io/description": None, "mine": "x"}
@@ -46,7 +46,7 @@ async def test_config_map_without_its_description_gets_it_back(cluster):
     await cluster.eventually(mended, 5)
 
 
-async def test_config_map_that_another_made_first_is_overwritten(cluster):
+async def test_root_ca_config_map_created_by_another_is_overwritten(cluster):
     """The controller has not seen it yet: its own creation fails, and has to be tried again as an update."""
     manager = await cluster.start(NAME, **{"root-ca": "an authority"})
     await cluster.eventually(lambda: published(cluster, "ns"))
@@ -65,12 +65,12 @@ async def test_config_map_that_another_made_first_is_overwritten(cluster):
     await cluster.eventually(lambda: published(cluster, "young"), 5)
 
 
-async def test_without_an_authority_it_does_not_run(cluster):
+async def test_controller_without_root_ca_does_not_run(cluster):
     manager = await cluster.start(NAME)
     assert not manager.running
 
 
-def test_a_file_that_holds_none(tmp_path: Path) -> None:
+def test_root_ca_file_without_certificate_is_refused(tmp_path: Path) -> None:
     assert _authority(None) == ""
     file = tmp_path / "ca.crt"
     with pytest.raises(UsageError, match="No such file"):

@@ -47,7 +47,7 @@ def told(made: Obj) -> tuple[str, str]:
 # -- what stands behind a Service --------------------------------------------------------------------------------------
 
 
-def test_conditions_of_endpoints() -> None:
+def test_endpoint_conditions_follow_pod_readiness_and_termination() -> None:
     pods = [
         pod("up", "10.0.0.1"),
         pod("starting", "10.0.0.2", ready=False),
@@ -64,7 +64,7 @@ def test_conditions_of_endpoints() -> None:
     assert "zone" not in unready["IPv4", port][0]
 
 
-def test_ports_by_number_and_by_name() -> None:
+def test_target_ports_resolve_by_number_and_name() -> None:
     named = {"name": "m", "port": 9, "targetPort": "metrics", "appProtocol": "http"}
     both = service(named, HTTP, {"name": "x", "port": 1, "targetPort": "nothing"}, {"port": 53, "protocol": "UDP"})
     assert ports_of(both, pod("a", "10.0.0.1", metrics=9001)) == (
@@ -76,7 +76,7 @@ def test_ports_by_number_and_by_name() -> None:
     assert sorted(port.port for _, (port,) in wanted) == [9000, 9001]
 
 
-def test_names_below_a_headless_service() -> None:
+def test_endpoints_of_headless_service_have_hostnames() -> None:
     headless = service(clusterIP="None")
     pods = [pod("a", "10.0.0.1", hostname="a", subdomain="web"), pod("b", "10.0.0.2", hostname="b", subdomain="other")]
     wanted = wanted_of(headless, pods, {})
@@ -86,7 +86,7 @@ def test_names_below_a_headless_service() -> None:
     assert "ports" not in subset
 
 
-def test_two_families() -> None:
+def test_dual_stack_service_has_slices_per_family() -> None:
     pods = [pod("a", "10.0.0.1", ips=["10.0.0.1", "fd00::1"]), pod("b", "10.0.0.2")]
     wanted = wanted_of(service(HTTP, ipFamilies=["IPv4", "IPv6"]), pods, {})
     assert {family: len(endpoints) for (family, _), endpoints in wanted.items()} == {"IPv4": 2, "IPv6": 1}
@@ -103,13 +103,13 @@ def test_two_families() -> None:
         ("PreferSameNode", {"forZones": [{"name": "z"}], "forNodes": [{"name": "n1"}]}),
     ],
 )
-def test_hints(near: str | None, hints: Obj | None) -> None:
+def test_traffic_distribution_gives_zone_and_node_hints(near: str | None, hints: Obj | None) -> None:
     pods = [pod("a", "10.0.0.1"), pod("b", "10.0.0.2", ready=False), pod("c", "10.0.0.3", node="n2")]
     ((_, found),) = wanted_of(service(HTTP, trafficDistribution=near), pods, {"n1": "z"}).items()
     assert [one.get("hints") for one in found] == [hints, None, None]
 
 
-def test_subsets() -> None:
+def test_subsets_list_ready_and_not_ready_addresses() -> None:
     pods = [
         pod("b", "10.0.0.10"),
         pod("a", "10.0.0.9"),
@@ -130,14 +130,14 @@ def test_subsets() -> None:
     assert not is_cut
 
 
-def test_too_many_addresses_are_cut_the_ready_ones_last() -> None:
+def test_endpoints_are_truncated_at_1000_ready_addresses_first() -> None:
     pods = [pod(f"p{n}", f"10.0.{n // 250}.{n % 250 + 1}", ready=n % 2 == 0) for n in range(1200)]
     (subset,), is_cut = subsets_of(service(HTTP), pods)
     assert is_cut
     assert (len(subset["addresses"]), len(subset["notReadyAddresses"])) == (600, 400)
 
 
-def test_what_of_a_pod_matters() -> None:
+def test_endpoints_depend_on_pod_ip_readiness_and_termination() -> None:
     before = pod("a", "10.0.0.1")
     same = {**before, "status": {**before["status"], "startTime": "x"}}
     assert face(same) == face(before)
@@ -171,7 +171,7 @@ GROUPS = st.dictionaries(
 
 
 @given(st.lists(GROUPS, min_size=1, max_size=5))
-def test_slices_say_what_is_wanted_and_nothing_is_written_twice(steps: list[dict[Group, set[int]]]) -> None:
+def test_endpoint_slices_converge_and_second_pass_writes_nothing(steps: list[dict[Group, set[int]]]) -> None:
     slices: list[Obj] = []
     for step in steps:
         wanted = {group: [endpoint(number) for number in sorted(numbers)] for group, numbers in step.items()}
@@ -189,7 +189,7 @@ def test_slices_say_what_is_wanted_and_nothing_is_written_twice(steps: list[dict
         assert slices_of(wanted, slices)[1] == 0
 
 
-def test_one_pod_less_is_one_write() -> None:
+def test_one_removed_pod_changes_one_slice() -> None:
     group: Group = ("IPv4", PORTS[1])
     slices, writes = slices_of({group: [endpoint(number) for number in range(250)]}, [])
     assert writes == 3
@@ -214,7 +214,7 @@ class Addresses(Kubelet):
         await super()._set(pod, wanted)
 
 
-async def test_a_service_follows_its_pods(cluster: Any) -> None:
+async def test_endpoints_of_service_follow_its_pods(cluster: Any) -> None:
     await cluster.client.patch(NODES, "n1", {"metadata": {"labels": {"topology.kubernetes.io/zone": "z1"}}}, "")
     await cluster.play(Addresses(cluster.client).run())
     await cluster.start("endpointslice-controller", "endpoints-controller")
@@ -268,7 +268,7 @@ async def test_a_service_follows_its_pods(cluster: Any) -> None:
     await cluster.eventually(gone)
 
 
-async def test_what_others_write_is_left_alone(cluster: Any) -> None:
+async def test_endpoints_of_service_without_selector_are_not_changed(cluster: Any) -> None:
     """A Service without a selector has the endpoints that somebody gives it, before it is there, too."""
     theirs = {"metadata": {"name": "db"}, "subsets": [{"addresses": [{"ip": "10.9.9.9"}], "ports": [{"port": 1}]}]}
     await cluster.create(ENDPOINTS, theirs)
@@ -289,7 +289,7 @@ async def test_what_others_write_is_left_alone(cluster: Any) -> None:
     await cluster.eventually(gone)
 
 
-async def test_endpoints_that_somebody_writes_are_mirrored(cluster: Any) -> None:
+async def test_custom_endpoints_are_mirrored_to_slices(cluster: Any) -> None:
     address = {"ip": "10.9.9.9", "hostname": "a", "nodeName": "n1"}
     subset = {"addresses": [address], "notReadyAddresses": [{"ip": "fd00::1"}], "ports": [{"name": "p", "port": 1}]}
     await cluster.create(ENDPOINTS, {"metadata": {"name": "db", "labels": {"a": "b"}}, "subsets": [subset]})

@@ -42,7 +42,7 @@ async def served(cluster, name):
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed", "deleted"])
-async def test_the_devices_are_freed_at_the_end_of_the_pod(cluster, end):
+async def test_extended_resource_claim_is_deleted_when_pod_ends(cluster, end):
     name = await served(cluster, "p")
     manager = await cluster.start("resourceclaim-controller", "garbage-collector-controller")
     labels = '{admin_access="false",allocated="true",source="extended_resource"}'
@@ -59,7 +59,7 @@ async def test_the_devices_are_freed_at_the_end_of_the_pod(cluster, end):
     assert (await cluster.get(PODS, "p") is None) == (end == "deleted")
 
 
-async def test_it_is_kept_while_the_pod_runs(cluster):
+async def test_extended_resource_claim_is_kept_while_pod_runs(cluster):
     name = await served(cluster, "p")
     await cluster.start("resourceclaim-controller", "garbage-collector-controller")
 
@@ -70,7 +70,7 @@ async def test_it_is_kept_while_the_pod_runs(cluster):
     await cluster.always(kept)
 
 
-async def test_a_tainted_device_evicts_the_pod_that_has_it_by_an_extended_resource(cluster):
+async def test_device_taint_evicts_pod_with_extended_resource(cluster):
     await served(cluster, "p")
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     devices = [{"name": "gpu-0", "taints": [{"key": "bad", "effect": "NoExecute"}]}]

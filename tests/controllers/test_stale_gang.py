@@ -66,7 +66,7 @@ def at(seconds):
         ),
     ],
 )
-def test_the_annotations_of_a_group_win(annotations, expected, problems):
+def test_group_annotations_override_default_stale_policy(annotations, expected, problems):
     assert policy_of({"metadata": {"annotations": annotations}}, TEN_MINUTES) == (expected, problems)
 
 
@@ -79,7 +79,7 @@ def test_the_annotations_of_a_group_win(annotations, expected, problems):
         ("10m", "Kill", '--stale-gang-policy: Invalid value: "Kill": write Report or Evict'),
     ],
 )
-def test_flags(after, policy, expected):
+def test_stale_gang_flags_give_default_policy(after, policy, expected):
     if isinstance(expected, StalePolicy):
         assert default_policy(after, policy) == expected
     else:
@@ -117,7 +117,7 @@ SCHEDULED = {"type": "PodGroupScheduled", "status": "True"}
         ([SCHEDULED, stale("False", -900)], members(3), TEN_MINUTES, ("Unknown", "BelowMinCount", -10, 590)),
     ],
 )
-def test_what_is_said_of_a_gang(conditions, there, policy, expected):
+def test_condition_of_stale_gang_follows_members_and_time(conditions, there, policy, expected):
     group = {"metadata": {}, "status": {"conditions": conditions}}
     finding = look_at(group, there, policy, NOW - timedelta(seconds=10), NOW)
     if expected is None:
@@ -130,7 +130,7 @@ def test_what_is_said_of_a_gang(conditions, there, policy, expected):
         assert finding.is_stale is (status == "True")
 
 
-def test_the_message_counts():
+def test_message_counts_present_and_succeeded_members():
     assert (
         members(2, succeeded=1).describe() == "3 of 4 members that the gang needs are there (1 of them have succeeded)"
     )
@@ -199,7 +199,7 @@ def play(scenario):
     virtual_time.run(run())
 
 
-def test_a_gang_that_stays_below_its_number_is_reported_and_nothing_else():
+def test_gang_below_min_count_is_reported_and_not_evicted():
     async def scenario(cluster):
         await cluster.gang()
         await cluster.start(NAME, **{"stale-gang": TEN_MINUTES})
@@ -225,7 +225,7 @@ def test_a_gang_that_stays_below_its_number_is_reported_and_nothing_else():
     play(scenario)
 
 
-def test_what_is_left_is_evicted_only_if_the_policy_says_so():
+def test_remaining_members_are_evicted_only_with_evict_policy():
     async def scenario(cluster):
         await cluster.gang(**{AFTER: "2m", POLICY: "Evict"})
         await cluster.create(PODS, pod_body("waits", schedulingGroup={"podGroupName": "g"}))
@@ -247,7 +247,7 @@ def test_what_is_left_is_evicted_only_if_the_policy_says_so():
 
 
 @pytest.mark.parametrize("annotations", [{}, {AFTER: "0s", POLICY: "Evict"}, {POLICY: "Evict"}])
-def test_without_a_time_nothing_happens(annotations):
+def test_policy_without_time_does_nothing(annotations):
     async def scenario(cluster):
         await cluster.gang(**annotations)
         await cluster.start(NAME)
@@ -259,7 +259,7 @@ def test_without_a_time_nothing_happens(annotations):
     play(scenario)
 
 
-def test_a_lapse_that_is_soon_over_is_not_written_down():
+def test_short_lapse_below_min_count_sets_no_condition():
     async def scenario(cluster):
         await cluster.gang()
         await cluster.start(NAME, **{"stale-gang": TEN_MINUTES})
@@ -273,7 +273,7 @@ def test_a_lapse_that_is_soon_over_is_not_written_down():
     play(scenario)
 
 
-def test_the_time_runs_on_while_the_controller_is_away():
+def test_stale_time_continues_across_controller_restart():
     async def scenario(cluster):
         await cluster.gang()
         await cluster.start(NAME, **{"stale-gang": TEN_MINUTES})
@@ -290,7 +290,7 @@ def test_the_time_runs_on_while_the_controller_is_away():
     play(scenario)
 
 
-def test_members_that_have_done_their_part_are_not_missing():
+def test_succeeded_members_count_towards_min_count():
     async def scenario(cluster):
         await cluster.gang()
         await cluster.start(NAME, **{"stale-gang": StalePolicy(60.0, evict=True)})
@@ -304,7 +304,7 @@ def test_members_that_have_done_their_part_are_not_missing():
     play(scenario)
 
 
-def test_a_slip_in_an_annotation_is_told_and_the_default_holds():
+def test_invalid_annotation_is_reported_and_default_applies():
     async def scenario(cluster):
         await cluster.gang(**{AFTER: "ten minutes"})
         await cluster.start(NAME, **{"stale-gang": TEN_MINUTES})
@@ -317,6 +317,6 @@ def test_a_slip_in_an_annotation_is_told_and_the_default_holds():
     play(scenario)
 
 
-def test_groups_of_the_basic_policy_have_no_number_to_be_below():
+def test_group_with_basic_policy_has_no_min_count():
     group = {"spec": {"schedulingPolicy": {"basic": {}}}}
     assert Members.of(group, []) is None

@@ -30,7 +30,7 @@ async def status_is(cluster, **expected):
     await cluster.eventually(holds)
 
 
-async def test_pods_come_one_after_the_other_with_their_volumes(cluster):
+async def test_ordered_stateful_set_creates_pods_one_by_one_with_volume_claims(cluster):
     claim = {
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -66,7 +66,7 @@ async def test_pods_come_one_after_the_other_with_their_volumes(cluster):
     assert len(await cluster.items(VOLUME_CLAIMS)) == 3
 
 
-async def test_claims_go_with_pods_that_are_too_many_if_the_set_wants_it(cluster):
+async def test_retention_policy_deletes_claims_of_scaled_down_pods(cluster):
     claim = {
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -88,7 +88,7 @@ async def test_claims_go_with_pods_that_are_too_many_if_the_set_wants_it(cluster
     assert await cluster.get(VOLUME_CLAIMS, "data-db-0") is not None
 
 
-async def test_a_rollout_goes_down_to_the_partition(cluster):
+async def test_rolling_update_stops_at_partition(cluster):
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
     await cluster.create(STATEFUL_SETS, stateful_set(3, updateStrategy=rolling))
     await cluster.play(Kubelet(cluster.client).run())
@@ -121,7 +121,7 @@ async def test_a_rollout_goes_down_to_the_partition(cluster):
     await cluster.eventually(one_revision)
 
 
-async def test_parallel_pods_and_a_first_number(cluster):
+async def test_parallel_policy_and_start_ordinal_create_all_pods_at_once(cluster):
     body = stateful_set(3, podManagementPolicy="Parallel", ordinals={"start": 5})
     await cluster.create(STATEFUL_SETS, body)
     await cluster.start("statefulset-controller")
@@ -132,7 +132,7 @@ async def test_parallel_pods_and_a_first_number(cluster):
     await cluster.eventually(all_at_once)
 
 
-async def test_restarts_make_no_pod_twice(cluster):
+async def test_controller_restarts_create_no_duplicate_pods(cluster):
     await cluster.create(STATEFUL_SETS, stateful_set(4))
     await cluster.play(Kubelet(cluster.client).run())
     for _ in range(3):
@@ -144,7 +144,7 @@ async def test_restarts_make_no_pod_twice(cluster):
     assert await names(cluster) == ["db-0", "db-1", "db-2", "db-3"]
 
 
-async def test_pods_are_labelled_with_the_name_of_their_revision_and_the_status_says_the_same(cluster):
+async def test_pods_have_revision_label_equal_to_status(cluster):
     await cluster.create(STATEFUL_SETS, stateful_set(2))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start("statefulset-controller")
@@ -158,7 +158,7 @@ async def test_pods_are_labelled_with_the_name_of_their_revision_and_the_status_
     assert labels == {**APP, "controller.kubernetes.io/hash": name.removeprefix("db-")}
 
 
-async def test_on_delete_a_pod_that_somebody_deletes_comes_back_from_the_new_template(cluster):
+async def test_on_delete_strategy_uses_new_template_after_manual_deletion(cluster):
     await cluster.create(STATEFUL_SETS, stateful_set(2, updateStrategy={"type": "OnDelete"}))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start("statefulset-controller")
@@ -175,7 +175,7 @@ async def test_on_delete_a_pod_that_somebody_deletes_comes_back_from_the_new_tem
     assert (await cluster.get(STATEFUL_SETS, "db"))["status"]["currentRevision"] == first
 
 
-async def test_the_partition_counts_from_the_first_ordinal(cluster):
+async def test_partition_counts_from_start_ordinal(cluster):
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
     more = {"updateStrategy": rolling, "ordinals": {"start": 5}}
     await cluster.create(STATEFUL_SETS, stateful_set(2, **more))

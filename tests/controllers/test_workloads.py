@@ -35,7 +35,7 @@ async def status_is(cluster, kind, name="web", **expected):
     await cluster.eventually(holds)
 
 
-async def test_a_replica_set_keeps_its_number(cluster):
+async def test_replica_set_keeps_replica_count(cluster):
     await cluster.create(REPLICA_SETS, replica_set(3))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start("replicaset-controller")
@@ -54,7 +54,7 @@ async def test_a_replica_set_keeps_its_number(cluster):
     assert len(await live_pods(cluster)) == 1
 
 
-async def test_restarts_make_no_pod_too_many(cluster):
+async def test_controller_restarts_create_no_extra_pods(cluster):
     await cluster.create(REPLICA_SETS, replica_set(8))
     seen = set()
     for _ in range(4):
@@ -68,7 +68,7 @@ async def test_restarts_make_no_pod_too_many(cluster):
     assert len(seen) == 8
 
 
-async def test_pods_are_adopted_and_let_go(cluster):
+async def test_matching_orphan_is_adopted_and_released(cluster):
     body = pod_body("mine")
     body["metadata"]["labels"] = APP
     await cluster.create(PODS, body)
@@ -87,7 +87,7 @@ async def test_pods_are_adopted_and_let_go(cluster):
     await cluster.eventually(let_go)
 
 
-async def test_what_cannot_be_created_is_told(cluster):
+async def test_failed_creation_sets_replica_failure_condition(cluster):
     body = replica_set(2)
     body["spec"]["template"]["spec"]["priorityClassName"] = "there-is-none"
     await cluster.create(REPLICA_SETS, body)
@@ -100,7 +100,7 @@ async def test_what_cannot_be_created_is_told(cluster):
     assert (condition["status"], condition["reason"]) == ("True", "FailedCreate")
 
 
-async def test_a_rollout_replaces_pods_within_its_limits(cluster):
+async def test_rolling_update_stays_within_surge_and_unavailable_limits(cluster):
     await cluster.create(DEPLOYMENTS, deployment(4))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(*BOTH)
@@ -137,7 +137,7 @@ async def test_a_rollout_replaces_pods_within_its_limits(cluster):
     await cluster.eventually(back)
 
 
-async def test_recreate_lets_the_old_go_first(cluster):
+async def test_recreate_strategy_deletes_old_pods_first(cluster):
     await cluster.create(DEPLOYMENTS, deployment(2, strategy={"type": "Recreate"}))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(*BOTH)
@@ -154,7 +154,7 @@ async def test_recreate_lets_the_old_go_first(cluster):
     await status_is(cluster, DEPLOYMENTS, availableReplicas=2, updatedReplicas=2)
 
 
-async def test_a_paused_deployment_scales_and_does_not_roll(cluster):
+async def test_paused_deployment_scales_without_rollout(cluster):
     await cluster.create(DEPLOYMENTS, deployment(2))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(*BOTH)
@@ -169,7 +169,7 @@ async def test_a_paused_deployment_scales_and_does_not_roll(cluster):
     await status_is(cluster, DEPLOYMENTS, availableReplicas=3, updatedReplicas=3, replicas=3)
 
 
-async def test_old_revisions_are_limited(cluster):
+async def test_revision_history_limit_deletes_old_replica_sets(cluster):
     await cluster.create(DEPLOYMENTS, deployment(1, revisionHistoryLimit=1))
     await cluster.play(Kubelet(cluster.client).run())
     await cluster.start(*BOTH)
@@ -186,7 +186,7 @@ async def test_old_revisions_are_limited(cluster):
     await cluster.eventually(two)
 
 
-async def test_a_deadline_that_passes_is_told(cluster):
+async def test_progress_deadline_sets_condition(cluster):
     await cluster.create(DEPLOYMENTS, deployment(1, progressDeadlineSeconds=1, minReadySeconds=0))
     await cluster.start(*BOTH)  # nobody runs the pod
 
@@ -197,7 +197,7 @@ async def test_a_deadline_that_passes_is_told(cluster):
     await cluster.eventually(told)
 
 
-async def test_killed_in_the_middle_a_rollout_goes_on(cluster):
+async def test_rollout_continues_after_controller_is_killed(cluster):
     await cluster.create(DEPLOYMENTS, deployment(6))
     for step in range(6):
         await cluster.play(Kubelet(cluster.client).run())
@@ -221,7 +221,7 @@ async def test_killed_in_the_middle_a_rollout_goes_on(cluster):
         ({"minAvailable": 9}, 0, 9),
     ],
 )
-async def test_budgets_say_how_many_may_go(cluster, spec, allowed, desired):
+async def test_disruption_budget_status_has_allowed_and_desired_counts(cluster, spec, allowed, desired):
     await cluster.create(DEPLOYMENTS, deployment(4))
     await cluster.create(
         DISRUPTION_BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": APP}, **spec}}
@@ -235,7 +235,7 @@ async def test_budgets_say_how_many_may_go(cluster, spec, allowed, desired):
     assert condition["reason"] == ("SufficientPods" if allowed else "InsufficientPods")
 
 
-async def test_a_budget_lets_as_many_evictions_through_as_it_says(cluster):
+async def test_disruption_budget_allows_that_many_evictions(cluster):
     await cluster.create(REPLICA_SETS, replica_set(3))
     budget = {"selector": {"matchLabels": APP}, "minAvailable": 2}
     await cluster.create(DISRUPTION_BUDGETS, {"metadata": {"name": "b"}, "spec": budget})
@@ -257,7 +257,7 @@ async def evict(cluster, name):
     await cluster.client.create_subresource(PODS, name, "eviction", body, "ns")
 
 
-async def test_pods_without_a_controller_have_no_share(cluster):
+async def test_disruption_budget_with_uncontrolled_pod_reports_sync_failed(cluster):
     body = pod_body("alone")
     body["metadata"]["labels"] = APP
     await cluster.create(PODS, body)
