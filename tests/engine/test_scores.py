@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from haru.engine.equivalence.score_index import ScoreIndex
 from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, Profile
 from haru.engine.framework.scores import normalised, rounded
-from haru.engine.plugins.dynamicresources.score import DynamicResourcesScore
+from haru.engine.plugins.dynamicresources.plugin import DynamicResourcesScore
 from haru.engine.plugins.imagelocality.score import image_score
-from haru.engine.plugins.interpodaffinity.score import min_max_normalised
-from haru.engine.plugins.noderesources.resource_scores import balance_score, fit_score
-from haru.engine.plugins.noderesources.score import NodeResourcesScore
-from haru.engine.plugins.podtopologyspread.score import skew_normalised
-from haru.engine.plugins.tainttoleration.score import TaintTolerationScore
+from haru.engine.plugins.interpodaffinity.plugin import min_max_normalised
+from haru.engine.plugins.noderesources.score import NodeResourcesScore, balance_score, fit_score
+from haru.engine.plugins.podtopologyspread.plugin import skew_normalised
+from haru.engine.plugins.tainttoleration.plugin import TaintTolerationScore
 from haru.engine.state.decision import Decision
 from haru.engine.state.node_info import NodeInfo, NodeSpec
 from haru.engine.state.pod_info import PodInfo

@@ -15,15 +15,20 @@ from haru.engine.framework.profile import Profile
 from haru.engine.framework.status import FilterFailure
 from haru.engine.plugins.haruexpected.score import Wanted
 from haru.engine.plugins.helper.topology_domains import TopologyDomains
-from haru.engine.plugins.imagelocality.image_states import ImageStates
-from haru.engine.plugins.interpodaffinity.filter import TopologyToAffinityTerms
-from haru.engine.plugins.interpodaffinity.pods_with_affinity import PodsWithAffinity
-from haru.engine.plugins.podtopologyspread.default_constraints import DefaultConstraintSelectors, default_constraints
-from haru.engine.plugins.podtopologyspread.filter import HARD, SOFT, Constraint, SpreadRules
+from haru.engine.plugins.imagelocality.score import ImageStates
+from haru.engine.plugins.interpodaffinity.filter import PodsWithAffinity, TopologyToAffinityTerms
+from haru.engine.plugins.podtopologyspread.filter import (
+    HARD,
+    SOFT,
+    Constraint,
+    DefaultConstraintSelectors,
+    SpreadRules,
+    default_constraints,
+)
 from haru.engine.plugins.podtopologyspread.filter import PLUGIN as SPREADING
 from haru.engine.plugins.registry import SCORE_PLUGINS
 from haru.engine.plugins.score_request import ScoreRequest
-from haru.engine.plugins.volumerestrictions.filter import SoleUse, sole_claims
+from haru.engine.plugins.volumerestrictions.plugin import SoleUse, sole_claims
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo

@@ -50,6 +50,15 @@ class Arguments(Protocol):
     def need(self, name: str) -> str:
         """Return a required text; add a finding if it is absent."""
 
+    def check_node_selector(self, path: str, selector: Any) -> None:
+        """Add a finding for each invalid part of a NodeSelector."""
+
+    def check_node_selector_term(self, path: str, term: Any) -> None:
+        """Add a finding for each invalid part of a NodeSelectorTerm."""
+
+    def check_label_key(self, path: str, key: str) -> None:
+        """Add a finding if the text at a path is not a label key."""
+
     def refuse(self, name: str, why: str) -> None:
         """Add a finding if a field is given and not empty."""
 

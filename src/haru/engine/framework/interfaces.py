@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
 from haru.engine.framework.profile import Profile
 from haru.engine.framework.status import FilterFailure
@@ -86,6 +87,14 @@ class ScorePlugin(Plugin, Protocol[RequestT]):
 
     def scorer(self, request: RequestT) -> Scorer | None:
         """Make the scorer for one kind of pod; None if it would score all nodes alike."""
+
+
+@runtime_checkable
+class ArgumentsPlugin(Plugin, Protocol):
+    """A plugin that takes arguments, the `args` of one entry of `pluginConfig`."""
+
+    def read_arguments(self, arguments: Arguments, profile: Profile) -> Profile:
+        """Check the arguments and return the profile with them."""
 
 
 class Scorer(Protocol):

@@ -1,11 +1,11 @@
-from .argument_readers import ARGUMENT_READERS as ARGUMENT_READERS
 from .dynamicresources.extended_resources import extended_resource_claim_use as extended_resource_claim_use
 from .dynamicresources.pod_claims import ClaimUse as ClaimUse
 from .dynamicresources.pod_claims import claim_name as claim_name
 from .dynamicresources.pod_claims import resolve_claims as resolve_claims
 from .dynamicresources.prefilter import DeviceDemand as DeviceDemand
 from .dynamicresources.prefilter import device_demand_of as device_demand_of
+from .registry import ARGUMENT_READERS as ARGUMENT_READERS
 from .registry import PLUGINS as PLUGINS
 from .registry import plugins_for as plugins_for
-from .tainttoleration.no_execute import eviction_time as eviction_time
-from .tainttoleration.no_execute import no_execute_taints as no_execute_taints
+from .tainttoleration.filter import eviction_time as eviction_time
+from .tainttoleration.filter import no_execute_taints as no_execute_taints

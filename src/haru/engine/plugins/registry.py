@@ -5,10 +5,13 @@ The order is kube-scheduler's: the first filter that refuses a node says why. So
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 
+from haru.engine.framework.arguments import ReadArguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import FilterPlugin, Plugin, PreFilterPlugin, ScorePlugin
+from haru.engine.framework.interfaces import ArgumentsPlugin, FilterPlugin, Plugin, PreFilterPlugin, ScorePlugin
 from haru.engine.plugins.defaultpreemption.plugin import DefaultPreemption
 from haru.engine.plugins.dynamicresources.plugin import DynamicResources
 from haru.engine.plugins.gangscheduling.plugin import GangScheduling
@@ -19,7 +22,7 @@ from haru.engine.plugins.nodeaffinity.plugin import NodeAffinity
 from haru.engine.plugins.nodedeclaredfeatures.plugin import NodeDeclaredFeatures
 from haru.engine.plugins.nodename.plugin import NodeName
 from haru.engine.plugins.nodeports.plugin import NodePorts
-from haru.engine.plugins.noderesources.plugin import NodeResourcesFit
+from haru.engine.plugins.noderesources.plugin import NodeResourcesBalancedAllocation, NodeResourcesFit
 from haru.engine.plugins.nodeunschedulable.plugin import NodeUnschedulable
 from haru.engine.plugins.nodevolumelimits.plugin import NodeVolumeLimits
 from haru.engine.plugins.podtopologyspread.plugin import PodTopologySpread
@@ -47,6 +50,7 @@ PLUGINS: tuple[Plugin, ...] = (
     DYNAMIC_RESOURCES,
     GangScheduling(),
     DefaultPreemption(),
+    NodeResourcesBalancedAllocation(),
     ImageLocality(),
     HaruExpected(),
 )
@@ -57,6 +61,10 @@ SCORE_PLUGINS: tuple[ScorePlugin[ScoreRequest], ...] = (
     DYNAMIC_RESOURCES,
     *(plugin for plugin in PLUGINS if isinstance(plugin, ScorePlugin) and plugin is not DYNAMIC_RESOURCES),
 )
+ARGUMENT_READERS: Mapping[str, ReadArguments] = MappingProxyType(
+    {plugin.name: plugin.read_arguments for plugin in PLUGINS if isinstance(plugin, ArgumentsPlugin)}
+)
+"""The plugins that take arguments, each with the method that reads them."""
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from haru.engine.framework.profile import Profile
 from haru.engine.plugins.haruexpected.score import Wanted
 from haru.engine.plugins.helper.topology_domains import TopologyDomains
-from haru.engine.plugins.imagelocality.image_states import ImageStates
+from haru.engine.plugins.imagelocality.score import ImageStates
 from haru.engine.plugins.interpodaffinity.filter import TopologyToAffinityTerms
 from haru.engine.plugins.podtopologyspread.filter import Constraint
 from haru.engine.state.pod_info import PodInfo

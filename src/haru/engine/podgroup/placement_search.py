@@ -18,7 +18,7 @@ from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices, device_demand_of
 from haru.engine.plugins.interpodaffinity.filter import inter_pod_rules
-from haru.engine.plugins.volumerestrictions.filter import sole_claims
+from haru.engine.plugins.volumerestrictions.plugin import sole_claims
 from haru.engine.podgroup.allocation_alternatives import allocation_alternatives
 from haru.engine.podgroup.backtracking_search import BacktrackingSearch
 from haru.engine.podgroup.capacity_upper_bound import capacity_upper_bound

@@ -11,6 +11,8 @@ from typing import Any
 
 from haru.kube.durations import seconds_of
 from haru.kube.errors import FieldError, forbidden, invalid, required
+from haru.kube.validation.common import label_key
+from haru.kube.validation.selectors import validate_node_selector, validate_node_selector_term
 
 Obj = dict[str, Any]
 
@@ -112,6 +114,18 @@ class Fields:
         """Complain about a field if it is given and says anything."""
         if self.take(name):
             self.findings.append(forbidden(self.at(name), why))
+
+    def check_node_selector(self, path: str, selector: Any) -> None:
+        """Add a finding for each invalid part of a NodeSelector."""
+        self.findings += validate_node_selector(path, selector)
+
+    def check_node_selector_term(self, path: str, term: Any) -> None:
+        """Add a finding for each invalid part of a NodeSelectorTerm."""
+        self.findings += validate_node_selector_term(path, term)
+
+    def check_label_key(self, path: str, key: str) -> None:
+        """Add a finding if the text at a path is not a label key."""
+        self.findings += label_key(path, key)
 
     def skip(self, *names: str) -> None:
         """Fields that are known and have no meaning here."""

@@ -1,12 +1,76 @@
-"""Connect InterPodAffinity to the scheduling framework."""
+"""Score nodes by preferred inter-pod affinity terms; the filter is in `filter.py`.
+
+Source: kube-scheduler 1.36's InterPodAffinity plugin and the validation of its arguments, as behaviour.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
 from haru.engine.framework.interfaces import Scorer
-from haru.engine.plugins.helper.topology_domains import HOSTNAME
-from haru.engine.plugins.interpodaffinity.score import InterPodAffinityScore
+from haru.engine.framework.profile import Profile
+from haru.engine.framework.scores import MAX_SCORE
+from haru.engine.plugins.helper.topology_domains import HOSTNAME, TopologyDomains
+from haru.engine.plugins.interpodaffinity.filter import TopologyToAffinityTerms
 from haru.engine.plugins.score_request import ScoreRequest
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.overlay import Overlay
+from haru.kube.errors import invalid
+
+
+class InterPodAffinityScore:
+    """InterPodAffinity: what the preferred terms say, the pod's own and those of the pods on nodes.
+
+    Where a label tells every node from every other, the sum is part of the node's key; else the value is.
+    """
+
+    alone = general = False
+
+    def __init__(self, weight: int, around: TopologyToAffinityTerms, hosts: TopologyDomains) -> None:
+        self.weight = weight
+        self._around = around
+        self._hosts = hosts
+        self._keys: tuple[str, ...] = ()
+
+    def catch_up(self, overlay: Overlay) -> set[str] | None:
+        """The surroundings themselves have been caught up before, and say what they touched."""
+        self._hosts.catch_up(overlay)
+        before, self._keys = self._keys, tuple(sorted(self._around.liked))
+        if self._around.touched is None or before != self._keys:
+            return None
+        return self._hosts.nodes(value for key, value in self._around.touched.liked if key == HOSTNAME)
+
+    def key(self, node: NodeInfo) -> tuple[int | str | None, ...]:
+        """Per label of interest the sum on the host, or the domain."""
+        return tuple(
+            self._around.liked[key].get(node.labels.get(key, ""), 0) if key == HOSTNAME else node.labels.get(key)
+            for key in self._keys
+        )
+
+    def scores(self, keys: Sequence[tuple[int | str | None, ...]], sizes: Sequence[int]) -> list[int]:
+        """The sums of the domains, spread between the smallest and the largest."""
+        del sizes
+        return min_max_normalised([self._raw(key) for key in keys])
+
+    def _raw(self, key: tuple[int | str | None, ...]) -> int:
+        total = 0
+        for name, seen in zip(self._keys, key, strict=True):
+            if isinstance(seen, str):
+                total += self._around.liked[name].get(seen, 0)
+            elif seen is not None:
+                total += seen
+        return total
+
+
+def min_max_normalised(raw: Sequence[int]) -> list[int]:
+    """Scores spread over 0..100 between the smallest and the largest; all 0 if they are equal."""
+    low, high = min(raw, default=0), max(raw, default=0)
+    if low == high:
+        return [0] * len(raw)
+    return [int(MAX_SCORE * (float(value - low) / float(high - low))) for value in raw]
 
 
 class InterPodAffinity:
@@ -32,3 +96,14 @@ class InterPodAffinity:
         if request.affinity is None or not weight:
             return None
         return InterPodAffinityScore(weight, request.affinity, request.domains(HOSTNAME))
+
+    def read_arguments(self, arguments: Arguments, profile: Profile) -> Profile:
+        """Return the profile with the weight of required terms, and whether others' preferred terms count."""
+        weight = arguments.integer("hardPodAffinityWeight", 1)
+        assert weight is not None
+        if not 0 <= weight <= 100:
+            arguments.findings.append(
+                invalid(arguments.at("hardPodAffinityWeight"), weight, "not in valid range [0, 100]")
+            )
+        ignore = arguments.flag("ignorePreferredTermsOfExistingPods")
+        return replace(profile, hard_affinity_weight=weight, ignore_preferred_of_existing=ignore)

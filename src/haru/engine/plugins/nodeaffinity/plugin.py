@@ -1,14 +1,62 @@
-"""Connect NodeAffinity to the scheduling framework."""
+"""Refuse and score nodes by the pod's nodeSelector and node affinity.
+
+Source: kube-scheduler 1.36's NodeAffinity plugin and the validation of its arguments, as behaviour.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import FilterRequest, NodeFilter, PreFilterResult, Scorer
+from haru.engine.framework.interfaces import FilterRequest, NodeFilter, NodeScorer, PreFilterResult, Scorer
+from haru.engine.framework.profile import Profile
+from haru.engine.framework.scores import normalised
 from haru.engine.plugins.nodeaffinity.filter import added_node_affinity, conflicting_names, named_nodes, node_affinity
-from haru.engine.plugins.nodeaffinity.score import NodeAffinityScore, preferred_terms
 from haru.engine.plugins.score_request import ScoreRequest
+from haru.engine.state.decision import Obj
+from haru.engine.state.node_info import NodeInfo
+from haru.kube.errors import invalid
+from haru.kube.selectors import node_selector_term_matches
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class NodeAffinityScore(NodeScorer):
+    """NodeAffinity: the weights of the preferred terms that hold, the pod's own and the profile's."""
+
+    general = False
+
+    def __init__(self, weight: int, terms: Sequence[Obj]) -> None:
+        self.weight = weight
+        self._terms = terms
+
+    def key(self, node: NodeInfo) -> int:
+        """The summed weights."""
+        return raw_affinity(self._terms, node)
+
+    def scores(self, keys: Sequence[int], sizes: Sequence[int]) -> list[int]:
+        """Relative to the largest."""
+        del sizes
+        return normalised(keys)
+
+
+def preferred_terms(affinity: Mapping[str, object] | None) -> tuple[Obj, ...]:
+    """The preferred terms of a NodeAffinity."""
+    listed = (affinity or {}).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return tuple(listed)  # type: ignore[arg-type]
+
+
+def raw_affinity(terms: Iterable[Obj], node: NodeInfo) -> int:
+    """The summed weights of the preferred terms that the node matches."""
+    return sum(
+        int(term.get("weight") or 0)
+        for term in terms
+        if node_selector_term_matches(term.get("preference") or {}, node.name, node.labels)
+    )
 
 
 class NodeAffinity:
@@ -32,3 +80,21 @@ class NodeAffinity:
         terms = (*preferred_terms(added), *preferred_terms(own))
         weight = request.profile.weight(self.name)
         return NodeAffinityScore(weight, terms) if terms and weight else None
+
+    def read_arguments(self, arguments: Arguments, profile: Profile) -> Profile:
+        """Return the profile with the node affinity that every pod has besides its own."""
+        added = arguments.part("addedAffinity")
+        affinity: dict[str, Any] = {}
+        if added.has(_REQUIRED):
+            selector = added.take(_REQUIRED)
+            affinity[_REQUIRED] = selector
+            added.check_node_selector(added.at(_REQUIRED), selector)
+        for entry in added.parts(_PREFERRED):
+            weight, preference = entry.integer("weight", 0) or 0, entry.take("preference") or {}
+            entry.done()
+            if not 1 <= weight <= 100:
+                entry.findings.append(invalid(entry.at("weight"), weight, "must be in the range 1-100"))
+            entry.check_node_selector_term(entry.at("preference"), preference)
+            affinity.setdefault(_PREFERRED, []).append({"weight": weight, "preference": preference})
+        added.done()
+        return replace(profile, added_affinity=affinity or None)

@@ -1,12 +1,33 @@
-"""Connect NodeDeclaredFeatures to the scheduling framework."""
+"""Refuse nodes that do not declare the features which the pod uses (KEP-5328).
+
+Source: kube-scheduler 1.36's NodeDeclaredFeatures plugin, as behaviour.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import FilterRequest, NodeFilter
-from haru.engine.plugins.nodedeclaredfeatures.filter import declared_features
+from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter
+from haru.engine.framework.status import FilterFailure, refuse
+from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.pod_info import PodInfo
+
+
+def declared_features(pod: PodInfo) -> NodeFilter | None:
+    """Refuse nodes that do not declare a feature which the pod uses (KEP-5328)."""
+    needed = frozenset(pod.needed_features)
+    if not needed:
+        return None
+    message = "node(s) didn't match Pod's required features"
+
+    def check(node: NodeInfo) -> Sequence[FilterFailure]:
+        missing = sorted(needed - node.spec.features)
+        if not missing:
+            return PASS
+        return (refuse("NodeDeclaredFeatures", "FeaturesMissing", message, {"features": missing}),)
+
+    return check
 
 
 class NodeDeclaredFeatures:

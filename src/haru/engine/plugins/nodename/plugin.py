@@ -1,12 +1,25 @@
-"""Connect NodeName to the scheduling framework."""
+"""Refuse nodes other than the one that the pod names.
+
+Source: kube-scheduler 1.36's NodeName plugin, as behaviour.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import FilterRequest, NodeFilter
-from haru.engine.plugins.nodename.filter import node_name
+from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter
+from haru.engine.framework.status import refuse
+from haru.engine.state.pod_info import PodInfo
+
+
+def node_name(pod: PodInfo) -> NodeFilter | None:
+    """Refuse all nodes but the one in the pod's `nodeName`."""
+    wanted = pod.spec.get("nodeName")
+    if not wanted:
+        return None
+    failure = (refuse("NodeName", "NodeNameMismatch", "node(s) didn't match the requested node name"),)
+    return lambda node: PASS if node.name == wanted else failure
 
 
 class NodeName:

@@ -1,12 +1,28 @@
-"""Connect NodeUnschedulable to the scheduling framework."""
+"""Refuse cordoned nodes.
+
+Source: kube-scheduler 1.36's NodeUnschedulable plugin, as behaviour.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import FilterRequest, NodeFilter
-from haru.engine.plugins.nodeunschedulable.filter import node_unschedulable
+from haru.engine.framework.interfaces import PASS, FilterRequest, NodeFilter
+from haru.engine.framework.status import refuse
+from haru.engine.state.decision import Obj
+from haru.engine.state.pod_info import PodInfo
+from haru.kube.meta import tolerates
+
+_UNSCHEDULABLE_TAINT: Obj = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+def node_unschedulable(pod: PodInfo) -> NodeFilter | None:
+    """Refuse cordoned nodes, unless the pod tolerates the taint node.kubernetes.io/unschedulable."""
+    if tolerates(pod.tolerations, _UNSCHEDULABLE_TAINT):
+        return None
+    failure = (refuse("NodeUnschedulable", "NodeUnschedulable", "node(s) were unschedulable"),)
+    return lambda node: failure if node.spec.unschedulable else PASS
 
 
 class NodeUnschedulable:
