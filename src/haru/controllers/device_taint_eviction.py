@@ -19,7 +19,16 @@ from haru.controllers import claim_names
 from haru.controllers.base import Context, Controller
 from haru.controllers.objects import CLAIMS, PODS, SLICES, TAINT_RULES, Obj, is_terminal, node_of
 from haru.controllers.pod_disruption import mark_disrupted
-from haru.engine.dra import NO_EXECUTE, Eviction, claim_eviction, combine, newest_slices, rule_selects
+from haru.engine.dra import (
+    NO_EXECUTE,
+    DeviceId,
+    Eviction,
+    claim_eviction,
+    combine,
+    decode_taint_rule,
+    newest_slices,
+    rule_selects,
+)
 from haru.kube.kinds import Kind
 from haru.kube.meta import controller_of, get_condition, is_being_deleted, name_of, namespace_of, uid_of
 
@@ -114,7 +123,7 @@ class DeviceTaintEvictionController(Controller):
     def _rule_changed(self, rule: Obj) -> None:
         self.queue.add(f"rule:{name_of(rule)}")
         for claim in self.claims.store.values():
-            if any(rule_selects(rule, r["driver"], r["pool"], r["device"]) for r in _results_of(claim)):
+            if any(rule_selects(rule, device) for device in _devices_of(claim)):
                 self._claim_changed(claim)
 
     def _rule_updated(self, old: Obj, new: Obj) -> None:
@@ -255,17 +264,17 @@ class DeviceTaintEvictionController(Controller):
         for resource_slice in self.slices.store.values():
             for pool in _pool_of_slice(resource_slice):
                 pools.setdefault(pool, []).append(resource_slice)
+        selected = decode_taint_rule(rule)
         published = sum(
-            rule_selects(rule, s["spec"]["driver"], s["spec"]["pool"]["name"], device["name"])
+            selected.selects(DeviceId(s["spec"]["driver"], s["spec"]["pool"]["name"], device["name"]))
             for slices in pools.values()
             for s in newest_slices(slices)
             for device in s["spec"].get("devices") or ()
         )
-        allocated: set[tuple[str, str, str]] = set()
+        allocated: set[DeviceId] = set()
         users: dict[str, None] = {}
         for claim in self.claims.store.values():
-            ids = [(r["driver"], r["pool"], r["device"]) for r in _results_of(claim)]
-            chosen = [device for device in ids if rule_selects(rule, *device)]
+            chosen = [device for device in _devices_of(claim) if selected.selects(device)]
             allocated.update(chosen)
             if chosen:
                 using = [p for p in self.pods.by_index("claim", object_key(claim)) if self._uses(p, claim)]
@@ -277,6 +286,10 @@ class DeviceTaintEvictionController(Controller):
             f"{len(users)} {_plural(len(users), 'pod')} would be evicted in {spaces} {_plural(spaces, 'namespace')} "
             f"if the effect was {NO_EXECUTE}."
         )
+
+
+def _devices_of(claim: Mapping[str, Any]) -> list[DeviceId]:
+    return [DeviceId(r["driver"], r["pool"], r["device"]) for r in _results_of(claim)]
 
 
 def _plural(count: int, word: str) -> str:

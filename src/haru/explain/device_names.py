@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from haru.engine.dra import (
     AllocationError,
@@ -19,6 +18,7 @@ from haru.engine.dra import (
     Obj,
     Placement,
     Slice,
+    decode_taint_rule,
     matches_node,
 )
 from haru.explain.changes import listed
@@ -55,15 +55,14 @@ def find_in(text: str, devices: DeviceSnapshot, known: Mapping[str, Mapping[str,
     raise DeviceNameError(_no_place(where, known, published))
 
 
-def find_ruled_device(text: str, rules: Iterable[Mapping[str, Any]]) -> DeviceId | None:
+def find_ruled_device(text: str, rules: Iterable[Obj]) -> DeviceId | None:
     """The device that DeviceTaintRules select by POOL/DEVICE or DRIVER/POOL/DEVICE, published or not; None: no one."""
     where, name = split_name(text)
     found = set()
     for rule in rules:
-        selector = (rule.get("spec") or {}).get("deviceSelector") or {}
-        parts = [str(selector.get(part) or "") for part in ("driver", "pool", "device")]
-        if all(parts) and parts[2] == name and where in (parts[1], f"{parts[0]}/{parts[1]}"):
-            found.add(DeviceId(*parts))
+        device = decode_taint_rule(rule).named_device
+        if device is not None and device.device == name and where in (device.pool, f"{device.driver}/{device.pool}"):
+            found.add(device)
     return found.pop() if len(found) == 1 else None
 
 

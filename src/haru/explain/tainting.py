@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from haru.engine.dra import NO_EXECUTE, DeviceId, Obj, Taint, published_taints, rule_selects, taint_time, tolerates
+from haru.engine.dra import (
+    NO_EXECUTE,
+    DeviceId,
+    Obj,
+    Taint,
+    decode_taint_rule,
+    published_taints,
+    rule_selects,
+    taint_time,
+    tolerates,
+)
 from haru.explain.device_names import published_devices
 from haru.kube.meta import is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from haru.kube.names import is_label_value, is_qualified_name, short_hash
@@ -108,12 +118,10 @@ def own_rules(rules: Iterable[Obj], device: DeviceId, key: str, effect: str = ""
     """Our rules that are about this device alone and this key, and this effect if one is given."""
     found = []
     for rule in rules:
-        spec = rule.get("spec") or {}
-        taint = spec.get("taint") or {}
-        selector = spec.get("deviceSelector") or {}
-        same = tuple(selector.get(name) for name in ("driver", "pool", "device")) == device
-        if same and labels_of(rule).get(OWN_LABEL[0]) == OWN_LABEL[1] and taint.get("key") == key:
-            found += [rule] if effect in ("", taint.get("effect")) else []
+        known = decode_taint_rule(rule)
+        is_own = labels_of(rule).get(OWN_LABEL[0]) == OWN_LABEL[1]
+        if is_own and known.named_device == device and known.taint.key == key and effect in ("", known.taint.effect):
+            found.append(rule)
     return found
 
 
@@ -121,7 +129,7 @@ def remaining_taints(device: DeviceId, slices: Iterable[Obj], rules: Iterable[Ob
     """The taints of a device, each with the name of the rule that puts it there, or nothing if its driver does."""
     own = [s for s in slices if (s["spec"]["driver"], s["spec"]["pool"]["name"]) == (device.driver, device.pool)]
     found = [(taint, "") for taint in published_taints(own, device.device)]
-    return found + [(rule["spec"]["taint"], name_of(rule)) for rule in rules if rule_selects(rule, *device)]
+    return found + [(rule["spec"]["taint"], name_of(rule)) for rule in rules if rule_selects(rule, device)]
 
 
 def parts_beside(device: DeviceId, slices: Iterable[Obj]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ allocate    `allocate(snapshot, allocated, node, claims, features)`: the first s
 node device classes     nodes that are alike but for identities, known as their slices and claims come
 fleet       `Fleet`, `Question`: a whole cluster asked at once, equal nodes decided once
 explain     `explain_requests(...)`: per request, how many devices are left after each condition
-taints      tolerations; `tracker` offers slices with the taints of DeviceTaintRules added
+taints      tolerations and DeviceTaintRules
 """
 
 import lazy_loader

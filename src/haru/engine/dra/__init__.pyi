@@ -48,7 +48,6 @@ from .selectors.compiled_selectors import forget as forget
 from .selectors.compiled_selectors import reader_of as reader_of
 from .selectors.selector_fields import names_read as names_read
 from .selectors.selector_fields import whole as whole
-from .slice_tracker import TaintTracker as TaintTracker
 from .taint_eviction import NO_EXECUTE as NO_EXECUTE
 from .taint_eviction import Eviction as Eviction
 from .taint_eviction import claim_eviction as claim_eviction

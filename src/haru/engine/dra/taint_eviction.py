@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from haru.engine.dra.model.model import Obj, Taint
-from haru.engine.dra.taints import decode_toleration
+from haru.engine.dra.model.model import DeviceId, Obj, Taint
+from haru.engine.dra.taints import decode_taint_rule, decode_toleration
 from haru.kube.meta import name_of
 from haru.kube.names import parse_time
 
@@ -36,13 +36,9 @@ def tolerates(toleration: Obj, taint: Obj) -> bool:
     return decode_toleration(toleration).tolerates(meant)
 
 
-def rule_selects(rule: Mapping[str, Any], driver: str, pool: str, device: str) -> bool:
-    """Whether a DeviceTaintRule is about a device; no selector is about none, an empty one about all."""
-    selector = (rule.get("spec") or {}).get("deviceSelector")
-    if selector is None:
-        return False
-    wanted = (("driver", driver), ("pool", pool), ("device", device))
-    return all(selector.get(key) in (None, value) for key, value in wanted)
+def rule_selects(rule: Obj, device: DeviceId) -> bool:
+    """Whether a DeviceTaintRule, as the API serves it, selects the device."""
+    return decode_taint_rule(rule).selects(device)
 
 
 def newest_slices(slices: Iterable[Obj]) -> list[Obj]:
@@ -80,12 +76,12 @@ def claim_eviction(
     """When the users of a claim must go; `slices_of(driver, pool)` gives the slices of a pool."""
     due: list[tuple[datetime, str, str]] = []
     for result in results:
-        driver, pool, device = result["driver"], result["pool"], result["device"]
-        taints = [(taint, "") for taint in published_taints(slices_of(driver, pool), device)]
-        taints += [(r["spec"]["taint"], name_of(r)) for r in rules if rule_selects(r, driver, pool, device)]
+        device = DeviceId(result["driver"], result["pool"], result["device"])
+        taints = [(taint, "") for taint in published_taints(slices_of(device.driver, device.pool), device.device)]
+        taints += [(r["spec"]["taint"], name_of(r)) for r in rules if rule_selects(r, device)]
         for taint, rule in taints:
             if taint.get("effect") == NO_EXECUTE and (at := taint_time(result, taint, now)) is not None:
-                due.append((at, f"{driver}/{pool}/{device}: {taint['key']}={taint.get('value') or ''}", rule))
+                due.append((at, f"{device}: {taint['key']}={taint.get('value') or ''}", rule))
     return combine([Eviction(at, (text,), frozenset({rule} if rule else ())) for at, text, rule in due])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from haru.engine.dra.model import decode_fields
-from haru.engine.dra.model.model import Obj, PoolKey, Taint
+from haru.engine.dra.model.model import DeviceId, Obj, PoolKey, Taint
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,32 @@ def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> t
 
 @dataclass(frozen=True, slots=True)
 class TaintRule:
-    """A DeviceTaintRule: a taint and which devices it goes to. Without a selector it goes to none."""
+    """A DeviceTaintRule: its taint, and the selector of the devices that get it.
+
+    A rule without a selector selects no device, an empty selector selects all.
+    """
 
     name: str
     taint: Taint
-    selects: bool
+    has_selector: bool
     driver: str | None
     pool: str | None
     device: str | None
 
-    def covers_pool(self, pool: PoolKey) -> bool:
-        """Whether some device of the pool can be meant."""
-        return self.selects and self.driver in (None, pool.driver) and self.pool in (None, pool.pool)
+    def selects_pool(self, pool: PoolKey) -> bool:
+        """Whether the rule may select a device of the pool."""
+        return self.has_selector and self.driver in (None, pool.driver) and self.pool in (None, pool.pool)
+
+    def selects(self, device: DeviceId) -> bool:
+        """Whether the rule selects the device."""
+        return self.selects_pool(PoolKey(device.driver, device.pool)) and self.device in (None, device.device)
+
+    @property
+    def named_device(self) -> DeviceId | None:
+        """The device whose driver, pool and name the selector gives; None where it leaves one of them out."""
+        if self.driver and self.pool and self.device:
+            return DeviceId(self.driver, self.pool, self.device)
+        return None
 
 
 def decode_taint_rule(obj: Obj) -> TaintRule:
@@ -63,14 +77,13 @@ def decode_taint_rule(obj: Obj) -> TaintRule:
     return TaintRule(
         name=str((obj.get("metadata") or {}).get("name") or ""),
         taint=decode_fields.taint(spec.get("taint") or {}),
-        selects=selector is not None,
+        has_selector=selector is not None,
         driver=given.get("driver"),
         pool=given.get("pool"),
         device=given.get("device"),
     )
 
 
-def rule_taints(rules: Iterable[TaintRule], pool: PoolKey, device: str) -> tuple[Taint, ...]:
-    """The taints that rules add to a device, in the order of the rules' names; the device's own come before them."""
-    meant = (r for r in rules if r.covers_pool(pool) and r.device in (None, device))
-    return tuple(r.taint for r in sorted(meant, key=lambda r: r.name))
+def rule_taints(rules: Iterable[TaintRule], device: DeviceId) -> tuple[Taint, ...]:
+    """Return the taints that rules add to a device, by the rules' names; they follow the device's own."""
+    return tuple(rule.taint for rule in sorted(rules, key=lambda r: r.name) if rule.selects(device))

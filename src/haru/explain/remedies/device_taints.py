@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from haru.engine import Options, Snapshot
-from haru.engine.dra import Device, PoolKey, Taint, TaintRule, decode_taint_rule
+from haru.engine.dra import Device, DeviceId, PoolKey, Taint, TaintRule, decode_taint_rule
 from haru.engine.state import Obj
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed, patch
@@ -78,7 +78,7 @@ def _tainted(snapshot: Snapshot, rules: Mapping[str, TaintRule]) -> list[Tainted
 
 
 def _made_by(rule: TaintRule, pool: PoolKey, device: str, taint: Taint) -> bool:
-    return rule.covers_pool(pool) and rule.device in (None, device) and rule.taint == taint
+    return rule.taint == taint and rule.selects(DeviceId(*pool, device))
 
 
 def _remove(snapshot: Snapshot, work: WorkloadUnit, options: Options, tainted: Sequence[Tainted]) -> Iterator[Remedy]:
@@ -112,7 +112,7 @@ def by_driver(tainted: Sequence[Tainted]) -> str:
 def taint_removal(snapshot: Snapshot, text: str) -> tuple[list[Obj], list[Tainted]]:
     """How to take one taint off all devices: rules to delete and annotations to change; and what drivers have to do."""
     rules = {name: decode_taint_rule(rule) for name, rule in sorted(snapshot.objects("DeviceTaintRule").items())}
-    made = [(name, rule) for name, rule in rules.items() if rule.selects and str(rule.taint) == text]
+    made = [(name, rule) for name, rule in rules.items() if rule.has_selector and str(rule.taint) == text]
     objects = snapshot.objects("DeviceTaintRule")
     deletions = [delete(objects[name]["apiVersion"], "DeviceTaintRule", rule.name) for name, rule in made]
     published = [item for item in _tainted(snapshot, rules) if str(item.taint) == text]
@@ -153,7 +153,7 @@ def _delete_rule(
     def made(pool: PoolKey, device: Device, taint: Taint) -> bool:
         return _made_by(rule, pool, device.name, taint)
 
-    if rule.selects and work.fits(hypothesis.without_device_taints(snapshot, made), options):
+    if rule.has_selector and work.fits(hypothesis.without_device_taints(snapshot, made), options):
         change = delete(obj["apiVersion"], "DeviceTaintRule", rule.name)
         command, costs = f"kubectl delete devicetaintrule {rule.name}", "every device that it taints is in use again"
         yield Remedy("DeleteDeviceTaintRule", f"delete DeviceTaintRule {rule.name}", (change,), 3, True, costs, command)

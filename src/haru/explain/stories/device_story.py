@@ -141,7 +141,6 @@ def _rules(snapshot: Snapshot, device: DeviceId, known: Device) -> dict[str, str
     found: dict[str, str] = {}
     for name, obj in sorted(snapshot.objects("DeviceTaintRule").items()):
         rule = decode_taint_rule(obj)
-        covers = rule.covers_pool(PoolKey(device.driver, device.pool)) and rule.device in (None, device.device)
-        if covers and rule.taint in known.taints:
+        if rule.taint in known.taints and rule.selects(device):
             found.setdefault(str(rule.taint), name.rpartition("/")[2])
     return found

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from haru.engine.dra.model.decode import decode_class, decode_slice
 from haru.engine.dra.model.interning import Interner
-from haru.engine.dra.model.model import Device, DeviceClass, NodeView, Obj, PoolKey, Slice
+from haru.engine.dra.model.model import Device, DeviceClass, DeviceId, NodeView, Obj, PoolKey, Slice
 from haru.engine.dra.pools.pools import Pool, PoolView
 from haru.engine.dra.taints import TaintRule, decode_taint_rule, rule_taints
 from haru.engine.state.cow_map import CowMap, FrozenMap
@@ -182,12 +182,12 @@ class Inventory:
         self._rebuild_pool(old.pool)
 
     def _tainted(self, item: Slice) -> Slice:
-        rules = [r for r in self._rules.values() if r.covers_pool(item.pool)]
+        rules = [r for r in self._rules.values() if r.selects_pool(item.pool)]
         if not rules:
             return item
 
         def patched(device: Device) -> Device:
-            added = rule_taints(rules, item.pool, device.name)
+            added = rule_taints(rules, DeviceId(*item.pool, device.name))
             return replace(device, taints=self._interner.value(device.taints + added)) if added else device
 
         return replace(item, devices=tuple(patched(d) for d in item.devices))
@@ -195,7 +195,7 @@ class Inventory:
     def _retaint(self, rules: Iterable[TaintRule]) -> None:
         touched = set()
         for name, item in self._published.items():
-            if any(rule.covers_pool(item.pool) for rule in rules):
+            if any(rule.selects_pool(item.pool) for rule in rules):
                 self._members[str(item.pool)][name] = self._tainted(item)
                 touched.add(item.pool)
         for pool in touched:
