@@ -22,7 +22,7 @@ from typing import Literal
 
 from haru.engine import Options, Snapshot
 from haru.engine.dra import Device, RequestFunnel
-from haru.engine.podgroup import min_count
+from haru.engine.podgroup import has_quorum, min_count
 from haru.engine.state import GroupKey, PodInfo, workload_of
 from haru.explain import hypothesis
 from haru.explain.diagnosis import (
@@ -165,11 +165,12 @@ def _when_free(snapshot: Snapshot, work: WorkloadUnit, members: Sequence[PodInfo
     """Why the work does not take a device that nothing keeps from it."""
     if snapshot.pods[kind.pod.key.path].gated:
         return "Gated"
-    minimum = min_count(work.pod_group(snapshot))
+    group = work.pod_group(snapshot)
+    minimum = min_count(group)
     if work.group is not None and minimum is not None:
-        if len(snapshot.group_state(work.group).scheduled) < minimum and (minimum > 1 or len(members) > 1):
+        if not has_quorum(snapshot, work.group, group) and (minimum > 1 or len(members) > 1):
             return "GangWaiting"
-    elif work.group is not None and work.pod_group(snapshot) is None:
+    elif work.group is not None and group is None:
         return "GangWaiting"
     if any(pod.status.get("nominatedNodeName") for pod in members):
         return "Starting"

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from haru.controllers.objects import Obj, is_active, node_of, phase_of
+from haru.engine.podgroup import min_count
 from haru.kube.durations import seconds_of
 from haru.kube.meta import annotations_of, get_condition
 from haru.kube.names import format_time, parse_time
@@ -87,14 +88,14 @@ class Members:
     succeeded: int
 
     @classmethod
-    def of(cls, group: Mapping[str, Any], pods: Iterable[Obj]) -> Members | None:
+    def of(cls, group: Obj, pods: Iterable[Obj]) -> Members | None:
         """Count them; None for a group of the basic policy, which needs no number."""
-        gang = group["spec"]["schedulingPolicy"].get("gang")
-        if gang is None:
+        needed = min_count(group)
+        if needed is None:
             return None
         pods = tuple(pods)
         running = tuple(pod for pod in pods if is_active(pod) and node_of(pod))
-        return cls(gang["minCount"], running, sum(phase_of(pod) == "Succeeded" for pod in pods))
+        return cls(needed, running, sum(phase_of(pod) == "Succeeded" for pod in pods))
 
     @property
     def present(self) -> int:

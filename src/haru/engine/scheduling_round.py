@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from haru.engine.framework.options import Options
-from haru.engine.podgroup.gang_pre_enqueue import GATED, gang_gate_reason, min_count, podgroup_missing
+from haru.engine.podgroup.gang_pre_enqueue import GATED, gang_gate_reason, podgroup_missing
 from haru.engine.podgroup.podgroup_cycle import decide
+from haru.engine.podgroup.quorum import has_quorum
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import ClaimAllocation, Decision, Eviction, GroupKey, MemberDecision, Obj, Reason
 from haru.engine.state.nominations import FROM_EVERYBODY, nominations_of
@@ -154,13 +155,13 @@ class _Round:
     def _state(self, key: GroupKey) -> str:
         snapshot = self._cluster.snapshot()
         group, state = snapshot.pod_group(key), snapshot.group_state(key)
-        minimum = min_count(group) if self._options.gang_scheduling else None
         if any(path in self._result.nominations for path in state.all):
             return "WaitingOnPreemption"
-        if group is not None and state.scheduled_count >= (minimum or 1):
+        gangs = self._options.gang_scheduling
+        if group is not None and has_quorum(snapshot, key, group, gang_scheduling=gangs):
             return "Scheduled"
         gated = all(pod.gated for pod in self._members(key))
-        too_few = self._options.gang_scheduling and gang_gate_reason(snapshot, key) is not None
+        too_few = gangs and gang_gate_reason(snapshot, key) is not None
         return "Held" if group is None or gated or too_few else "Unschedulable"
 
 

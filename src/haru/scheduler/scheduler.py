@@ -20,6 +20,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine import Decision, Options, SchedulerCache, Snapshot, decide
 from haru.engine.journal import share_ids
+from haru.engine.podgroup import members_needed, required_members
 from haru.engine.preemption import blocking_reservation, keeps_nomination
 from haru.engine.state import GroupKey, MemberDecision, PodInfo, PodKey
 from haru.kube.kinds import Kind
@@ -37,7 +38,7 @@ from haru.scheduler.preemption.orphan_cleanup import orphan_cleanup
 from haru.scheduler.preemption.preemption_executor import PreemptionExecutor
 from haru.scheduler.preemption.victim_deletion import Evictor
 from haru.scheduler.queue import queueing_hints
-from haru.scheduler.queue.pre_enqueue import PreEnqueue, minimum_of
+from haru.scheduler.queue.pre_enqueue import PreEnqueue
 from haru.scheduler.queue.queue_keys import group_object, priority_of
 from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage, SchedulingQueue
 from haru.scheduler.settings import SchedulerConfig
@@ -305,8 +306,8 @@ class Scheduler:
         needed = 1
         if group is not None:
             key = GroupKey(unit.key[1], unit.key[2])
-            minimum = minimum_of(group) if self._config.gang_scheduling else 1
-            needed = max(1, minimum - self.cluster.snapshot().group_state(key).scheduled_count)
+            gangs = self._config.gang_scheduling
+            needed = members_needed(self.cluster.snapshot(), key, group, gang_scheduling=gangs)
             self._report_group(key, "False", "Unschedulable", decision.message)
         self._room.make(decision, pods, group, needed)
         plugins = {plugin for member in decision.members for plugin in member.plugins}
@@ -340,7 +341,7 @@ class Scheduler:
 
     def _send_out(self, unit: QueuedUnit, placed: tuple[MemberDecision, ...]) -> None:
         group = group_object(self.cluster.snapshot(), unit)
-        minimum = minimum_of(group) if self._config.gang_scheduling else 1
+        minimum = required_members(group, gang_scheduling=self._config.gang_scheduling)
         key = GroupKey(unit.key[1], unit.key[2]) if unit.is_group else None
         binding_task = BindingTask(key, minimum, placed, unit_errors=unit.errors)
         self._carrier.assume(binding_task)
@@ -402,7 +403,7 @@ class Scheduler:
         """A group that has what it needs on nodes says so."""
         snapshot = self.cluster.snapshot()
         group = snapshot.pod_group(key)
-        if group is not None and len(snapshot.group_state(key).assigned) >= minimum_of(group):
+        if group is not None and len(snapshot.group_state(key).assigned) >= required_members(group):
             self._report_group(key, "True", "Scheduled", "")
 
     # -- small things -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from haru.engine import Options, Reason, Snapshot
-from haru.engine.podgroup import min_count
+from haru.engine.podgroup import has_quorum, min_count
 from haru.engine.state import GroupKey, Obj, PodInfo, ReasonType, workload_of
 from haru.kube.meta import controller_of
 from haru.whatif.changes import Apply, Change, apply_change, describe
@@ -151,7 +151,6 @@ def _gangs(before: Snapshot, after: Snapshot) -> list[Gang]:
         minimum = min_count(group)
         namespace, _, name = path.partition("/")
         key = GroupKey(namespace, name)
-        placed = len(after.group_state(key).scheduled)
-        if minimum is not None and placed < minimum <= len(before.group_state(key).scheduled):
-            found.append(Gang(path, placed, minimum))
+        if minimum is not None and has_quorum(before, key, group) and not has_quorum(after, key, group):
+            found.append(Gang(path, after.group_state(key).scheduled_count, minimum))
     return found

@@ -18,7 +18,8 @@ from haru.engine.podgroup import decision_builder
 from haru.engine.podgroup.errors import UnansweredError
 from haru.engine.podgroup.gang_pre_enqueue import gang_gate_reason
 from haru.engine.podgroup.placement_attempt import PlacementAttempt
-from haru.engine.podgroup.podgroup_cycle import key_of, members_of, needed_of
+from haru.engine.podgroup.podgroup_cycle import key_of, members_of
+from haru.engine.podgroup.quorum import members_needed
 from haru.engine.podgroup.schedule_one import Placed
 from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, running_pods
 from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations
@@ -56,7 +57,7 @@ def reserve_earliest_start(
     # What is kept by now will be given up for it.
     snapshot = replace(snapshot, reservation=None) if snapshot.reservation is not None else snapshot
     seen = with_nominated_pods(snapshot, members, groups=options.groups, now=options.now)
-    needed = needed_of(seen, key, group, options)
+    needed = members_needed(seen, key, group, gang_scheduling=options.gang_scheduling)
     preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
     if quorum_is_met(seen, preemptor):
         return None

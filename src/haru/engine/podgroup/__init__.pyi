@@ -2,11 +2,13 @@ from .errors import UnansweredError as UnansweredError
 from .filter_node import decoded_claims as decoded_claims
 from .gang_pre_enqueue import GANGS_OFF as GANGS_OFF
 from .gang_pre_enqueue import gang_gate_reason as gang_gate_reason
-from .gang_pre_enqueue import min_count as min_count
 from .gang_pre_enqueue import pre_enqueue as pre_enqueue
 from .podgroup_cycle import decide as decide
 from .podgroup_cycle import members_of as members_of
-from .podgroup_cycle import needed_of as needed_of
+from .quorum import as_needed as as_needed
+from .quorum import count_succeeded as count_succeeded
+from .quorum import has_quorum as has_quorum
+from .quorum import members_needed as members_needed
+from .quorum import min_count as min_count
+from .quorum import required_members as required_members
 from .schedule_one import PodPlacer as PodPlacer
-from .succeeded_members import as_needed as as_needed
-from .succeeded_members import count_succeeded as count_succeeded

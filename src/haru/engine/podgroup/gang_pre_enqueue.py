@@ -6,6 +6,7 @@ Source: KEP-4671 (PreEnqueue and Permit of the GangScheduling plugin), KEP-3521 
 from __future__ import annotations
 
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
+from haru.engine.podgroup.quorum import lacks_members, min_count
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import GroupKey, Obj, Reason
 from haru.engine.state.pod_info import PodInfo
@@ -22,23 +23,15 @@ def podgroup_missing(key: GroupKey) -> str:
     return f'waiting for pods\'s pod group "{key.name}" to appear in scheduling queue'
 
 
-def min_count(group: Obj | None) -> int | None:
-    """Return how many members a gang needs; None for groups of the basic policy and for no group."""
-    policy = ((group or {}).get("spec") or {}).get("schedulingPolicy") or {}
-    gang = policy.get("gang")
-    return int(gang.get("minCount") or 1) if gang is not None else None
-
-
 def gang_gate_reason(snapshot: Snapshot, key: GroupKey) -> Reason | None:
     """Return why no member of a group may be scheduled: the PodGroup is missing or the gang has too few members."""
     group = snapshot.pod_group(key)
     if group is None:
         return Reason("PodGroupMissing", podgroup_missing(key), {"podGroup": key.path})
-    minimum = min_count(group)
-    living = snapshot.group_state(key).count
-    if minimum is not None and living < minimum:
-        return Reason("TooFewMembers", TOO_FEW, {"podGroup": key.path, "members": living, "minCount": minimum})
-    return None
+    if not lacks_members(snapshot, key, group):
+        return None
+    data = {"podGroup": key.path, "members": snapshot.group_state(key).count, "minCount": min_count(group)}
+    return Reason("TooFewMembers", TOO_FEW, data)
 
 
 def gangs_off(snapshot: Snapshot, key: GroupKey, gate: str) -> Reason | None:

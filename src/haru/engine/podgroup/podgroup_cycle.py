@@ -15,8 +15,9 @@ from dataclasses import replace
 from haru.engine.framework.options import Options
 from haru.engine.podgroup import decision_builder
 from haru.engine.podgroup.domain_search import DomainSearch
-from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, gang_gate_reason, min_count
+from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, gang_gate_reason
 from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement
+from haru.engine.podgroup.quorum import members_needed
 from haru.engine.podgroup.schedule_one import Unschedulable
 from haru.engine.podgroup.topology import fixed_domain, no_placement_message, topology_key
 from haru.engine.preemption.eligibility import DELAYED, may_evict_from, protection_ends
@@ -60,7 +61,7 @@ def _decide_with_trial_share_ids(
                 key, members, "unschedulable", hold, snapshot.version, decision_builder.GANG_PLUGIN
             )
     with_nominated = with_nominated_pods(snapshot, members, groups=options.groups, now=options.now)
-    needed = needed_of(with_nominated, key, group, options)
+    needed = members_needed(with_nominated, key, group, gang_scheduling=options.gang_scheduling)
     decision = _decide(with_nominated, key, members, group, needed, options)
     if decision.status != "unschedulable" or not (options.preempt_for_groups if key else options.preempt_for_pods):
         return decision
@@ -121,15 +122,6 @@ def _scheduler_mismatch(members: Sequence[PodInfo]) -> Reason | None:
             )
             return Reason("SchedulerNameMismatch", message, {"schedulerNames": sorted({first, pod.scheduler_name})})
     return None
-
-
-def needed_of(snapshot: Snapshot, key: GroupKey | None, group: Obj | None, options: Options) -> int:
-    """Return how many of the pending members must find a place."""
-    minimum = min_count(group) if options.gang_scheduling else None
-    if key is None or minimum is None:
-        return 1
-    # Members that pending evictions remove lose their place in a later pass.
-    return max(1, minimum - min(state.group_state(key).scheduled_count for state in snapshot.moments))
 
 
 def _decide(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
-from haru.engine.podgroup.gang_pre_enqueue import min_count
+from haru.engine.podgroup.quorum import has_quorum
 from haru.engine.preemption.dry_run import EvictionDryRun, claim_users, keep_group_reservations, without_orphans
 from haru.engine.state.assumed_claims import allocation_of
 from haru.engine.state.cache import Snapshot
@@ -235,8 +235,8 @@ def is_half_placed(snapshot: Snapshot, pod: PodInfo) -> bool:
     """Tell whether the pod's gang has placed members, but fewer than it needs."""
     if pod.group is None:
         return False
-    minimum = min_count(snapshot.pod_group(pod.group))
-    return minimum is not None and 0 < snapshot.group_state(pod.group).scheduled_count < minimum
+    placed = snapshot.group_state(pod.group).scheduled_count
+    return placed > 0 and not has_quorum(snapshot, pod.group, snapshot.pod_group(pod.group))
 
 
 def keeps_nomination(snapshot: Snapshot, pod: PodInfo) -> bool:

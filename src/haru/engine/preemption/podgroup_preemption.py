@@ -16,8 +16,9 @@ from operator import attrgetter
 from haru.engine.dra.errors import AllocationError
 from haru.engine.podgroup import decision_builder
 from haru.engine.podgroup.errors import UnansweredError
-from haru.engine.podgroup.gang_pre_enqueue import TOO_FEW, min_count
+from haru.engine.podgroup.gang_pre_enqueue import TOO_FEW
 from haru.engine.podgroup.member_capacity import MemberCapacity, member_capacity_for
+from haru.engine.podgroup.quorum import has_quorum, lacks_members
 from haru.engine.podgroup.search_budget import OutOfBudgetError
 from haru.engine.podgroup.single_class_capacity import SingleClassCapacity, single_class_capacity_for
 from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, reprieve_order, units_below
@@ -64,7 +65,7 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
             kept = nominated(base, refused, preemptor, Victims((), preemptor.needed, preemptor.places))
             if kept is not None:
                 return kept
-        if lacks_members(base, preemptor):
+        if _lacks_members(base, preemptor):
             return decision_builder.with_message(refused, TOO_FEW)
         units = evictable_pods(base, preemptor)
         if not units and not waits_for_pending_evictions(snapshot, preemptor):
@@ -95,18 +96,16 @@ def waits_for_pending_evictions(snapshot: Snapshot, preemptor: Preemptor) -> boo
     return bool(units_below(snapshot, preemptor.priority, units, groups=preemptor.options.groups))
 
 
-def lacks_members(base: Snapshot, preemptor: Preemptor) -> bool:
-    """Tell whether the group lacks members once terminating ones are gone: no eviction could let it start."""
-    minimum = min_count(preemptor.group) if preemptor.options.gang_scheduling else None
-    return minimum is not None and preemptor.key is not None and base.group_state(preemptor.key).count < minimum
+def _lacks_members(base: Snapshot, preemptor: Preemptor) -> bool:
+    """Tell whether the gang lacks members once terminating ones are gone: no eviction could let it start."""
+    key, gangs = preemptor.key, preemptor.options.gang_scheduling
+    return gangs and key is not None and lacks_members(base, key, preemptor.group)
 
 
 def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether the group's quorum is already placed."""
-    if preemptor.key is None:
-        return False
-    minimum = min_count(preemptor.group) if preemptor.options.gang_scheduling else None
-    return snapshot.group_state(preemptor.key).scheduled_count >= (minimum or 1)
+    key, gangs = preemptor.key, preemptor.options.gang_scheduling
+    return key is not None and has_quorum(snapshot, key, preemptor.group, gang_scheduling=gangs)
 
 
 class Search:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from haru.engine import Options, Reason, Snapshot
+from haru.engine.podgroup import required_members
 from haru.engine.state import GroupKey, Obj, PodInfo, namespaced_name
 from haru.explain import hypothesis
 from haru.explain.changes import create, delete, patch, pod_manifest, replacement
@@ -243,7 +244,7 @@ def lower_min_count(snapshot: Snapshot, group: Obj, spec: Obj, count: int, confi
 
     A PodGroup's policy cannot be changed, and it stays as long as it has pods: all of it is made again.
     """
-    before = int(group["spec"]["schedulingPolicy"]["gang"].get("minCount") or 1)
+    before = required_members(group)
     text = f"let the gang start with {count} of the {before} members that it needs now (minCount {count})"
     costs = (
         f"the work runs without {before - count} of its members until there is room; the PodGroup is made again with "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.engine import Options, Snapshot
-from haru.engine.podgroup import UnansweredError, members_of, needed_of
+from haru.engine.podgroup import UnansweredError, members_needed, members_of
 from haru.engine.preemption import DisruptionUnit as Candidate
 from haru.engine.preemption import Preemptor, ReprieveOrder, Search, places, with_nominated_pods
 from haru.explain.diagnosis.victims import Victim
@@ -27,7 +27,7 @@ def least(snapshot: Snapshot, work: WorkloadUnit, options: Options, order: Seque
         return None
     key = work.group if group is not None else None
     seen = with_nominated_pods(snapshot, members, groups=options.groups, now=options.now)
-    needed = needed_of(seen, key, group, options)
+    needed = members_needed(seen, key, group, gang_scheduling=options.gang_scheduling)
     preemptor = Preemptor(members, key, group, needed, options, places(seen, key, group, options))
     candidates = {Candidate(unit.pods, unit.priority): unit for unit in order}
     found = Search(snapshot, preemptor).least(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.engine import Reason, Snapshot
-from haru.engine.podgroup import min_count
+from haru.engine.podgroup import has_quorum, required_members
 from haru.engine.state import GroupKey, Obj, PodInfo
 from haru.explain.explanation import Verdict
 from haru.explain.render.wording import counted
@@ -71,10 +71,10 @@ def settled_group(snapshot: Snapshot, key: GroupKey, group: Obj) -> State | None
         return "Runs" if state.scheduled else "NeverFits", (Reason("Terminating", message),)
     if not state.all:
         message = f"no living pod names PodGroup {key.path}"
-        return "FitsIf", (Reason("PodsMissing", message, {"minCount": min_count(group) or 1}),)
-    pods = [snapshot.pods[path] for path in sorted(state.scheduled)]
-    if len(pods) < (min_count(group) or 1):
+        return "FitsIf", (Reason("PodsMissing", message, {"minCount": required_members(group)}),)
+    if not has_quorum(snapshot, key, group):
         return None
+    pods = [snapshot.pods[path] for path in sorted(state.scheduled)]
     started = [pod for pod in pods if pod.status.get("phase") == "Running"]
     data = {"members": len(pods), "running": len(started)}
     if len(started) == len(pods):

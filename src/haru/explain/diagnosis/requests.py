@@ -14,7 +14,7 @@ from itertools import islice
 from haru.engine import Options, Overlay, Reason, Snapshot
 from haru.engine.dra import ALL, Claim, Request, SubRequest
 from haru.engine.plugins import DeviceDemand, device_demand_of
-from haru.engine.podgroup import decoded_claims, min_count
+from haru.engine.podgroup import decoded_claims, members_needed
 from haru.engine.state import NodeInfo, PodInfo
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Asked, PodsAsked
@@ -57,15 +57,10 @@ def member_kinds(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> li
         paths[key].update([use.path for use in uses])
     counted = (replace(kind, pods=pods[key], paths=frozenset(paths[key])) for key, kind in found.items())
     kinds = list(islice(counted, MOST_KINDS))
-    return [_as_needed(kinds[0], _needed(snapshot, work, kinds[0].pods))] if len(kinds) == 1 else kinds
-
-
-def _needed(snapshot: Snapshot, work: WorkloadUnit, waiting: int) -> int:
-    """How many of the waiting pods must find a place at once."""
-    minimum = min_count(work.pod_group(snapshot))
-    if work.group is None or minimum is None:
-        return 1
-    return min(waiting, max(1, minimum - len(snapshot.group_state(work.group).scheduled)))
+    if len(kinds) != 1:
+        return kinds
+    needed = members_needed(snapshot, work.group, group)
+    return [_as_needed(kinds[0], min(kinds[0].pods, needed))]
 
 
 def _as_needed(kind: MemberKind, needed: int) -> MemberKind:

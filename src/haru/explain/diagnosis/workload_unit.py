@@ -11,7 +11,7 @@ from functools import cache
 
 from haru.engine import Decision, Options, Reason, Snapshot, decide, pre_enqueue
 from haru.engine.plugins import resolve_claims
-from haru.engine.podgroup import GANGS_OFF, gang_gate_reason, min_count
+from haru.engine.podgroup import GANGS_OFF, gang_gate_reason, members_needed
 from haru.engine.state import GroupKey, Obj, PodInfo
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import get_condition
@@ -75,7 +75,7 @@ class WorkloadUnit:
         """What keeps the work from being tried: what holds every pending pod, or as many that a gang falls short."""
         first: Reason | None = None
         ready = 0
-        needed = self._needed(snapshot)
+        needed = members_needed(snapshot, self.group, self.pod_group(snapshot))
         for _, reason in self._holds(snapshot):
             first = first or reason
             ready += reason is None
@@ -94,13 +94,6 @@ class WorkloadUnit:
             else:
                 claims = resolve_claims(snapshot, pod, group, workload_claims=True)
                 yield pod, claims if isinstance(claims, Reason) else gangs_off(pod)
-
-    def _needed(self, snapshot: Snapshot) -> int:
-        """How many pods have to be tried together."""
-        minimum = min_count(self.pod_group(snapshot))
-        if self.group is None or minimum is None:
-            return 1
-        return max(1, minimum - snapshot.group_state(self.group).scheduled_count)
 
     def decide(self, snapshot: Snapshot, options: Options) -> Decision:
         """What the scheduler would answer."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from haru.engine import Decision, Snapshot
 from haru.engine.dra import Device, Pool, PoolKey, Selection, compiled_selector_of
-from haru.engine.podgroup import min_count
+from haru.engine.podgroup import required_members
 from haru.explain.cards import is_part
 from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
@@ -16,7 +16,7 @@ from haru.explain.diagnosis.workload_unit import WorkloadUnit
 
 def needs_whole_cards(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> bool:
     """Whether the work asks for several devices that work together, and not for parts of cards."""
-    gang = work.group is not None and (min_count(work.pod_group(snapshot)) or 0) > 1
+    gang = work.group is not None and required_members(work.pod_group(snapshot)) > 1
     for kind, _ in found.members:
         asks = [ask for claim in kind.claims for request in claim.requests for ask in request.asks[:1]]
         several = sum(ask.count for ask in asks) > 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from haru.engine import Options, Snapshot
+from haru.engine.podgroup import min_count
 from haru.engine.state import Obj
 from haru.explain import hypothesis
 from haru.explain.diagnosis.capacity import Capacity
@@ -74,12 +75,13 @@ def _asks(snapshot: Snapshot, work: WorkloadUnit) -> Iterator[Obj]:
 def smaller_gang(snapshot: Snapshot, work: WorkloadUnit, options: Options, fit: int) -> Iterator[Remedy]:
     """As many members as find a place now, if that is any."""
     group = work.pod_group(snapshot)
-    gang = ((group or {}).get("spec") or {}).get("schedulingPolicy", {}).get("gang")
-    if group is None or gang is None or work.group is None:
+    minimum = min_count(group)
+    if group is None or minimum is None or work.group is None:
         return
     count = fit + snapshot.group_state(work.group).scheduled_count
-    if not 0 < count < int(gang.get("minCount") or 1):
+    if not 0 < count < minimum:
         return
+    gang = group["spec"]["schedulingPolicy"]["gang"]
     spec = {**group["spec"], "schedulingPolicy": {"gang": {**gang, "minCount": count}}}
     if work.fits(hypothesis.with_pod_group(snapshot, work.group.path, {**group, "spec": spec}), options):
         yield lower_min_count(snapshot, group, spec, count, True)

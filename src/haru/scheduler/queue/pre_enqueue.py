@@ -12,6 +12,7 @@ from typing import Any
 
 from haru.engine import SchedulerCache, pre_enqueue
 from haru.engine.plugins import claim_name
+from haru.engine.podgroup import members_needed
 from haru.engine.state import GroupKey, PodInfo
 from haru.scheduler.queue.holds import Holds, UnitKey
 from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage, SchedulingQueue
@@ -144,13 +145,7 @@ class PreEnqueue:
             return 1
         snapshot = self._cluster.snapshot()
         key = GroupKey(unit.key[1], unit.key[2])
-        return max(minimum_of(snapshot.pod_group(key)) - snapshot.group_state(key).scheduled_count, 1)
-
-
-def minimum_of(group: Obj | None) -> int:
-    """A gang's minCount; 1 for every other group and for none."""
-    policy = ((group or {}).get("spec") or {}).get("schedulingPolicy") or {}
-    return int((policy.get("gang") or {}).get("minCount") or 1)
+        return members_needed(snapshot, key, snapshot.pod_group(key))
 
 
 def _claims_of(pod: PodInfo) -> Iterator[str]:
