@@ -27,19 +27,19 @@ def name(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_relative_links_lead_to_files(page: Path) -> None:
+def test_relative_links_resolve(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     links = [match[1] for match in LINK.finditer(text) if "://" not in match[1]]
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def test_paths_of_contributing_exist() -> None:
+def test_paths_in_contributing_exist() -> None:
     named = [span for span in SPAN.findall((ROOT / "CONTRIBUTING.md").read_text()) if span.startswith(OURS)]
     assert len(named) > 40
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
-def test_names_that_contributing_looks_for_stand_in_the_files() -> None:
+def test_symbols_named_in_contributing_exist() -> None:
     for word, path in (
         ("FILTERS = ", "src/haru/engine/framework/default_plugins.py"),
         ("class Scorer", "src/haru/engine/framework/interfaces.py"),
@@ -52,7 +52,7 @@ def test_names_that_contributing_looks_for_stand_in_the_files() -> None:
         assert word in (ROOT / path).read_text(), path
 
 
-def test_targets_of_contributing_are_those_of_the_makefile() -> None:
+def test_make_targets_in_contributing_match_makefile() -> None:
     described = set(re.findall(r"^\| `make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
@@ -60,7 +60,7 @@ def test_targets_of_contributing_are_those_of_the_makefile() -> None:
 
 
 @pytest.mark.parametrize("page", READMES, ids=name)
-def test_readme_of_a_package_is_short_and_names_modules_that_exist(page: Path) -> None:
+def test_package_readme_is_short_and_names_existing_modules(page: Path) -> None:
     text = page.read_text()
     assert len(text.splitlines()) <= 26
     modules = [span for span in SPAN.findall(text) if re.fullmatch(r"[a-z_/]+(\.py|/)", span)]
@@ -68,19 +68,19 @@ def test_readme_of_a_package_is_short_and_names_modules_that_exist(page: Path) -
     assert [module for module in modules if not (page.parent / module).exists()] == []
 
 
-def test_wheel_leaves_documents_of_packages_out() -> None:
+def test_wheel_excludes_package_readmes() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"] == ["README.md"]
 
 
-def test_hooks_run_programs_of_the_environment_and_need_no_network() -> None:
+def test_pre_commit_hooks_run_local_programs() -> None:
     [repository] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repository["repo"] == "local"
     assert all(hook["language"] == "system" and hook["entry"].startswith(".venv/bin/") for hook in repository["hooks"])
     assert {hook["id"] for hook in repository["hooks"]} == {"ruff", "ruff-format", "mypy", "check-structure"}
 
 
-def test_site_and_reports_are_written_outside_git() -> None:
+def test_docs_site_and_coverage_are_ignored_by_git() -> None:
     ignored = subprocess.run(
         ["git", "check-ignore", "build/docs", "build/coverage", ".coverage/data"],
         cwd=ROOT, capture_output=True, text=True, check=False,

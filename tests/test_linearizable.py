@@ -44,11 +44,11 @@ def one(begun: float, ended: float, kind: str, value: int, answered: bool = True
         ([one(0, 1, "write", 1), one(2, 3, "write", 2), one(4, 5, "read", 1)], False),
     ],
 )
-def test_what_can_be_explained(history: list[Operation], good: bool) -> None:
+def test_history_is_linearizable_or_not(history: list[Operation], good: bool) -> None:
     assert (violation(history, register, 0) is None) is good
 
 
-def test_it_says_what_cannot_be_explained() -> None:
+def test_violation_names_the_operation() -> None:
     history = [one(0, 1, "write", 1), one(2, 3, "read", 0), one(2, 4, "read", 1)]
     found = violation(history, register, 0)
     assert found is not None and found.operation is history[1] and found.states == {1}
@@ -86,5 +86,5 @@ operations = st.builds(
 
 
 @given(st.lists(operations, max_size=5))
-def test_it_agrees_with_trying_all_orders(history: list[Operation]) -> None:
+def test_checker_agrees_with_trying_all_orders(history: list[Operation]) -> None:
     assert (violation(history, register, 0) is None) is by_hand(history)

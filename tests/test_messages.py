@@ -55,7 +55,7 @@ class Whole(Message):
         (Whole(), ""),
     ],
 )
-def test_bytes_as_they_are_published(made: Whole, data: str) -> None:
+def test_message_encodes_to_published_bytes(made: Whole, data: str) -> None:
     assert made.encode().hex() == data
     assert Whole.decode(bytes.fromhex(data)) == made
 
@@ -82,28 +82,28 @@ parts = st.builds(Part, words, small)
         st.dictionaries(words, parts, max_size=3),
     )
 )
-def test_what_is_written_is_read(made: Whole) -> None:
+def test_encoded_message_decodes_to_equal_message(made: Whole) -> None:
     assert Whole.decode(made.encode()) == made
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_fields_are_skipped() -> None:
     # Fields 30 (text), 31 (eight bytes) and 32 (four bytes) are of a newer version.
     newer = bytes.fromhex("f20103616263" + "f9010000000000000000" + "850200000000") + Part("a").encode()
     assert Part.decode(newer) == Part("a")
 
 
-def test_numbers_that_are_not_packed() -> None:
+def test_unpacked_repeated_numbers_are_decoded() -> None:
     assert Whole.decode(bytes.fromhex("2003208e02")).numbers == [3, 270]
 
 
 @pytest.mark.parametrize("data", ["0a", "0a05", "08", "0803", "0a0180", "1200", "120180"])
-def test_what_is_no_message_is_refused(data: str) -> None:
+def test_invalid_message_is_refused(data: str) -> None:
     with pytest.raises(WireError):
         Part.decode(bytes.fromhex(data))
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     try:
         found = Whole.decode(data)
     except WireError:

@@ -36,7 +36,7 @@ def rows(text: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("page", "at_least"), [(PAGE, 150), (CONFORMANCE, 90), (SECURITY, 30)], ids=["promises", "conformance", "security"]
 )
-def test_every_test_that_holds_a_promise_exists(page: Path, at_least: int) -> None:
+def test_every_test_named_on_page_exists(page: Path, at_least: int) -> None:
     named = re.findall(r"`([a-z0-9_/]+\.py)::(\w+)`", page.read_text())
     assert len(named) > at_least
     for file, name in named:
@@ -44,13 +44,13 @@ def test_every_test_that_holds_a_promise_exists(page: Path, at_least: int) -> No
         assert re.search(rf"^(async )?def {name}\(", text, re.M), f"tests/{file} has no {name}"
 
 
-def test_every_row_says_what_is_expected_and_names_tests_and_nothing_else() -> None:
+def test_every_promise_has_expectation_and_tests() -> None:
     tests = re.compile(r"`[a-z0-9_/]+\.py::test_\w+`(, `[a-z0-9_/]+\.py::test_\w+`)*")
     wrong = [row for row in rows(PAGE.read_text()) if len(row) != 3 or not row[1] or not tests.fullmatch(row[2])]
     assert wrong == []
 
 
-def test_what_clients_need_is_done_and_tested_or_said_to_be_missing() -> None:
+def test_every_conformance_row_is_done_with_tests_or_open() -> None:
     text = CONFORMANCE.read_text().replace("| row | state | tests |", "| situation")
     tests = re.compile(r"`[a-z0-9_/]+\.py::test_\w+`(, `[a-z0-9_/]+\.py::test_\w+`)*")
     for row in rows(text):
@@ -59,7 +59,7 @@ def test_what_clients_need_is_done_and_tested_or_said_to_be_missing() -> None:
         assert not state.startswith("done") or tests.fullmatch(named), row
 
 
-def test_every_claim_about_security_names_what_tries_to_get_around_it() -> None:
+def test_every_security_claim_names_tests() -> None:
     tests = re.compile(r"`[a-z0-9_/]+\.py::test_\w+`(, `[a-z0-9_/]+\.py::test_\w+`)*")
     tables = re.findall(r"((?:^\|.*\n)+)", SECURITY.read_text(), re.M)
     assert len(tables) >= 8
@@ -69,12 +69,12 @@ def test_every_claim_about_security_names_what_tries_to_get_around_it() -> None:
         assert [claim for claim in claims if not tests.fullmatch(claim.strip("| ").split(" | ")[-1])] == []
 
 
-def test_no_situation_is_told_twice() -> None:
+def test_situations_are_unique_per_section() -> None:
     for section in PAGE.read_text().split("\n## ")[1:]:
         situations = [row[0] for row in rows(section)]
         assert len(set(situations)) == len(situations) >= 10
 
 
-def test_every_topic_has_its_rows() -> None:
+def test_every_topic_has_rows() -> None:
     sections = PAGE.read_text().split("\n## ")[1:]
     assert [section.partition("\n")[0] for section in sections] == TOPICS

@@ -54,14 +54,14 @@ def outcome(tmp_path: Path, *, module: str = "", **env: str) -> tuple[int, str]:
     return answer.returncode, answer.stdout
 
 
-def test_skips_are_told_where_they_are_allowed(tmp_path: Path) -> None:
+def test_skips_are_reported_with_reason(tmp_path: Path) -> None:
     code, out = outcome(tmp_path)
     assert code == 0, out
     assert "1 passed, 4 skipped, 1 deselected, 1 xfailed" in out
     assert all(reason in out for reason in ("no such tool", "nothing to see", "no such kernel", "HARU_REFERENCE_DATA"))
 
 
-def test_skips_are_failures_where_everything_is_required(tmp_path: Path) -> None:
+def test_skips_fail_when_everything_is_required(tmp_path: Path) -> None:
     code, out = outcome(tmp_path, HARU_REQUIRE_ALL="1", HARU_REFERENCE_DATA=str(tmp_path))
     assert code == 1, out
     assert "HARU_REQUIRE_ALL=1 forbids this skip: Skipped: nothing to see" in out
@@ -70,25 +70,25 @@ def test_skips_are_failures_where_everything_is_required(tmp_path: Path) -> None
     assert "no such kernel" in out and "1 skipped, 1 deselected, 1 xfailed" in out
 
 
-def test_a_module_that_skips_itself_is_a_failure_too(tmp_path: Path) -> None:
+def test_module_level_skip_fails_when_everything_is_required(tmp_path: Path) -> None:
     module = "import pytest\npytest.importorskip('no_such_library')\ndef test_it(): pass\n"
     assert outcome(tmp_path, module=module)[0] in (0, 5)
     code, out = outcome(tmp_path, module=module, HARU_REQUIRE_ALL="1")
     assert code not in (0, 5) and "forbids this skip" in out
 
 
-def test_at_night_everything_runs(tmp_path: Path) -> None:
+def test_nightly_run_includes_nightly_tests(tmp_path: Path) -> None:
     code, out = outcome(tmp_path, HARU_NIGHTLY="1")
     assert code == 0 and "2 passed, 4 skipped, 1 xfailed" in out
 
 
-def test_reference_data_that_is_named_must_be_there(tmp_path: Path) -> None:
+def test_missing_reference_data_directory_fails(tmp_path: Path) -> None:
     code, out = outcome(tmp_path, HARU_REFERENCE_DATA=str(tmp_path / "absent"))
     assert code == 1 and "no such directory" in out
 
 
 @pytest.mark.parametrize("name", ["1.26.3", "1.32.4"])
-def test_an_old_kubectl_is_none(tmp_path: Path, name: str) -> None:
+def test_old_kubectl_is_skipped(tmp_path: Path, name: str) -> None:
     module = "def test_it(kubectl): assert kubectl\n"
     folder = tmp_path / "bin"
     folder.mkdir()

@@ -50,7 +50,7 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["src/haru/explain/entry.py", "tests/explain/test_entry.py", "tools/derive.py"])
-def test_import_past_a_facade_is_found(tmp_path: Path, file: str) -> None:
+def test_import_of_facade_internals_is_found(tmp_path: Path, file: str) -> None:
     planted = {file: "import os\nfrom haru.engine.state.nodes import Node\n"}
     assert findings(tmp_path, planted) == [
         f"{file}:2: haru.engine.state.nodes is inside of haru.engine.state: import from there"
@@ -69,12 +69,12 @@ RINGS = {
 
 
 @pytest.mark.parametrize("text", RINGS.values(), ids=RINGS)
-def test_two_modules_that_import_each_other_are_found(tmp_path: Path, text: str) -> None:
+def test_import_cycle_of_two_modules_is_found(tmp_path: Path, text: str) -> None:
     found = findings(tmp_path, {"src/haru/engine/state/nodes.py": text})
     assert found == ["import cycle: haru.engine.filters, haru.engine.state.nodes"]
 
 
-def test_cycle_through_a_module_in_between_is_found(tmp_path: Path) -> None:
+def test_import_cycle_of_three_modules_is_found(tmp_path: Path) -> None:
     planted = {
         "src/haru/engine/state/nodes.py": "from haru.engine.state.pods import Pod\n",
         "src/haru/engine/state/pods.py": "from haru.engine.filters import check\n",
@@ -83,7 +83,7 @@ def test_cycle_through_a_module_in_between_is_found(tmp_path: Path) -> None:
     assert found == ["import cycle: haru.engine.filters, haru.engine.state.nodes, haru.engine.state.pods"]
 
 
-def test_cycle_through_the_stub_of_a_facade_is_found(tmp_path: Path) -> None:
+def test_import_cycle_through_stub_is_found(tmp_path: Path) -> None:
     found = findings(tmp_path, {"src/haru/engine/state/nodes.py": "from haru.engine import Node\n"})
     assert found == ["import cycle: haru.engine, haru.engine.state.nodes"]
 
@@ -109,11 +109,11 @@ def test_retired_word_in_prose_is_found(tmp_path: Path, file: str, text: str) ->
     assert found.startswith(f"{file}:") and found.endswith("is a retired word: binding task")
 
 
-def test_parts_of_other_words_and_paths_are_no_findings(tmp_path: Path) -> None:
+def test_parts_of_words_and_paths_are_no_findings(tmp_path: Path) -> None:
     assert findings(tmp_path, {"docs/guide.md": "errands, errand-boy, docs/errand.md, an-errand\n"}) == []
 
 
-def test_exit_status_tells_of_findings(
+def test_exit_status_is_1_with_findings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(CHECK, "ROOT", tmp_path)
@@ -129,6 +129,6 @@ OPEN = ("haru.apiserver", "haru.embedded")
 """Packages whose import cycles are still to be broken."""
 
 
-def test_no_module_of_this_repository_imports_itself() -> None:
+def test_repository_has_no_import_cycles() -> None:
     rings = [text.removeprefix("import cycle: ").split(", ") for text in CHECK.cycles(CHECK.import_graph(ROOT))]
     assert [ring for ring in rings if not all(name.startswith(OPEN) for name in ring)] == []

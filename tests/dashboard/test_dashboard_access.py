@@ -41,7 +41,7 @@ POLICY = {
 }
 
 
-def test_a_code_works_once_and_gives_one_session() -> None:
+def test_login_code_works_once_and_gives_one_session() -> None:
     secrets = iter(["code", "session"])
     access = Access(8080, lambda: next(secrets))
     assert access.code == "code" and not access.knows("haru-dashboard-8080=code")
@@ -53,7 +53,7 @@ def test_a_code_works_once_and_gives_one_session() -> None:
         assert not access.knows(wrong), wrong
 
 
-def test_hosts() -> None:
+def test_only_loopback_host_headers_are_accepted() -> None:
     access = Access(8080)
     assert all(access.knows_host(host) for host in ("127.0.0.1:8080", "localhost:8080", "LOCALHOST:8080", "[::1]:8080"))
     for foreign in (
@@ -68,7 +68,7 @@ def test_hosts() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "2001:db8::1"])
-def test_nothing_but_loopback_is_listened_on(host: str) -> None:
+def test_dashboard_listens_only_on_loopback(host: str) -> None:
     shown = f"[{host}]:80" if ":" in host else f"{host}:80"
     with pytest.raises(ValueError, match=re.escape(f'--dashboard: Invalid value: "{shown}": ')) as raised:
         check_loopback(host, 80, "--dashboard")
@@ -87,11 +87,11 @@ def test_nothing_but_loopback_is_listened_on(host: str) -> None:
     ("text", "expected"),
     [("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:9000", ("::1", 9000)), ("localhost:1", ("localhost", 1))],
 )
-def test_what_may_be_listened_on(text: str, expected: tuple[str, int]) -> None:
+def test_dashboard_flag_parses_loopback_addresses(text: str, expected: tuple[str, int]) -> None:
     assert parse_dashboard(text) == expected
 
 
-def test_the_configuration_file(tmp_path: Path) -> None:
+def test_dashboard_address_in_configuration_file_is_checked(tmp_path: Path) -> None:
     file = tmp_path / "up.yaml"
     head = "apiVersion: haru.dev/v1alpha1\nkind: UpConfiguration\ndashboard: "
     for text, expected in (("false", None), ("127.0.0.1:8080", ("127.0.0.1", 8080))):
@@ -156,7 +156,7 @@ def cookie(address: str) -> str:
     return name
 
 
-def test_with_the_cookie_every_page_is_there(address: str, cookie: str) -> None:
+def test_session_cookie_gives_access_to_every_page(address: str, cookie: str) -> None:
     expected = {"/workload/default/pod/x": 404, "/nothing": 404}
     for path in PATHS:
         status, headers, _ = ask(address, path, Cookie=cookie)
@@ -170,29 +170,29 @@ def test_with_the_cookie_every_page_is_there(address: str, cookie: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_nothing_can_be_written(address: str, cookie: str, method: str) -> None:
+def test_writing_methods_get_405(address: str, cookie: str, method: str) -> None:
     for path in PATHS:
         status, headers, text = ask(address, path, method, Cookie=cookie)
         assert (status, headers["Allow"]) == (405, "GET, HEAD") and "only reads" in text
 
 
-def test_head_has_no_body(address: str, cookie: str) -> None:
+def test_head_request_has_no_body(address: str, cookie: str) -> None:
     status, headers, text = ask(address, "/", "HEAD", Cookie=cookie)
     assert status == 200 and text == "" and int(headers["Content-Length"]) > 100
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "169.254.1.1:{port}"])
-def test_another_host_is_refused_even_with_the_cookie(address: str, cookie: str, host: str) -> None:
+def test_foreign_host_header_gets_403_even_with_cookie(address: str, cookie: str, host: str) -> None:
     status, _, text = ask(address, "/", host=host.format(port=urlsplit(address).port), Cookie=cookie)
     assert status == 403 and "Host header" in text and "t4-0" not in text
 
 
 @pytest.mark.parametrize("path", ["/static/", "/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd"])
-def test_no_file_but_the_pages_own_is_served(address: str, cookie: str, path: str) -> None:
+def test_only_known_static_files_are_served(address: str, cookie: str, path: str) -> None:
     assert ask(address, path, Cookie=cookie)[0] == 404
 
 
-def test_the_page_has_a_user_who_may_only_read(up: Up, address: str, cookie: str) -> None:
+def test_dashboard_user_may_only_read_and_no_secrets(up: Up, address: str, cookie: str) -> None:
     role = up.api.call("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/haru:dashboard")[1]
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     assert not [r for rule in role["rules"] for r in rule["resources"] if r in ("secrets", "configmaps", "*")]
@@ -200,7 +200,7 @@ def test_the_page_has_a_user_who_may_only_read(up: Up, address: str, cookie: str
     assert "Not allowed to read" not in ask(address, "/", Cookie=cookie)[2]
 
 
-def test_haru_dashboard_is_another_door_to_the_same_cluster(up: Up, tmp_path: Path) -> None:
+def test_separate_dashboard_command_serves_pages_and_events(up: Up, tmp_path: Path) -> None:
     process = Process(tmp_path, ["dashboard", "--kubeconfig", str(up.kubeconfig)], "dashboard")
     try:
         line = process.line()
@@ -221,7 +221,7 @@ def test_haru_dashboard_is_another_door_to_the_same_cluster(up: Up, tmp_path: Pa
     assert "Traceback" not in process.log.read_text()
 
 
-def test_a_cluster_that_cannot_be_reached_is_said_to(up: Up, tmp_path: Path) -> None:
+def test_unreachable_api_server_gives_503_page(up: Up, tmp_path: Path) -> None:
     gone = tmp_path / "gone.kubeconfig"
     gone.write_text(up.kubeconfig.read_text().replace(urlsplit(up.api.url).netloc, f"127.0.0.1:{free_port()}"))
     process = Process(tmp_path, ["dashboard", "--kubeconfig", str(gone)], "dashboard")
@@ -246,13 +246,13 @@ def test_a_cluster_that_cannot_be_reached_is_said_to(up: Up, tmp_path: Path) -> 
         ),
     ],
 )
-def test_bad_usage(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_dashboard_flags_exit_with_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     answer = haru(tmp_path, *arguments)
     assert answer.returncode == 2 and answer.stderr.startswith(message), answer.stderr
     assert answer.stderr.count("\n") == 1
 
 
-def test_a_port_that_is_taken_and_none_at_all(up: Up, address: str, tmp_path: Path) -> None:
+def test_port_in_use_is_reported_and_no_dashboard_flag_works(up: Up, address: str, tmp_path: Path) -> None:
     taken = f"127.0.0.1:{urlsplit(address).port}"
     answer = haru(tmp_path, "up", "--ephemeral", "--listen", "127.0.0.1:0", "--profile", "cpu:1", "--dashboard", taken)
     assert (

@@ -86,7 +86,7 @@ def style(page: Any, selector: str, name: str) -> str:
     return str(page.locator(selector).first.evaluate(f"element => getComputedStyle(element)['{name}']"))
 
 
-def test_the_map(page: Any) -> None:
+def test_map_page_shows_nodes_cards_and_their_states(page: Any) -> None:
     page.goto("/")
     assert texts(page, ".place h3") == ["cpu-0", "dgx-a100-80gb-mig-0", "dgx-h100-0", "t4-0", "t4-1"]
     row = '.place[data-key="dgx-h100-0"]'
@@ -103,7 +103,7 @@ def test_the_map(page: Any) -> None:
     assert style(page, f"{row} .card.idle .part", "color") != style(page, notebooks, "color")
 
 
-def test_the_queue(page: Any) -> None:
+def test_queue_page_shows_pending_work_with_remedies(page: Any) -> None:
     page.goto("/queue")
     assert texts(page, ".waiting h2") == ["default/job/training"]
     assert "6 pods waiting · priority 0 · since 20" in page.inner_text(".facts")
@@ -115,7 +115,7 @@ def test_the_queue(page: Any) -> None:
     assert "helps    end deployment/notebooks" in page.inner_text("details pre")
 
 
-def test_the_page_of_a_workload_that_waits(page: Any) -> None:
+def test_page_of_pending_workload_shows_reasons_and_timeline(page: Any) -> None:
     page.goto("/queue")
     follow(page, "default/job/training", "**/workload/default/job/training")
     headings = texts(page, "h2")
@@ -125,7 +125,7 @@ def test_the_page_of_a_workload_that_waits(page: Any) -> None:
     assert any("WorkloadCreated" in text for text in told) and any("PodGroupScheduled" in text for text in told)
 
 
-def test_the_page_of_a_workload_that_runs(page: Any) -> None:
+def test_page_of_running_workload_shows_node_and_devices(page: Any) -> None:
     page.goto("/workload/default/deployment/notebooks")
     assert page.get_by_role("heading", name="Why here").is_visible()
     assert "no device of class" in page.inner_text(".nodes")
@@ -135,7 +135,7 @@ def test_the_page_of_a_workload_that_runs(page: Any) -> None:
     assert texts(page, ".place h3") == ["dgx-h100-0"]
 
 
-def test_what_does_not_exist_is_said_to(browser: Any, session: tuple[str, Any]) -> None:
+def test_page_of_unknown_workload_is_404(browser: Any, session: tuple[str, Any]) -> None:
     # The browser itself writes to the console about a page that is not there.
     address, state = session
     context = browser.new_context(base_url=address, storage_state=state)
@@ -145,7 +145,7 @@ def test_what_does_not_exist_is_said_to(browser: Any, session: tuple[str, Any]) 
     context.close()
 
 
-def test_filters_are_in_the_address(page: Any) -> None:
+def test_filters_are_kept_in_the_url(page: Any) -> None:
     page.goto("/?workload=inference*&namespace=default")
     assert texts(page, ".place h3") == ["dgx-a100-80gb-mig-0"]
     assert page.get_by_role("textbox", name="Workload").input_value() == "inference*"
@@ -163,7 +163,7 @@ def test_filters_are_in_the_address(page: Any) -> None:
 
 
 @pytest.mark.parametrize("page", SCHEMES, indirect=True, ids=["light", "dark"])
-def test_light_and_dark_follow_the_system_until_one_is_chosen(page: Any) -> None:
+def test_theme_follows_system_until_user_chooses_one(page: Any) -> None:
     page.goto("/")
     dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
 
@@ -180,7 +180,7 @@ def test_light_and_dark_follow_the_system_until_one_is_chosen(page: Any) -> None
     assert (button.inner_text(), is_dark()) == ("Theme: light", False)
 
 
-def test_by_keyboard(page: Any) -> None:
+def test_pages_work_with_keyboard_only(page: Any) -> None:
     page.goto("/?node=*-0")
     page.get_by_text("live", exact=True).wait_for()
     press, focused = page.keyboard.press, lambda: page.evaluate("document.activeElement.innerText.trim()")
@@ -212,7 +212,7 @@ def test_by_keyboard(page: Any) -> None:
 
 
 @pytest.mark.parametrize("page", SCHEMES, indirect=True, ids=["light", "dark"])
-def test_no_barrier_that_axe_knows(page: Any, axe: str) -> None:
+def test_axe_finds_no_accessibility_violations(page: Any, axe: str) -> None:
     for path in PAGES:
         page.goto(path)
         page.get_by_text("live", exact=True).wait_for()
@@ -223,14 +223,14 @@ def test_no_barrier_that_axe_knows(page: Any, axe: str) -> None:
 
 
 @pytest.mark.parametrize("page", [{"java_script_enabled": False}], indirect=True)
-def test_without_scripts_the_pages_are_all_there(page: Any) -> None:
+def test_pages_work_without_javascript(page: Any) -> None:
     for path in PAGES:
         page.goto(path)
         assert page.locator("main h1").count() == 1
     assert not page.locator("#theme").is_visible()
 
 
-def test_how_the_cards_were_used(page: Any) -> None:
+def test_allocation_page_shows_card_hours_by_workload(page: Any) -> None:
     page.goto("/allocation")
     assert page.locator("nav[aria-label=Period] [aria-current]").inner_text() == "last 24h"
     follow(page, "last 1h", "**/allocation?since=1h")
@@ -246,7 +246,7 @@ def test_how_the_cards_were_used(page: Any) -> None:
     follow(page, "default/deployment/notebooks", "**/workload/default/deployment/notebooks")
 
 
-def test_it_is_live_and_keeps_the_focus(page: Any, up: Up) -> None:
+def test_page_updates_live_and_keeps_focus(page: Any, up: Up) -> None:
     """The last test: it lets the gang run."""
     page.goto("/")
     page.evaluate("window.sameDocument = true")

@@ -70,7 +70,7 @@ class Viewer:
         self.told.clear()
 
 
-async def test_the_page_comes_without_them_and_is_told_when_they_are_there(slow: Slow) -> None:
+async def test_page_is_served_before_explanations_and_updated_with_them(slow: Slow) -> None:
     viewer, snapshot = Viewer(), cluster("one", "two").snapshot()
     assert await viewer.look(snapshot) == {}
     slow.go.release()
@@ -84,7 +84,7 @@ async def test_the_page_comes_without_them_and_is_told_when_they_are_there(slow:
     viewer.explaining.stop()
 
 
-async def test_after_a_change_the_old_ones_are_shown_until_there_are_new_ones(slow: Slow) -> None:
+async def test_old_explanations_are_shown_until_new_ones_are_ready(slow: Slow) -> None:
     viewer, changing = Viewer(), cluster("one")
     slow.go.release()
     while not await viewer.look(changing.snapshot()):
@@ -100,7 +100,7 @@ async def test_after_a_change_the_old_ones_are_shown_until_there_are_new_ones(sl
     viewer.explaining.stop()
 
 
-async def test_what_cannot_be_explained_leaves_the_others_alone(slow: Slow, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_explanation_does_not_affect_others(slow: Slow, caplog: pytest.LogCaptureFixture) -> None:
     viewer, snapshot = Viewer(), cluster("one", "two").snapshot()
     slow.fails.add("one")
     slow.go.release()

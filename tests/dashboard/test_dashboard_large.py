@@ -68,7 +68,7 @@ class Server:
 @pytest.mark.parametrize(
     "alike", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["alike", "all different"]
 )
-def test_the_first_paint(browser: Any, alike: bool, record_property: Any) -> None:
+def test_first_contentful_paint_is_below_limit(browser: Any, alike: bool, record_property: Any) -> None:
     server = Server(alike)
     try:
         page = browser.new_page()

@@ -34,7 +34,7 @@ def test_elements_escape_text_and_attributes() -> None:
     assert tag("p", None, ["a", ("b", None)]) == "<p>ab</p>"
 
 
-def test_a_filter_survives_in_addresses() -> None:
+def test_filter_is_encoded_in_urls() -> None:
     chosen = Filter("a&b", "job/x y", "n*")
     assert address("/queue", chosen) == "/queue?namespace=a%26b&workload=job%2Fx+y&node=n%2A"
     assert address("/", Filter()) == "/"
@@ -77,7 +77,7 @@ def pages() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", ["/", "/queue", "/workload/default/pod/w"])
-def test_nothing_gets_through_and_nothing_is_inline(path: str) -> None:
+def test_pages_escape_all_values_and_have_no_inline_script(path: str) -> None:
     whole = pages()[path]
     assert "alert(" in whole and "<script>" not in whole and "alert('" not in whole
     tags = re.findall(r"<[a-z][^>]*>", whole)
@@ -87,7 +87,7 @@ def test_nothing_gets_through_and_nothing_is_inline(path: str) -> None:
     assert whole.count("<h1>") == whole.count("<main") == 1 and '<html lang="en">' in whole
 
 
-def test_a_workload_has_one_colour_everywhere() -> None:
+def test_workload_has_same_colour_on_every_page() -> None:
     work = Workload("default", "job/training")
     assert hue(work) == hue(Workload(*work)) == "hue-7"
     assert len({hue(Workload("default", f"job/{n}")) for n in range(200)}) == HUES

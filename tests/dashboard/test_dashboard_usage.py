@@ -35,7 +35,7 @@ def histories(draw: st.DrawFn) -> list[Span]:
 
 
 @given(spans=histories(), slots=st.integers(1, 40))
-def test_card_hours_are_those_that_were_measured(spans: list[Span], slots: int) -> None:
+def test_card_hours_equal_measured_intervals(spans: list[Span], slots: int) -> None:
     until = max([span.ended for span in spans], default=1)
     found = allocation(spans, 0, until, slots=slots)
     measured = sum(sum(span.amounts.values()) for span in spans)
@@ -52,7 +52,7 @@ def day() -> Allocation:
     return allocation([morning, evening], 0, 24 * HOUR, slots=4)
 
 
-def test_bands_gaps_and_the_last_numbers() -> None:
+def test_allocation_has_bands_gaps_and_current_numbers() -> None:
     found = day()
     assert found.seen == (1, 1, 0, 1)
     assert {band.name: band.cards for band in found.bands} == {
@@ -65,13 +65,13 @@ def test_bands_gaps_and_the_last_numbers() -> None:
     assert (found.now(free), found.mean(free), found.hours(free)) == (4, 48 / 18, 48)
 
 
-def test_a_filter_leaves_the_others_together() -> None:
+def test_filtered_out_workloads_become_one_band() -> None:
     spans = [steady(0, HOUR, {Use("held", TRAINING): 6, Use("held", NOTEBOOK): 1})]
     found = allocation(spans, 0, HOUR, Filter(namespace="web"), slots=1)
     assert [(band.use.workload, band.cards) for band in found.bands] == [(NOTEBOOK, (1,)), (OTHERS, (6,))]
 
 
-def test_the_page() -> None:
+def test_allocation_page_has_chart_period_and_coverage() -> None:
     html = joined(usage_content(day(), "24h", EVERYTHING))
     assert html.count("<path") == 4 and html.count('class="gap"') == 1
     assert 'href="/workload/ml/job/training"' in html and "style=" not in html
@@ -79,6 +79,6 @@ def test_the_page() -> None:
     assert ">10<" in html, "the scale goes to the next round number above eight cards"
 
 
-def test_a_page_without_a_history_says_so() -> None:
+def test_allocation_page_without_history_says_so() -> None:
     assert "Nothing was measured in this time." in joined(usage_content(allocation([], 0, HOUR), "1h", EVERYTHING))
     assert "no &lt;file&gt;" in joined(no_usage("no <file>", "1h", Filter(namespace="ml")))

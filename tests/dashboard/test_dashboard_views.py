@@ -54,25 +54,25 @@ def looks(found: DeviceMap) -> dict[str, list[str]]:
     return rows
 
 
-def test_cards_by_holder_idle_ones_and_a_node_without() -> None:
+def test_map_groups_cards_by_holder_with_idle_and_deviceless_nodes() -> None:
     found = mapped(ready("a"), resource_slice("a", 3), ready("b"), *user("p", "a", "gpu-1", owner="Job/train"))
     assert looks(found) == {"a": ["gpu-0:  + 1 idle", "gpu-1: job/train 1", "gpu-2:  + 1 idle"], "b": []}
     assert (found.totals.nodes, found.totals.cards, found.totals.taken, found.totals.idle) == (2, 3, 1, 2)
     assert found.holders == ((Workload("default", "job/train"), 1),)
 
 
-def test_names_are_in_natural_order() -> None:
+def test_cards_are_in_natural_order() -> None:
     [place] = mapped(ready("a"), resource_slice("a", 11)).places
     assert [card.name for card in place.cards] == [f"gpu-{number}" for number in range(11)]
 
 
-def test_nodes_that_look_alike_share_a_row_whichever_card_it_is() -> None:
+def test_equal_nodes_share_a_row_independent_of_card_index() -> None:
     objects = [o for name in ("n1", "n2", "n10", "n3") for o in (ready(name), resource_slice(name, 2))]
     objects += [*user("p", "n2", "gpu-0", owner="Job/j"), *user("q", "n10", "gpu-1", owner="Job/j")]
     assert [place.names for place in mapped(*objects).places] == [("n1", "n3"), ("n2", "n10")]
 
 
-def test_a_thousand_idle_nodes_are_one_row() -> None:
+def test_thousand_idle_nodes_are_one_row() -> None:
     objects = [o for n in range(1000) for o in (ready(f"n{n}"), resource_slice(f"n{n}", 8))]
     [place] = mapped(*objects).places
     assert (len(place.names), len(place.cards)) == (1000, 8)
@@ -87,14 +87,14 @@ def test_a_thousand_idle_nodes_are_one_row() -> None:
         (ready("a", unschedulable=True), "", True),
     ],
 )
-def test_states_of_nodes(made: Obj, state: str, cordoned: bool) -> None:
+def test_node_conditions_give_node_state(made: Obj, state: str, cordoned: bool) -> None:
     found = mapped(made, resource_slice("a", 2))
     [place] = found.places
     assert (place.state, place.cordoned) == (state, cordoned)
     assert (found.totals.unknown, found.totals.idle) == ((2, 0) if state else (0, 2))
 
 
-def test_tainted_cards_also_by_a_rule_and_tainted_nodes() -> None:
+def test_cards_tainted_by_slice_or_rule_and_tainted_nodes_are_marked() -> None:
     broken = {"key": "broken", "effect": "NoExecute"}
     rule = {
         "apiVersion": "resource.k8s.io/v1beta2",
@@ -113,20 +113,20 @@ def test_tainted_cards_also_by_a_rule_and_tainted_nodes() -> None:
     assert (place.taints, found.totals.tainted) == (("team:NoSchedule",), 2)
 
 
-def test_a_pool_that_is_still_being_published_is_unknown() -> None:
+def test_incomplete_pool_is_shown_as_being_published() -> None:
     unfinished = resource_slice("a", 2)
     unfinished["spec"]["pool"]["resourceSliceCount"] = 2
     [place] = mapped(ready("a"), unfinished).places
     assert place.state == "its pool is being published"
 
 
-def test_only_the_newest_generation_counts() -> None:
+def test_only_newest_pool_generation_is_shown() -> None:
     old, new = resource_slice("a", 4), resource_slice("a", 1)
     old["metadata"]["name"], new["spec"]["pool"]["generation"] = "old", 2
     assert looks(mapped(ready("a"), old, new)) == {"a": ["gpu-0:  + 1 idle"]}
 
 
-def test_a_pool_of_many_nodes_and_one_of_a_node_that_is_gone() -> None:
+def test_shared_pool_and_pool_of_missing_node_have_their_own_rows() -> None:
     found = mapped(resource_slice("", 1, pool="shared", allNodes=True), resource_slice("gone", 1))
     assert {place.names[0]: (place.is_node, place.state) for place in found.places} == {
         f"pool {DRIVER}/shared": (False, ""),
@@ -145,7 +145,7 @@ def held(name: str, where: str, *devices: str) -> list[Obj]:
     return [made, held_claim]
 
 
-def test_partitions_belong_to_their_card() -> None:
+def test_partitions_are_parts_of_their_card() -> None:
     objects = simulated("dgx-a100-80gb-mig", "m")
     names = [device["name"] for o in objects for device in o["spec"].get("devices") or ()]
     half = next(name for name in names if name.startswith("gpu-2-mig-3g40gb-"))
@@ -157,7 +157,7 @@ def test_partitions_belong_to_their_card() -> None:
     assert place.cards[0].product == "NVIDIA A100-SXM4-80GB"
 
 
-def test_a_card_whose_counters_are_used_up_has_nothing_idle_left() -> None:
+def test_card_with_consumed_counters_has_no_idle_share() -> None:
     objects = simulated("a30-mig", "m")
     names = [
         d["name"] for o in objects for d in o["spec"].get("devices") or () if d["name"].startswith("gpu-0-mig-1g6gb-")
@@ -167,12 +167,12 @@ def test_a_card_whose_counters_are_used_up_has_nothing_idle_left() -> None:
     assert (len(place.cards[0].parts), place.cards[0].idle, place.cards[1].idle) == (len(names), 0.0, 1.0)
 
 
-def test_cards_that_were_divided_beforehand() -> None:
+def test_static_partitions_are_shown_per_card() -> None:
     [place] = mapped(*simulated("a30-mig-balanced", "m")).places
     assert [card.name for card in place.cards] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
 
 
-def test_shares_of_a_card_by_memory() -> None:
+def test_memory_share_is_part_of_the_card() -> None:
     objects = simulated("t4-shared", "s")
     made, taken = held("p", "s", "gpu-0")
     taken["status"]["allocation"]["devices"]["results"][0] |= {
@@ -184,7 +184,7 @@ def test_shares_of_a_card_by_memory() -> None:
     assert 0.2 < part.share < 0.3 and 0.7 < place.cards[0].idle < 0.8
 
 
-def test_devices_of_a_plugin_are_counted() -> None:
+def test_devices_of_device_plugin_are_counted() -> None:
     counted = ready("p")
     counted["status"]["allocatable"]["nvidia.com/gpu"] = "4"
     limits = {"requests": {"nvidia.com/gpu": "3"}, "limits": {"nvidia.com/gpu": "3"}}
@@ -197,7 +197,7 @@ def test_devices_of_a_plugin_are_counted() -> None:
     ]
 
 
-def test_a_claim_that_nobody_uses_holds_its_devices_itself() -> None:
+def test_claim_without_pod_is_shown_as_holder() -> None:
     kept = allocated(claim("kept"), allocation("a", "gpu-0"))
     assert looks(mapped(ready("a"), resource_slice("a", 1), kept))["a"] == ["gpu-0: resourceclaim/kept 1"]
 
@@ -221,11 +221,11 @@ FILTERED = [
         ({"workload": "other", "node": "dgx-2"}, {"dgx-2": ["gpu-0: job/other 1", "gpu-1:  + 1 idle"]}),
     ],
 )
-def test_filters(chosen: dict[str, str], expected: dict[str, list[str]]) -> None:
+def test_filters_select_places(chosen: dict[str, str], expected: dict[str, list[str]]) -> None:
     assert looks(mapped(*FILTERED, **chosen)) == expected
 
 
-def test_a_layout_is_kept_until_its_pool_changes() -> None:
+def test_layout_of_pool_is_cached_until_pool_changes() -> None:
     cluster, layouts = SchedulerCache.of([resource_slice("a", 1), resource_slice("b", 1)]), Layouts()
     before = layouts.of(cluster.snapshot().devices.pools)
     cluster.apply(resource_slice("b", 2))
@@ -243,7 +243,7 @@ def waits(name: str, created: str = NOW, priority: int = 0, **more: Any) -> Obj:
     return made
 
 
-def test_the_queue_is_in_the_order_of_trying() -> None:
+def test_queue_is_sorted_by_priority_and_age() -> None:
     early, late = "2026-03-01T10:00:00Z", "2026-03-01T11:00:00Z"
     objects = [ready("a"), waits("late", late), waits("early", early), waits("urgent", late, 10), pod("runs", node="a")]
     gone = waits("gone")
@@ -256,7 +256,7 @@ def test_the_queue_is_in_the_order_of_trying() -> None:
     ]
 
 
-def test_pods_of_one_workload_wait_as_one_with_what_their_status_says() -> None:
+def test_pods_of_a_group_are_one_queue_entry_with_their_condition() -> None:
     members = [waits("m-0", group="g"), waits("m-1", group="g")]
     members[1]["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": "no room"}]
     snapshot = SchedulerCache.of([ready("a"), pod_group("g", 2), *members]).snapshot()
@@ -270,7 +270,7 @@ def test_pods_of_one_workload_wait_as_one_with_what_their_status_says() -> None:
 # -- a workload's page
 
 
-def test_the_story_of_a_pod_that_waits_and_of_one_that_runs() -> None:
+def test_story_of_pending_and_of_running_pod() -> None:
     objects = [ready("a"), resource_slice("a", 2), *user("runs", "a", "gpu-0"), waits("waits")]
     snapshot = SchedulerCache.of(objects).snapshot()
     told = story(snapshot, Workload("default", "pod/waits"), (), NOW)
@@ -282,13 +282,13 @@ def test_the_story_of_a_pod_that_waits_and_of_one_that_runs() -> None:
     assert (row.node, [device.device for claim in row.holds for device in claim.devices]) == ("a", ["gpu-0"])
 
 
-def test_there_is_no_story_of_what_does_not_exist() -> None:
+def test_missing_object_has_no_story() -> None:
     snapshot = SchedulerCache.of([ready("a")]).snapshot()
     for name in ("pod/x", "job/x", "podgroup/x", "resourceclaim/x", "deployment/x", "nonsense/x"):
         assert story(snapshot, Workload("default", name), (), NOW) is None
 
 
-def test_a_story_has_the_events_about_the_workload_and_all_that_belongs_to_it() -> None:
+def test_story_has_events_of_workload_and_its_objects() -> None:
     members = user("m", "a", "gpu-0")
     members[0]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
     snapshot = SchedulerCache.of([ready("a"), resource_slice("a", 1), pod_group("g", 1), *members]).snapshot()
@@ -298,7 +298,7 @@ def test_a_story_has_the_events_about_the_workload_and_all_that_belongs_to_it() 
     assert told is not None and {e.reason for e in told.entries if e.kind == "K"} == set(uids[:3])
 
 
-def test_the_story_of_a_job_whose_pods_are_refused_says_by_whom() -> None:
+def test_story_of_job_with_refused_pods_names_admission_error() -> None:
     template = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": 2, "template": template}}
     named = {**job, "metadata": {"name": "j", "namespace": "default", "uid": "uid-j"}}
@@ -314,7 +314,7 @@ def event(name: str, reason: str, when: str, message: str, **more: Any) -> Obj:
     return {"metadata": {"name": f"{name}.1"}, "involvedObject": about, **told, **more}
 
 
-def test_the_timeline_has_conditions_and_events_the_latest_first_and_alike_ones_once() -> None:
+def test_timeline_is_newest_first_and_merges_equal_entries() -> None:
     made = waits("p", "2026-03-01T10:00:00Z")
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
     made["status"]["conditions"] = [{**refused, "lastTransitionTime": "2026-03-01T10:00:01Z"}]

@@ -29,7 +29,7 @@ async def made(client: ApiClient, *objects: Obj) -> None:
         await client.create(known_kind(obj["apiVersion"], obj["kind"]), obj)
 
 
-async def test_it_watches_only_while_somebody_looks() -> None:
+async def test_watches_run_only_while_a_viewer_is_connected() -> None:
     api = FakeApi()
     watching = Watching(ApiClient.in_process(api), linger=0.05)
     assert not watching.running and api.log == []
@@ -48,7 +48,7 @@ async def test_it_watches_only_while_somebody_looks() -> None:
     assert {method for method, _, _, _ in api.log[:asked]} == {"GET"}
 
 
-async def test_changes_are_told_but_not_heartbeats() -> None:
+async def test_changes_increment_version_but_heartbeats_do_not() -> None:
     api = FakeApi()
     client = ApiClient.in_process(api)
     beating = node("a")
@@ -72,7 +72,7 @@ async def test_changes_are_told_but_not_heartbeats() -> None:
     await watching.stop()
 
 
-async def test_events_are_seen() -> None:
+async def test_events_are_watched_and_removed() -> None:
     api = FakeApi()
     client = ApiClient.in_process(api)
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}}
@@ -87,7 +87,7 @@ async def test_events_are_seen() -> None:
     await watching.stop()
 
 
-async def test_slices_are_kept_once() -> None:
+async def test_slices_are_stored_once_and_removed() -> None:
     api = FakeApi()
     client = ApiClient.in_process(api)
     await made(client, resource_slice("a", 3))
@@ -101,7 +101,7 @@ async def test_slices_are_kept_once() -> None:
     await watching.stop()
 
 
-async def test_members_that_have_succeeded_count_each_time_alike() -> None:
+async def test_succeeded_members_reduce_min_count_consistently() -> None:
     api = FakeApi()
     client = ApiClient.in_process(api)
     group = pod_group("g", 4)
@@ -120,7 +120,7 @@ async def test_members_that_have_succeeded_count_each_time_alike() -> None:
     await watching.stop()
 
 
-async def test_kinds_that_may_not_be_read_are_named_and_those_that_are_not_served_are_not() -> None:
+async def test_forbidden_kinds_are_listed_and_unserved_kinds_are_not() -> None:
     api = FakeApi()
     api.fail("GET /apis/batch/v1/jobs", 403, body=b"{}")
     api.fail("GET /apis/scheduling.k8s.io/v1alpha2/podgroups", 404, body=b"{}")
@@ -130,7 +130,7 @@ async def test_kinds_that_may_not_be_read_are_named_and_those_that_are_not_serve
     await watching.stop()
 
 
-async def test_an_api_that_cannot_be_reached_is_an_error_and_the_next_look_tries_again() -> None:
+async def test_unreachable_api_raises_error_and_next_viewer_retries() -> None:
     api = FakeApi()
     for _ in range(3):  # reads are tried three times
         api.fail("GET /api/v1/nodes", 0)
@@ -144,7 +144,7 @@ async def test_an_api_that_cannot_be_reached_is_an_error_and_the_next_look_tries
     await watching.stop()
 
 
-async def test_whoever_waits_when_it_is_stopped_is_told() -> None:
+async def test_waiting_viewer_gets_error_when_stopped() -> None:
     api = FakeApi()
     watching = Watching(ApiClient.in_process(api))
 

@@ -45,7 +45,7 @@ def outputs(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
     return status, captured.out, captured.err
 
 
-def test_allocate_shows_the_first_node_and_why_not_the_others(
+def test_allocate_shows_first_fitting_node_and_reasons_of_others(
     capsys: pytest.CaptureFixture[str], manifests: Path
 ) -> None:
     status, out, _ = outputs(capsys, "allocate", "-f", str(manifests))
@@ -64,7 +64,7 @@ def test_allocate_shows_the_first_node_and_why_not_the_others(
     ]
 
 
-def test_allocate_on_one_node_as_data(capsys: pytest.CaptureFixture[str], manifests: Path) -> None:
+def test_allocate_on_one_node_prints_json(capsys: pytest.CaptureFixture[str], manifests: Path) -> None:
     status, out, _ = outputs(capsys, "allocate", "-f", str(manifests), "--node", "node-c", "-o", "json")
     answer = json.loads(out)
     assert status == 0 and answer["fits"] and answer["nodes"] == ["node-c"] and answer["kind"] == "DeviceAllocation"
@@ -78,7 +78,7 @@ def test_allocate_on_one_node_as_data(capsys: pytest.CaptureFixture[str], manife
     assert refusal["requests"][0]["funnel"][-1] == {"condition": "free", "left": 1}
 
 
-def test_device_scoring_is_an_option(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_device_scoring_flag_changes_chosen_device(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     sizes = {"gpu-0": 80, "gpu-1": 24, "gpu-2": 40}
     cards = slice_("a", [device(name, capacity={"memory": f"{size}Gi"}) for name, size in sizes.items()])
     wanted = claim("wanted", request("r"))
@@ -109,13 +109,15 @@ def test_device_scoring_is_an_option(capsys: pytest.CaptureFixture[str], tmp_pat
         (["cel", "--cases", "{file}"], "line 1: this is no JSON"),
     ],
 )
-def test_bad_usage(capsys: pytest.CaptureFixture[str], manifests: Path, arguments: list[str], text: str) -> None:
+def test_invalid_arguments_exit_with_2(
+    capsys: pytest.CaptureFixture[str], manifests: Path, arguments: list[str], text: str
+) -> None:
     status, out, err = outputs(capsys, *(a.format(file=manifests) if "{file}" in a else a for a in arguments))
     assert (status, out) == (2, "")
     assert text in err
 
 
-def test_cel_says_why_a_device_does_not_match(capsys: pytest.CaptureFixture[str], manifests: Path) -> None:
+def test_cel_command_explains_mismatch(capsys: pytest.CaptureFixture[str], manifests: Path) -> None:
     expression = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].index > 0"
     status, out, _ = outputs(capsys, "cel", expression, "-f", str(manifests))
     assert status == 0
@@ -155,7 +157,7 @@ def allocator_files() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", allocator_files(), ids=lambda path: path.stem)
-def test_allocator_cases(
+def test_allocator_reference_cases_agree(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: Path
 ) -> None:
     monkeypatch.setattr("haru.cli.allocate_cases._ROUNDS", 1)
@@ -169,7 +171,7 @@ def test_allocator_cases(
     assert {name: fault for name, fault in found.items() if fault} == {}
 
 
-def test_a_case_with_many_nodes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_case_with_many_nodes_reports_fit_counts_and_times(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     slices = [
         slice_(f"{node}-a", [device(f"gpu-{i}") for i in range(count)], pool=node, node=node)
         for node, count in (("node-b", 2), ("node-a", 1), ("node-c", 2))
@@ -193,7 +195,7 @@ def test_a_case_with_many_nodes(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert fails["nodesFit"] == 0 and "could not retrieve device class no" in fails["error"]
 
 
-def test_a_senseless_case_is_answered_with_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_malformed_case_exits_with_2_and_line_number(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
     case = {"name": "x", "features": {}, "classes": [], "claims": [], "allocated": [], "node": {}, "slices": [3]}
     path.write_text(json.dumps(case))
@@ -204,7 +206,7 @@ def test_a_senseless_case_is_answered_with_an_error(capsys: pytest.CaptureFixtur
     assert status == 2 and "line 1: this is no such case: 'nodes' is missing" in err.replace("'node'", "'nodes'")
 
 
-def test_cel_cases(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cel_reference_cases_agree(capsys: pytest.CaptureFixture[str]) -> None:
     path = DATA / "cel" / "generated.jsonl"
     status, out, _ = outputs(capsys, "cel", "--cases", str(path))
     assert status == 0

@@ -24,7 +24,7 @@ def ask(*claims: Obj, slices: list[Obj] | None = None, **more: Any) -> list[Obj]
     return dra.allocate(list(claims), **arguments)
 
 
-def test_the_result_is_a_plain_allocation() -> None:
+def test_allocate_returns_plain_allocation_dicts() -> None:
     assert ask(claim("c", request("r"))) == [
         {
             "devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "pool", "device": "gpu-0"}]},
@@ -47,14 +47,14 @@ def test_the_result_is_a_plain_allocation() -> None:
         [{"metadata": {"name": "x"}, "status": {"allocation": {"devices": {"results": [{"request": "r", **DEVICE}]}}}}],
     ],
 )
-def test_forms_of_what_is_taken(allocated: Any) -> None:
+def test_allocated_devices_are_accepted_in_every_form(allocated: Any) -> None:
     (result,) = ask(claim("c", request("r")), allocated=allocated) or []
     assert [r["device"] for r in result["devices"]["results"]] == ["gpu-1"]
     assert ask(claim("c", request("r", 2)), allocated=allocated) is None
 
 
 @pytest.mark.parametrize("mapping", [False, True])
-def test_shares_and_what_they_consume(mapping: bool) -> None:
+def test_shared_device_consumes_capacity_up_to_its_limit(mapping: bool) -> None:
     identity = {"driver": DRIVER, "pool": "shared-pool", "device": "big"}
     used = {"memory": "50Gi"}
     state = dra.AllocatedState(
@@ -70,7 +70,7 @@ def test_shares_and_what_they_consume(mapping: bool) -> None:
     assert ask(more, slices=[SHARED], allocated=state) is None
 
 
-def test_features_switch_behaviours() -> None:
+def test_features_enable_and_disable_behaviour() -> None:
     alternatives = claim("c", first_of("r", exact(9), exact(1)))
     assert ask(alternatives) is not None
     with pytest.raises(dra.AllocationError, match="DRAPrioritizedList feature is disabled"):
@@ -107,24 +107,24 @@ def test_objects_of_older_versions_are_converted() -> None:
         ({"allocated": dra.AllocatedState([{"driver": "d"}])}, "allocated: 'pool' is missing"),
     ],
 )
-def test_senseless_input_is_named(more: Obj, text: str) -> None:
+def test_invalid_input_is_named(more: Obj, text: str) -> None:
     with pytest.raises(dra.InputError, match=text):
         ask(claim("c", request("r")), **more)
 
 
-def test_senseless_claims_are_named() -> None:
+def test_malformed_claim_is_named_by_index_and_name() -> None:
     with pytest.raises(dra.InputError, match=r"ResourceClaim #1 \(b\): .*count"):
         ask(claim("a", request("r")), claim("b", {"name": "r", "exactly": exact(1) | {"count": "many"}}))
 
 
-def test_what_aborts_the_attempt() -> None:
+def test_missing_class_or_cel_runtime_error_aborts_allocation() -> None:
     with pytest.raises(dra.AllocationError, match="could not retrieve device class other"):
         ask(claim("c", request("r", cls="other")))
     with pytest.raises(dra.AllocationError, match="no such key: missing"):
         ask(claim("c", request("r", 1, f"device.attributes['{DRIVER}'].missing == 1")))
 
 
-def test_an_invalid_pool_disqualifies_only_its_node() -> None:
+def test_invalid_pool_excludes_only_its_node() -> None:
     twice = slice_("b", [device("x"), device("x")], node="node-2", pool="bad")
     wanted = [claim("c", request("r"))]
     with pytest.raises(dra.InvalidPools, match="invalid resource pools were encountered"):
@@ -137,12 +137,12 @@ def test_an_invalid_pool_disqualifies_only_its_node() -> None:
     assert answers["node-3"] is None
 
 
-def test_nodes_are_given_once() -> None:
+def test_duplicate_node_names_are_refused() -> None:
     with pytest.raises(dra.InputError, match="1 of 2 names occur twice"):
         dra.allocate_many([], nodes=[NODE, NODE], slices=[], classes=[])
 
 
-def test_giving_up_is_no_refusal() -> None:
+def test_search_over_timeout_raises_gave_up() -> None:
     """More kinds of devices than can be tried in no time."""
     devices = [device(f"d{i}", {"a": i % 5, "b": i % 7, "c": i % 3}) for i in range(60)]
     wanted = [

@@ -149,7 +149,7 @@ def fuzz(of: str, path: Path, capsys: pytest.CaptureFixture[str], seed: int, sec
 
 
 @pytest.mark.parametrize("of", COMMANDS)
-def test_a_little_nonsense(
+def test_random_input_gives_answers_or_errors_in_20_runs(
     of: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("haru.cli.allocate_cases._ROUNDS", 1)
@@ -158,7 +158,7 @@ def test_a_little_nonsense(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("of", COMMANDS)
-def test_ten_minutes_of_nonsense(
+def test_random_input_gives_answers_or_errors_for_ten_minutes(
     of: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("haru.cli.allocate_cases._ROUNDS", 1)

@@ -48,7 +48,7 @@ def picks_of(world: World, results: list[Obj]) -> list[Pick]:
 
 @relaxed
 @given(problems, st.booleans())
-def test_nothing_is_broken(given: Obj, scoring: bool) -> None:
+def test_allocation_respects_counters_capacities_constraints_and_counts(given: Obj, scoring: bool) -> None:
     """No device twice, counters and capacities not exceeded, constraints true, counts right, at most 32 results."""
     results = allocate(given, device_scoring=scoring)
     assert (results is None) == (allocate(given) is None)
@@ -72,7 +72,7 @@ def test_nothing_is_broken(given: Obj, scoring: bool) -> None:
 
 @relaxed
 @given(problems, st.booleans())
-def test_equal_questions_have_equal_answers_and_nothing_is_changed(given: Obj, scoring: bool) -> None:
+def test_equal_input_gives_equal_allocation_and_is_not_modified(given: Obj, scoring: bool) -> None:
     before = copy.deepcopy(given)
     first = allocate(given, device_scoring=scoring)
     random.Random(1).shuffle(given["slices"])
@@ -87,7 +87,7 @@ def test_equal_questions_have_equal_answers_and_nothing_is_changed(given: Obj, s
 
 @relaxed
 @given(problems)
-def test_what_was_given_can_be_held_and_given_back(given: Obj) -> None:
+def test_devices_of_stored_allocation_are_not_allocated_again(given: Obj) -> None:
     """Claims with their allocation in status, passed as `allocated`, leave what is left."""
     results = allocate(given, allocated=())
     if results is None:
@@ -105,7 +105,7 @@ def test_what_was_given_can_be_held_and_given_back(given: Obj) -> None:
     assert len(plain) == len(set(plain))
 
 
-def test_a_claim_gets_at_most_thirty_two_devices() -> None:
+def test_claim_gets_at_most_32_devices() -> None:
     from device_objects import claim, class_, device, request, slice_
 
     devices = [device(f"dev-{i}") for i in range(40)]

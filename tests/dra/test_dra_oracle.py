@@ -32,13 +32,13 @@ def disagreements(seeds: range) -> tuple[dict[int, Any], int]:
     return found, fitting
 
 
-def test_brute_force_agrees() -> None:
+def test_allocator_agrees_with_brute_force() -> None:
     found, fitting = disagreements(range(300))
     assert found == {}
     assert 60 < fitting < 240  # both outcomes occur often enough to mean something
 
 
 @pytest.mark.nightly
-def test_brute_force_agrees_on_twenty_thousand_problems() -> None:
+def test_allocator_agrees_with_brute_force_on_20000_problems() -> None:
     found, _ = disagreements(range(1000, 21_000))
     assert found == {}

@@ -78,13 +78,13 @@ def disagreements(seeds: range, most: int = 7) -> tuple[dict[int, Any], int, int
     return found, fitting, different
 
 
-def test_the_first_choice_in_the_order_of_scoring() -> None:
+def test_scoring_returns_best_allocation_in_its_order() -> None:
     found, fitting, different = disagreements(range(150))
     assert found == {}
     assert fitting > 40 and different > 10
 
 
-def test_pruning_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_does_not_change_scored_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory and counts from the first failure on, or never: the order of the devices is another, the search is not."""
     problems = [sized(seed, most) for seed in range(60) for most in (7, 11)]
     answers = []
@@ -97,12 +97,12 @@ def test_pruning_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.nightly
-def test_the_first_choice_in_the_order_of_scoring_on_ten_thousand_problems() -> None:
+def test_scoring_returns_best_allocation_on_10000_problems() -> None:
     found, _, different = disagreements(range(100_000, 110_000))
     assert found == {} and different > 1000
 
 
-def test_one_device_is_the_best_of_all_that_would_do() -> None:
+def test_single_device_request_gets_device_of_lowest_rank() -> None:
     """Nothing is greedy where one device is asked for: it has the least rank of all with which the claim holds."""
     judged = 0
     for seed in range(200):
@@ -128,7 +128,7 @@ def test_one_device_is_the_best_of_all_that_would_do() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_nodes_together_answer_as_they_do_alone(seed: int) -> None:
+def test_allocating_many_nodes_together_equals_one_by_one(seed: int) -> None:
     """Answers are shared between nodes that are alike, or look alike to the claims."""
     rng = random.Random(seed)
     claims = sized(seed)["claims"]
@@ -151,7 +151,7 @@ def test_nodes_together_answer_as_they_do_alone(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "load"), [("by profile", 0.6), ("by memory", 0.9)])
-def test_a_stream_of_requests_strands_less(kind: str, load: float) -> None:
+def test_scoring_refuses_fewer_gpus_in_a_stream_of_requests(kind: str, load: float) -> None:
     """The benchmark's stream in small: with scoring fewer requests are refused, and fewer of those for whole cards."""
     plain, scored = Outcome(), Outcome()
     for seed in range(2):

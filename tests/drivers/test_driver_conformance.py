@@ -42,7 +42,7 @@ async def checked(here: Bench, driver: MinimalDriver, seconds: float = 20.0) -> 
     return {r.name: (r.verdict, r.message) for r in await Conformance(here.api, subject).run()}
 
 
-async def test_a_good_driver_passes(here: Bench) -> None:
+async def test_correct_driver_passes_conformance_checks(here: Bench) -> None:
     async with minimal(here) as driver:
         found = await checked(here, driver)
         assert {name: verdict for name, (verdict, _) in found.items() if verdict != "passed"} == {
@@ -64,14 +64,16 @@ async def test_a_good_driver_passes(here: Bench) -> None:
         ("health", "health", "the report lacks node-a/d0"),
     ],
 )
-async def test_a_bad_driver_is_found_out(here: Bench, fault: str, check: str, told: str) -> None:
+async def test_faulty_driver_fails_the_matching_conformance_check(
+    here: Bench, fault: str, check: str, told: str
+) -> None:
     async with minimal(here, fault) as driver:
         found = await checked(here, driver)
     assert found[check][0] == "failed", found
     assert told in found[check][1]
 
 
-async def test_the_node_works_with_a_driver_that_is_not_of_the_library(here: Bench) -> None:
+async def test_node_agent_works_with_driver_not_built_on_our_library(here: Bench) -> None:
     mine = pod("p", "claim")
     await here.claim("claim", result("d0", driver=NAME), pods=[mine])
     async with minimal(here) as driver, here.running(NAME) as devices:
@@ -89,7 +91,7 @@ async def test_the_node_works_with_a_driver_that_is_not_of_the_library(here: Ben
 
 
 @pytest.mark.parametrize(("fault", "told"), [("forgetful", "does not mention it"), ("abort", "INTERNAL: it has burnt")])
-async def test_what_the_node_says_of_a_bad_driver(here: Bench, fault: str, told: str) -> None:
+async def test_node_agent_reports_fault_of_driver(here: Bench, fault: str, told: str) -> None:
     mine = pod("p", "claim")
     await here.claim("claim", result("d0", driver=NAME), pods=[mine])
     async with minimal(here, fault), here.running(NAME) as devices:
@@ -98,7 +100,7 @@ async def test_what_the_node_says_of_a_bad_driver(here: Bench, fault: str, told:
 
 
 @pytest.mark.parametrize(("fault", "told"), [("type", b"only DRAPlugin"), ("version", b"name v1.DRAPlugin")])
-async def test_a_plugin_that_cannot_be_registered_is_told_why(here: Bench, fault: str, told: bytes) -> None:
+async def test_refused_plugin_registration_returns_reason(here: Bench, fault: str, told: bytes) -> None:
     async with minimal(here, fault) as driver, here.running() as devices:
         await eventually(lambda: told in getattr(driver, "told", b""), "the refusal")
         assert devices.registry.drivers() == set()

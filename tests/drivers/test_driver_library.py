@@ -101,7 +101,7 @@ def preparer(plugin: Any, found: Obj | Exception, place: Path) -> Preparer:
         (claim(given("gpu-0", driver="other.example.com")), ClaimChanged, "has no devices of cards.example.com"),
     ],
 )
-async def test_claims_that_are_not_for_the_driver(
+async def test_claim_not_for_this_driver_is_refused(
     tmp_path: Path, found: Any, error: type[Exception], told: str
 ) -> None:
     plugin = Plugin()
@@ -111,7 +111,7 @@ async def test_claims_that_are_not_for_the_driver(
     assert (plugin.seen, made.entries()) == ([], [])
 
 
-async def test_what_a_driver_is_told_of_an_allocation(tmp_path: Path) -> None:
+async def test_prepare_request_passes_parameters_shares_and_names(tmp_path: Path) -> None:
     def config(source: str, requests: list[str], number: int, driver: str = DRIVER) -> Obj:
         return {"source": source, "requests": requests, "opaque": {"driver": driver, "parameters": {"n": number}}}
 
@@ -132,7 +132,7 @@ async def test_what_a_driver_is_told_of_an_allocation(tmp_path: Path) -> None:
     assert (prepared.request_names, prepared.share_id) == (["gpu"], "s")
 
 
-async def test_a_device_that_a_claim_has_twice_has_two_names(tmp_path: Path) -> None:
+async def test_device_allocated_twice_gets_two_cdi_names(tmp_path: Path) -> None:
     found = claim(given("gpu-0", "a", shareID="1"), given("gpu-0", "b", shareID="2"))
     devices = await preparer(Plugin(), found, tmp_path).prepare(ASKED)
     assert [one.cdi_device_ids for one in devices] == [
@@ -154,7 +154,7 @@ async def test_a_device_that_a_claim_has_twice_has_two_names(tmp_path: Path) -> 
         ("sleep", "took longer than 0.01 s"),
     ],
 )
-async def test_what_goes_wrong_in_a_driver_is_told_and_can_be_repeated(
+async def test_failed_prepare_is_reported_and_can_be_repeated(
     tmp_path: Path, answer: Any, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("haru.drivers.library.claim_service.STEP_SECONDS", 0.01 if answer == "sleep" else 40.0)
@@ -171,7 +171,7 @@ async def test_what_goes_wrong_in_a_driver_is_told_and_can_be_repeated(
     assert [entry.uid for entry in plugin.given_back] == ["uid-1"]
 
 
-async def test_what_was_begun_is_given_back_although_it_was_never_ready(tmp_path: Path) -> None:
+async def test_failed_prepare_is_unprepared_once(tmp_path: Path) -> None:
     plugin = Plugin(ClaimError("no"))
     made = preparer(plugin, claim(given("gpu-0")), tmp_path)
     with pytest.raises(ClaimError):
@@ -182,7 +182,7 @@ async def test_what_was_begun_is_given_back_although_it_was_never_ready(tmp_path
     assert made.entries() == []
 
 
-async def test_files_of_cdi_come_back_after_a_restart_of_the_machine_and_strays_go(tmp_path: Path) -> None:
+async def test_cdi_files_are_restored_after_reboot_and_strays_removed(tmp_path: Path) -> None:
     made = preparer(Plugin(), claim(given("gpu-0")), tmp_path)
     before = await made.prepare(ASKED)
     (file,) = (tmp_path / "cdi").iterdir()
@@ -202,7 +202,7 @@ async def test_files_of_cdi_come_back_after_a_restart_of_the_machine_and_strays_
 # -- slices ------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_a_server_does_not_store_is_told_and_not_tried_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+async def test_fields_dropped_by_server_are_logged_and_not_rewritten(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "haru.driver")
     async with bench(FeatureGates.parse("DRADeviceTaints=false,DRADeviceTaintRules=false")) as here:
         options = here.options(foreign_seconds=0.05)
@@ -222,7 +222,7 @@ async def test_what_a_server_does_not_store_is_told_and_not_tried_for_ever(caplo
             assert second["metadata"]["generation"] == first["metadata"]["generation"] + 1
 
 
-async def test_pools_that_are_empty_elsewhere_or_gone() -> None:
+async def test_empty_foreign_and_undeclared_pools_are_handled() -> None:
     async with bench() as here, DriverServer(Plugin(), here.api, here.options()) as server:
         await server.declare({NODE: Pool.of([]), "second": Pool.of([device("x")])})
         await server.wait_published()
@@ -241,7 +241,7 @@ async def test_pools_that_are_empty_elsewhere_or_gone() -> None:
 # -- the simulated driver ----------------------------------------------------------------------------------------------
 
 
-async def test_simulated_cards_refuse_what_they_do_not_know(tmp_path: Path) -> None:
+async def test_simulated_driver_refuses_unknown_devices_and_parameters(tmp_path: Path) -> None:
     cards = SimulatedCards(pool_of(load_profile("dgx-h100"), NODE), tmp_path)
     good = {"apiVersion": "simulated.haru.dev/v1alpha1", "kind": "SimulatedConfig"}
 
@@ -274,7 +274,7 @@ def names_in(directory: Path) -> list[str]:
     return [path.name for path in directory.iterdir()]
 
 
-def test_annotations_say_how_simulated_cards_are() -> None:
+def test_annotations_set_health_of_simulated_devices() -> None:
     annotations = {
         "simulated.haru.dev/device-health": "gpu-1=Unhealthy:it is: hot, gpu-2=Unknown",
         "simulated.haru.dev/device-taints": "gpu-2=k=v:NoSchedule",
@@ -300,6 +300,6 @@ def test_annotations_say_how_simulated_cards_are() -> None:
         (["check", "--node", "n"], "--driver-name: Required value"),
     ],
 )
-def test_flags_of_haru_driver(flags: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_driver_flags_exit_with_2(flags: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["driver", *flags]) == 2
     assert told in capsys.readouterr().err

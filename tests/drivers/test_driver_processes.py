@@ -82,9 +82,7 @@ def started() -> Iterator[list[Process]]:
 
 
 @pytest.mark.nightly  # by day tests/node/test_dra_on_containerd.py does it with real processes
-async def test_simulated_cards_in_a_pod_killed_in_between_and_ill_by_annotation(
-    here: Served, started: list[Process]
-) -> None:
+async def test_simulated_driver_process_survives_kill_and_reports_health(here: Served, started: list[Process]) -> None:
     mine = pod("p", "claim")
     parameters = {"apiVersion": "simulated.haru.dev/v1alpha1", "kind": "SimulatedConfig", "env": {"MODE": "fast"}}
     config = [{"source": "FromClaim", "requests": [], "opaque": {"driver": GPU, "parameters": parameters}}]
@@ -128,7 +126,7 @@ async def test_simulated_cards_in_a_pod_killed_in_between_and_ill_by_annotation(
         await eventually(lambda: not devices.registry.drivers(), "the driver has left")
 
 
-async def test_the_simulated_driver_passes_the_check(here: Served, started: list[Process]) -> None:
+async def test_simulated_driver_passes_conformance_script(here: Served, started: list[Process]) -> None:
     driver = Simulated(here)
     started.append(driver)
     await driver.ready()
@@ -166,7 +164,7 @@ BY_DAY = ("after prepare",)
 @pytest.mark.parametrize(
     "place", [place if place in BY_DAY else pytest.param(place, marks=pytest.mark.nightly) for place in PLACES]
 )
-async def test_a_driver_that_dies_at_any_step_loses_nothing(here: Served, place: str, tmp_path: Path) -> None:
+async def test_driver_killed_at_any_step_recovers_claims(here: Served, place: str, tmp_path: Path) -> None:
     mine = pod("p", "claim")
     claim = await here.claim("claim", result("gpu-0"), result("gpu-1", "other"), pods=[mine])
     mark = tmp_path / "die"
@@ -237,7 +235,7 @@ async def died(process: asyncio.subprocess.Process) -> bool:
     return True
 
 
-async def test_the_nvidia_driver_with_a_recording_in_place_of_cards(here: Served, started: list[Process]) -> None:
+async def test_nvidia_driver_process_works_with_recording(here: Served, started: list[Process]) -> None:
     recording = Path(__file__).parents[1] / "data" / "nvml" / "two-h100-of-the-player.json"
     flags = ["--play", str(recording), "--driver-gates", "DynamicMIG=true", "--node", NODE]
     places = ["--kubeconfig", str(here.kubeconfig), "--kubelet-dir", str(here.kubelet), "--cdi-dir", str(here.cdi)]

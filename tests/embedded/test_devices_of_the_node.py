@@ -38,7 +38,7 @@ def using(name: str) -> Obj:
     return {"metadata": {"name": name}, "spec": {"containers": [container], "resourceClaims": [entry]}}
 
 
-async def test_memory_for_one_card_is_not_given_twice(tmp_path: Path) -> None:
+async def test_memory_of_one_shared_card_is_not_allocated_twice(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(PROFILE)
     cluster = EmbeddedCluster(UpOptions(profiles=parse_profiles(f"{file}:1"), port=0), tmp_path)

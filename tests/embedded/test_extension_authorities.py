@@ -15,7 +15,7 @@ from haru.kube.kinds import known_kind
 MAP = "extension-apiserver-authentication"
 
 
-async def test_haru_up_shows_a_certificate_of_an_authority_of_its_own(tmp_path: Path) -> None:
+async def test_haru_up_uses_separate_persistent_front_proxy_ca(tmp_path: Path) -> None:
     """The authority is kept, and is not that of users: who has a user's certificate is no front proxy."""
     options = UpOptions(profiles=parse_profiles("cpu:0"), port=0, controllers=(), dashboard=None, usage_history=False)
     bundles = []

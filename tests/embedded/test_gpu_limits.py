@@ -63,7 +63,7 @@ async def message_of(client: ApiClient, name: str) -> str:
     )
 
 
-async def test_a_pod_with_limits_alone_runs_on_devices_and_gives_them_back(tmp_path: Path) -> None:
+async def test_pod_with_extended_resource_limit_runs_on_devices_and_releases_them(tmp_path: Path) -> None:
     async with up(tmp_path, "a30:1") as client:
         work = asking("trainer", 2, **{"simulated.haru.dev/run-seconds": "1"})
         await client.create(PODS, work, NS)
@@ -87,7 +87,7 @@ async def test_a_pod_with_limits_alone_runs_on_devices_and_gives_them_back(tmp_p
         assert await client.get(PODS, "trainer", NS)
 
 
-async def test_plugin_and_driver_serve_one_name_on_different_nodes(tmp_path: Path) -> None:
+async def test_device_plugin_and_dra_driver_serve_one_resource_on_different_nodes(tmp_path: Path) -> None:
     async with up(tmp_path, "t4:1,t4-plugin:1") as client:
         for name in ("a", "b"):
             await client.create(PODS, asking(name, 4), NS)
@@ -107,7 +107,7 @@ async def test_plugin_and_driver_serve_one_name_on_different_nodes(tmp_path: Pat
         assert (await client.get(PODS, "late", NS))["spec"]["nodeName"] == "t4-0"
 
 
-async def test_a_gang_of_such_pods_runs_whole_or_not_at_all(tmp_path: Path) -> None:
+async def test_gang_with_extended_resources_starts_whole_or_not_at_all(tmp_path: Path) -> None:
     async with up(tmp_path, "t4:2,t4-plugin:1") as client:
         for name, size in (("fits", 3), ("waits", 2)):
             policy = {"schedulingPolicy": {"gang": {"minCount": size}}}
@@ -128,7 +128,7 @@ async def test_a_gang_of_such_pods_runs_whole_or_not_at_all(tmp_path: Path) -> N
         await until(lambda: in_phase(client, "Running", "waits-0", "waits-1"))
 
 
-async def test_every_class_can_be_asked_for_by_its_implicit_name(tmp_path: Path) -> None:
+async def test_implicit_extended_resource_name_of_device_class_works(tmp_path: Path) -> None:
     async with up(tmp_path, "t4:1") as client:
         name = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
         await client.create(PODS, asking("p", 1, resource=name), NS)

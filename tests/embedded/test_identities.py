@@ -38,7 +38,7 @@ CLAIMS = kind("resource.k8s.io/v1", "ResourceClaim")
 # --- who is who
 
 
-def test_nobody_but_the_administrator_may_do_everything() -> None:
+def test_only_admin_user_is_in_system_masters_and_names_are_unique() -> None:
     privileged = [name for name, (_, groups) in USERS.items() if "system:masters" in groups]
     assert privileged == [ADMIN]
     others = [*map(controller_user, CONTROLLERS), node_user("n")]
@@ -51,7 +51,7 @@ BEYOND = {"haru:gang-jobs": "job-controller"}
 """Roles of what controllers do beyond 1.36, and the accounts that hold them."""
 
 
-def test_every_controller_has_a_role_and_an_account_that_holds_it() -> None:
+def test_every_controller_has_a_role_bound_to_its_account() -> None:
     roles = {obj["metadata"]["name"] for obj in role_objects() if obj["kind"] == "ClusterRole"}
     bound = [
         (obj["roleRef"]["name"], subject["namespace"], subject["name"])
@@ -69,7 +69,7 @@ def test_every_controller_has_a_role_and_an_account_that_holds_it() -> None:
     assert {namespace for _, namespace, _ in bound} == {"kube-system"}
 
 
-def test_only_those_that_must_have_everything_in_reach() -> None:
+def test_only_expected_roles_have_wildcard_access() -> None:
     wide = {
         obj["metadata"]["name"]
         for obj in role_objects()
@@ -205,7 +205,7 @@ def _key() -> bytes:
     return new_key()
 
 
-async def test_what_each_may_and_what_it_may_not(server: ApiServer) -> None:
+async def test_each_identity_has_exactly_its_permissions(server: ApiServer) -> None:
     wrong: list[tuple[str, bool, tuple[str, str, str, str]]] = []
     for who in [*(name for name in USERS if name != ADMIN), *CONTROLLERS]:
         user, groups = USERS[who] if who in USERS else controller_user(who)
@@ -218,7 +218,7 @@ async def test_what_each_may_and_what_it_may_not(server: ApiServer) -> None:
     assert wrong == []
 
 
-async def test_a_controller_asks_for_its_own_token(server: ApiServer) -> None:
+async def test_controller_requests_its_own_service_account_token(server: ApiServer) -> None:
     manager = ApiClient.in_process(server, "m")
     token = AccountToken(manager, "job-controller")
     client = manager.with_token(token)
@@ -231,7 +231,7 @@ async def test_a_controller_asks_for_its_own_token(server: ApiServer) -> None:
     assert (await client.list(JOBS))["items"] == []
 
 
-async def test_an_older_state_gets_what_its_roles_lack(tmp_path: Path) -> None:
+async def test_roles_of_older_state_are_completed(tmp_path: Path) -> None:
     path, tokens = tmp_path / "state.db", {"t": UserInfo("admin", ("system:masters",))}
     role, binding = (
         kind("rbac.authorization.k8s.io/v1", "ClusterRole"),
@@ -320,7 +320,7 @@ async def forbidden(client: ApiClient) -> int:
 
 
 @pytest.mark.parametrize("thorough", [False, pytest.param(True, marks=pytest.mark.nightly)])
-async def test_a_whole_story_without_one_refusal(
+async def test_full_scenario_causes_no_forbidden_request(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, thorough: bool
 ) -> None:
     caplog.set_level("INFO", "haru.apiserver")

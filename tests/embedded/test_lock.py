@@ -17,7 +17,7 @@ print("held", flush=True); sys.stdin.read()
 """
 
 
-def test_the_lock_is_exclusive_says_who_holds_it_and_ends_with_a_killed_process(tmp_path: Path) -> None:
+def test_directory_lock_is_exclusive_names_its_holder_and_ends_with_process(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -40,5 +40,5 @@ def test_the_lock_is_exclusive_says_who_holds_it_and_ends_with_a_killed_process(
     assert holder_of(tmp_path) is None
 
 
-def test_nobody_holds_a_directory_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_directory_has_no_lock_holder(tmp_path: Path) -> None:
     assert holder_of(tmp_path / "absent") is None

@@ -27,12 +27,12 @@ from haru.kube.yaml import load
         ("cpu:0", [("cpu", 0)]),
     ],
 )
-def test_profiles(text: str, expected: list[tuple[str, int]]) -> None:
+def test_profiles_flag_is_parsed(text: str, expected: list[tuple[str, int]]) -> None:
     assert parse_profiles(text) == tuple(ProfileCount(*e) for e in expected)
 
 
 @pytest.mark.parametrize("text", ["", ":3", "dgx-h100:x", "dgx-h100:-1", ","])
-def test_wrong_profiles_name_the_value(text: str) -> None:
+def test_invalid_profiles_flag_names_the_value(text: str) -> None:
     with pytest.raises(OptionError, match="--profile: Invalid value"):
         parse_profiles(text)
 
@@ -41,24 +41,24 @@ def test_wrong_profiles_name_the_value(text: str) -> None:
     ("text", "expected"),
     [("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:6443", ("::1", 6443)), ("localhost:1", ("localhost", 1))],
 )
-def test_listen(text: str, expected: tuple[str, int]) -> None:
+def test_listen_flag_is_parsed(text: str, expected: tuple[str, int]) -> None:
     assert parse_listen(text) == expected
 
 
 @pytest.mark.parametrize("text", ["6443", "127.0.0.1:", "127.0.0.1:70000", "host.example:1", "127.0.0.1:x"])
-def test_wrong_listen(text: str) -> None:
+def test_invalid_listen_flag_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="--listen: Invalid value"):
         parse_listen(text)
 
 
-def test_runtime_config() -> None:
+def test_runtime_config_flag_is_parsed() -> None:
     text = "api/all=true,resource.k8s.io/v1beta1=false,api/beta"
     assert parse_runtime_config(text) == {"api/all": True, "resource.k8s.io/v1beta1": False, "api/beta": True}
     with pytest.raises(OptionError, match="maybe"):
         parse_runtime_config("api/all=maybe")
 
 
-def test_state_lives_under_xdg_state_home() -> None:
+def test_default_data_dir_is_below_xdg_state_home() -> None:
     assert default_data_dir({"XDG_STATE_HOME": "/s"}) == Path("/s/haru/default")
     assert default_data_dir({"HOME": "/h"}) == Path("/h/.local/state/haru/default")
 
@@ -77,7 +77,7 @@ CONFIG = {
 }
 
 
-def test_a_configuration_file(tmp_path: Path) -> None:
+def test_configuration_file_sets_options(tmp_path: Path) -> None:
     file = tmp_path / "up.yaml"
     file.write_text("x")
     options = read_config(file, lambda text: CONFIG)
@@ -102,19 +102,19 @@ def test_a_configuration_file(tmp_path: Path) -> None:
         ({"staleGangAfter": 10}, "staleGangAfter: Invalid value: 10: must be a duration, for example 10m"),
     ],
 )
-def test_a_wrong_field_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
+def test_invalid_configuration_field_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
     file = tmp_path / "up.yaml"
     file.write_text("x")
     with pytest.raises(OptionError, match=message):
         read_config(file, lambda text: {**CONFIG, **change})
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_configuration_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"absent\.yaml: No such file"):
         read_config(tmp_path / "absent.yaml", lambda text: {})
 
 
-def test_where_usage_is_told(tmp_path: Path) -> None:
+def test_usage_metrics_address_must_be_loopback(tmp_path: Path) -> None:
     file = tmp_path / "up.yaml"
     head = "apiVersion: haru.dev/v1alpha1\nkind: UpConfiguration\n"
     file.write_text(head + "usageHistory: false\nusageMetrics: localhost:9095\n")

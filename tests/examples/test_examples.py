@@ -66,7 +66,7 @@ def held(up: Up) -> dict[str, list[tuple[str, str]]]:
     return {c["metadata"]["name"]: devices_of(c) for c in up.api.list("resourceclaims", "default")}
 
 
-def test_gang(clean: Up, kubectl: str) -> None:
+def test_gang_example_places_each_gang_on_one_node_half(clean: Up, kubectl: str) -> None:
     apply(clean, kubectl, "gang.yaml")
     running(clean, 4, "finetune-")
     groups = [sorted(devices) for devices in held(clean).values()]
@@ -75,7 +75,7 @@ def test_gang(clean: Up, kubectl: str) -> None:
     assert all({d for _, d in g} in ({f"gpu-{i}" for i in range(4)}, {f"gpu-{i}" for i in range(4, 8)}) for g in groups)
 
 
-def test_gpu_limits(clean: Up, kubectl: str) -> None:
+def test_gpu_limits_example_runs_pods_with_claims(clean: Up, kubectl: str) -> None:
     apply(clean, kubectl, "gpu-limits.yaml")
     pods = running(clean, 4, "pretrain-")
     names = {p["status"]["extendedResourceClaimStatus"]["resourceClaimName"] for p in pods}
@@ -83,7 +83,7 @@ def test_gpu_limits(clean: Up, kubectl: str) -> None:
     assert len(names) == 4
 
 
-def test_mig(clean: Up, kubectl: str) -> None:
+def test_mig_example_places_partitions_of_one_card_together(clean: Up, kubectl: str) -> None:
     apply(clean, kubectl, "mig.yaml")
     running(clean, 2, "rag-")
     for devices in held(clean).values():
@@ -92,7 +92,7 @@ def test_mig(clean: Up, kubectl: str) -> None:
         assert large.split("-mig-")[0] == small.split("-mig-")[0]
 
 
-def test_shared_memory(clean: Up, kubectl: str) -> None:
+def test_shared_memory_example_places_three_pods_on_one_card(clean: Up, kubectl: str) -> None:
     apply(clean, kubectl, "shared-memory.yaml")
     running(clean, 3, "assistants-")
     claims = clean.api.list("resourceclaims", "default")
@@ -102,7 +102,7 @@ def test_shared_memory(clean: Up, kubectl: str) -> None:
     assert len({r["shareID"] for r in results}) == 3
 
 
-def test_maintenance(clean: Up, kubectl: str) -> None:
+def test_maintenance_example_moves_pod_off_tainted_card(clean: Up, kubectl: str) -> None:
     card = ("dgx-h100-0", "gpu-3")
     apply(clean, kubectl, "maintenance.yaml")
     running(clean, 1, "diagnosis")
@@ -118,7 +118,7 @@ def test_maintenance(clean: Up, kubectl: str) -> None:
     running(clean, 16, "notebooks-")
 
 
-def test_monitoring(tmp_path: Path, kubectl: str) -> None:
+def test_monitoring_example_runs_agents_beside_workloads(tmp_path: Path, kubectl: str) -> None:
     """Agents run on every GPU node while all cards are taken, see all cards of their node, and take none away."""
     up = Up(tmp_path, "--ephemeral", "--profile", "dgx-h100:2,t4:1,cpu:1")
     try:
@@ -179,7 +179,7 @@ MANIFESTS = sorted(file for file in EXAMPLES.rglob("*.yaml") if "UpConfiguration
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: str(file.relative_to(EXAMPLES)))
-def test_every_manifest_is_accepted_by_both_ways_of_applying(up: Up, kubectl: str, file: Path) -> None:
+def test_every_manifest_is_accepted_by_client_and_server_side_apply(up: Up, kubectl: str, file: Path) -> None:
     for namespace in file.parent.glob("namespace.yaml"):  # what is only tried makes no namespace for the rest
         assert up.kubectl(kubectl, "apply", "-f", str(namespace)).returncode == 0
     for obj in yaml.safe_load_all(file.read_text()):
@@ -191,7 +191,7 @@ def test_every_manifest_is_accepted_by_both_ways_of_applying(up: Up, kubectl: st
         assert (answer.returncode, answer.stderr) == (0, ""), answer.stderr
 
 
-def test_the_configuration_of_haru_up(tmp_path: Path) -> None:
+def test_haru_up_configuration_example_is_applied(tmp_path: Path) -> None:
     up = Up(tmp_path, "--config", str(EXAMPLES / "up.yaml"))
     try:
         names = [n["metadata"]["name"] for n in up.api.list("nodes")]
@@ -201,7 +201,7 @@ def test_the_configuration_of_haru_up(tmp_path: Path) -> None:
         assert up.stop() == 0
 
 
-def test_the_demo(tmp_path: Path) -> None:
+def test_demo_succeeds_and_cleans_up(tmp_path: Path) -> None:
     env = {**environment(tmp_path), "PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)}
     demo = [sys.executable, str(EXAMPLES / "demo" / "demo.py")]
     answer = subprocess.run(demo, env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=360)

@@ -16,7 +16,7 @@ PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_work(page: Path, tmp_path: Path, kubectl: str) -> None:
+def test_commands_of_how_to_page_work(page: Path, tmp_path: Path, kubectl: str) -> None:
     text = page.read_text()
     script = "set -eu -o pipefail\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
     start = re.search(r"^\$ haru up (--profile \S+)", text, re.M)

@@ -48,7 +48,7 @@ def runs(up: Up, name: str) -> Obj:
     return until(f"{name} runs", found) or {}
 
 
-def test_pods_with_claims_go_to_harus_scheduler(up: Up, kubectl: str) -> None:
+def test_policy_example_sets_scheduler_name_of_pods_with_claims(up: Up, kubectl: str) -> None:
     apply(up, kubectl, "scheduler-of-claims.yaml")
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "one"}}
@@ -63,7 +63,7 @@ def test_pods_with_claims_go_to_harus_scheduler(up: Up, kubectl: str) -> None:
     runs(up, "without")
 
 
-def test_pods_tolerate_the_taint_of_their_class(up: Up, kubectl: str) -> None:
+def test_policy_example_adds_tolerations_by_class(up: Up, kubectl: str) -> None:
     apply(up, kubectl, "tolerations-of-classes.yaml")
     mine = {"key": "example.com/training", "operator": "Exists", "effect": "NoSchedule"}
     made = up.api.create(pod("training", {"workload-class": "training"}), "default")
@@ -80,7 +80,7 @@ def test_pods_tolerate_the_taint_of_their_class(up: Up, kubectl: str) -> None:
     runs(up, "training-2")
 
 
-def test_limits_become_claims(up: Up, kubectl: str) -> None:
+def test_policy_example_turns_limits_into_claims(up: Up, kubectl: str) -> None:
     apply(up, kubectl, "claims-for-limits.yaml")
     asking = {**CONTAINER, "resources": {"limits": {"nvidia.com/gpu": 2, "cpu": "1"}}}
     second = {**CONTAINER, "name": "second", "resources": {"limits": {"nvidia.com/gpu": 1}}}

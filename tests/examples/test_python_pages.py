@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if "```python\n" in page.read_text())
 
 
-def test_there_are_such_pages() -> None:
+def test_python_pages_exist() -> None:
     assert {"ask-from-python", "python"} <= {page.stem for page in PAGES}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_python_of_a_page_prints_what_the_page_says(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_examples_of_page_print_documented_output(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
     assert all(block.startswith(">>> ") for block in blocks), "a block that is not a session cannot be checked"
     monkeypatch.chdir(ROOT)
@@ -34,7 +34,7 @@ def test_the_python_of_a_page_prints_what_the_page_says(page: Path, monkeypatch:
     assert runner.tries >= len(blocks)
 
 
-def test_capacity(tmp_path: Path) -> None:
+def test_capacity_example_prints_needed_nodes(tmp_path: Path) -> None:
     program = str(ROOT / "examples" / "python" / "capacity.py")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -56,7 +56,7 @@ SLICES = [
         ("n2/port-1", NIC, "net/spread"),
     ],
 )
-def test_a_device_is_found(text: str, driver: str, pool: str) -> None:
+def test_device_name_resolves_to_device_id(text: str, driver: str, pool: str) -> None:
     assert find_device(text, SLICES, NODES) == DeviceId(driver, pool, text.rpartition("/")[2])
 
 
@@ -76,13 +76,13 @@ def test_a_device_is_found(text: str, driver: str, pool: str) -> None:
         ("net/rack-c/switch-0", 'there is no node or pool "net/rack-c"; did you mean net/rack-b?'),
     ],
 )
-def test_what_is_said_when_there_is_not_one(text: str, message: str) -> None:
+def test_unresolved_device_name_gives_message(text: str, message: str) -> None:
     with pytest.raises(DeviceNameError) as caught:
         find_device(text, SLICES, NODES)
     assert message in str(caught.value)
 
 
-def test_a_node_without_devices_and_a_cluster_without_any() -> None:
+def test_node_or_cluster_without_devices_is_named() -> None:
     local = SLICES[:2]
     with pytest.raises(DeviceNameError, match="node n2 has no devices; n1 has"):
         find_device("n2/gpu-0", local, NODES)
@@ -90,7 +90,7 @@ def test_a_node_without_devices_and_a_cluster_without_any() -> None:
         find_device("n1/gpu-0", [], NODES)
 
 
-def test_a_selector_that_nobody_understands_puts_a_device_on_no_node() -> None:
+def test_pool_with_invalid_node_selector_matches_no_node() -> None:
     strange = labelled("rack", "a")
     strange["nodeSelectorTerms"][0]["matchExpressions"][0]["operator"] = "Near"
     slices = [slice_("s", "d", pool="p", nodeSelector=strange)]
@@ -103,7 +103,7 @@ def rule(**selector: str) -> Obj:
     return {"spec": {"deviceSelector": selector, "taint": {"key": "k", "effect": "NoExecute"}}}
 
 
-def test_a_device_that_is_gone_is_found_by_the_rules_about_it() -> None:
+def test_unpublished_device_is_found_by_its_taint_rules() -> None:
     rules = [
         rule(driver=GPU, pool="n1", device="gpu-7"),
         rule(driver=NIC, pool="a/b", device="d"),

@@ -81,7 +81,7 @@ async def seen_by(*roles: tuple[Sequence[str], str]) -> Snapshot:
         await server.stop()
 
 
-def test_who_may_read_all_is_told_all() -> None:
+def test_full_read_access_gives_complete_explanation() -> None:
     snapshot = asyncio.run(seen_by((["*"], "")))
     told = snapshot.explain("pod/mine")
     assert isinstance(told, Explanation)
@@ -89,7 +89,7 @@ def test_who_may_read_all_is_told_all() -> None:
     assert "notRead" not in told.as_dict()
 
 
-def test_a_tenant_is_told_without_what_others_have() -> None:
+def test_tenant_explanation_lists_kinds_not_read() -> None:
     snapshot = asyncio.run(seen_by((WORK, "default"), (INVENTORY, "")))
     told = snapshot.explain("pod/mine")
     assert isinstance(told, Explanation)
@@ -102,7 +102,7 @@ def test_a_tenant_is_told_without_what_others_have() -> None:
     assert "theirs" not in str(answer) and "theirs" not in str(told)
 
 
-def test_without_the_inventory_nothing_is_said_of_fitting() -> None:
+def test_without_access_to_nodes_fit_is_not_stated() -> None:
     snapshot = asyncio.run(seen_by((WORK, "default")))
     told = snapshot.explain("pod/mine")
     assert isinstance(told, Explanation)
@@ -116,7 +116,7 @@ def test_without_the_inventory_nothing_is_said_of_fitting() -> None:
             snapshot.explain(what)
 
 
-def test_stories_say_what_they_are_without() -> None:
+def test_stories_name_kinds_not_read() -> None:
     snapshot = asyncio.run(seen_by((WORK, "default"), (INVENTORY, "")))
     node_story, device_story = snapshot.explain("node/a"), snapshot.explain("device/a/gpu-0")
     assert isinstance(node_story, NodeStory) and isinstance(device_story, DeviceStory)

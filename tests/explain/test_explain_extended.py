@@ -76,7 +76,7 @@ def told(kind: Any, obj: Obj, *objects: Obj) -> str:
     return to_text(explanation)
 
 
-def test_a_pod_that_waits_for_devices_behind_its_resource() -> None:
+def test_pending_pod_with_extended_resource_is_explained_by_devices() -> None:
     text = told("pod", pod("p", 2), node("n0"), devices("n0", 4), node("plug", 1), *running("h", 3, "n0"))
     lines = text.splitlines()
     assert lines[0] == f"Pod default/p: FitsLater: 1 device is free for request {TITLE}, 2 are needed: 1 short"
@@ -86,14 +86,14 @@ def test_a_pod_that_waits_for_devices_behind_its_resource() -> None:
     assert "helps    end pod h (frees 3 devices)" in lines
 
 
-def test_a_pod_that_has_its_devices() -> None:
+def test_running_pod_with_extended_resource_shows_claim() -> None:
     held = running("h", 2, "n0")
     lines = told("pod", held[0], node("n0"), devices("n0", 4), held[1]).splitlines()
     assert lines[0] == "Pod default/h: Runs: it runs on node n0, with 2 devices"
     assert "holds    claim default/h-extended-resources-abcde: 2 devices" in lines
 
 
-def test_a_node_that_serves_the_resource_itself_is_asked_for_no_devices() -> None:
+def test_device_plugin_node_needs_no_devices_for_extended_resource() -> None:
     text = told("pod", pod("p", 2), node("n0"), devices("n0", 1), node("plug", 4))
     assert text.startswith("Pod default/p: Starting:")
     assert "no device of class" not in text
@@ -102,7 +102,7 @@ def test_a_node_that_serves_the_resource_itself_is_asked_for_no_devices() -> Non
 @pytest.mark.parametrize(
     ("plugin", "needed", "short"), [(0, 6, 4), (2, 4, 2), (4, 2, 0)], ids=["no plugin", "for one", "for two"]
 )
-def test_members_that_plugins_take_need_no_devices(plugin: int, needed: int, short: int) -> None:
+def test_members_placed_by_device_plugin_need_no_devices(plugin: int, needed: int, short: int) -> None:
     members = [pod(f"m{i}", 2, "g") for i in range(3)]
     objects = [node("n0"), devices("n0", 2), *([node("plug", plugin)] if plugin else []), *members]
     text = told("podgroup", group("g", 3), *objects)
@@ -112,7 +112,7 @@ def test_members_that_plugins_take_need_no_devices(plugin: int, needed: int, sho
         assert ": Starting: " in text
 
 
-def test_a_resource_that_nothing_stands_behind() -> None:
+def test_extended_resource_without_class_is_insufficient_resource() -> None:
     obj = pod("p", 2)
     explanation = explain(SchedulerCache.of([node("n0"), obj]).snapshot(), "pod", obj)
     assert explanation.summary == "insufficient example.com/gpu: 2 asked, 0 left of 0 (the only node)"

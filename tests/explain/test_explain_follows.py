@@ -167,12 +167,12 @@ SLOW = [HealthCheck.too_slow]
 
 @settings(max_examples=8, deadline=None, suppress_health_check=SLOW)
 @given(HISTORIES)
-def test_a_cluster_that_changed_is_explained_as_a_new_one(history: Any) -> None:
+def test_explanation_of_updated_cache_equals_that_of_new_cache(history: Any) -> None:
     follow(*history)
 
 
 @pytest.mark.nightly
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(HISTORIES)
-def test_many_clusters_that_changed_are_explained_as_new_ones(history: Any) -> None:
+def test_explanation_of_updated_cache_equals_that_of_new_cache_in_long_histories(history: Any) -> None:
     follow(*history)

@@ -24,7 +24,7 @@ def told(*objects: Obj, name: str = "p") -> Explanation:
     return explain(snapshot, "pod", snapshot.pods[f"default/{name}"].obj, now=NOW)
 
 
-def test_it_is_said_who_has_to_end_first_and_when() -> None:
+def test_starts_after_names_pods_and_latest_time() -> None:
     objects = [node("a"), node("b"), running("long", "a", "8", 7200), running("short", "b", "8", 3600)]
     answer = told(*objects, pod("p", cpu="6"))
     assert answer.verdict == "FitsLater"
@@ -32,13 +32,13 @@ def test_it_is_said_who_has_to_end_first_and_when() -> None:
     assert "later    it starts by 2026-01-01T01:00:00Z at the latest, when default/short has ended" in to_text(answer)
 
 
-def test_without_a_limit_nobody_knows_when() -> None:
+def test_running_pod_without_limit_gives_no_time() -> None:
     answer = told(node("a"), running("open", "a", "8", None), pod("p", cpu="6"))
     assert to_json(answer)["startsAfter"] == {"pods": ["default/open"]}
     assert "later" not in to_text(answer)
 
 
-def test_a_place_that_is_kept_for_somebody_else_is_explained() -> None:
+def test_backfill_reservation_for_other_work_is_explained() -> None:
     group = pod_group("g", 2)
     group["status"] = {"conditions": [{"type": "haru.dev/Reserved", "status": "True"}]}
     objects = [node("a"), node("b"), running("now", "a", "8", 600), group]
@@ -51,7 +51,7 @@ def test_a_place_that_is_kept_for_somebody_else_is_explained() -> None:
     assert told(*objects, pod("p", cpu="2")).verdict == "Starting"
 
 
-def test_devices_are_waited_for_too() -> None:
+def test_pending_claim_waits_for_pod_that_holds_devices() -> None:
     user = running("user", "a", "1", 600)
     user["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "held"}]
     [waits, claim] = member_with_claim("p", "")

@@ -180,7 +180,7 @@ def told(case: Case) -> Explanation:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_lines(case: Case) -> None:
+def test_explanation_text_has_expected_lines(case: Case) -> None:
     explanation = told(case)
     check_explanation(to_json(explanation))
     text = to_text(explanation)
@@ -191,7 +191,7 @@ def test_lines(case: Case) -> None:
         assert word not in text, text
 
 
-def test_shared_devices_count_once() -> None:
+def test_devices_of_shared_pool_count_once() -> None:
     nics = resource_slice("", gpus(3), pool="fabric", allNodes=True)
     objects = [CLASS, node("a"), node("b", unschedulable=True), nics, *gang(4, asks())]
     subject = next(o for o in objects if o["kind"] == "PodGroup")
@@ -200,13 +200,13 @@ def test_shared_devices_count_once() -> None:
 
 
 @pytest.mark.parametrize("what", ["node", "device", "service/x", "training"])
-def test_what_cannot_be_explained_is_bad_usage(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kind_that_cannot_be_explained_exits_with_2(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", what]) == 2
     error = capsys.readouterr().err
     assert "pod, podgroup, job, replicaset, statefulset, claim, node, device" in error or "KIND/NAME" in error
 
 
-def test_why_here_tells_how_the_nodes_compare() -> None:
+def test_running_pod_shows_scores_of_compared_nodes() -> None:
     busy = [pod(f"o{i}", cpu="2", node="b") for i in range(2)]
     objects = [node("a"), node("b"), node("c", cpu="1"), node("d", unschedulable=True), *busy, pod("p", "2", node="b")]
     subject = next(o for o in objects if o["metadata"]["name"] == "p")

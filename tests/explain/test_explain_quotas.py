@@ -38,7 +38,7 @@ def asked_about(job: Obj, *objects: Obj) -> Any:
     return explain(snapshot, "job", job, options=options())
 
 
-def test_a_job_whose_pods_are_refused_says_so_with_numbers() -> None:
+def test_job_over_quota_reports_numbers_and_raise_quota_remedy() -> None:
     full = quota({"requests.nvidia.com/gpu": "6"}, {"requests.nvidia.com/gpu": "3"})
     told = asked_about(maker("Job", "train", {"parallelism": 2}), full, *cards())
     assert told.verdict == "FitsLater"
@@ -58,7 +58,7 @@ def test_a_job_whose_pods_are_refused_says_so_with_numbers() -> None:
     assert first.changes[0]["patch"] == {"spec": {"hard": {"requests.nvidia.com/gpu": "7"}}}
 
 
-def test_a_quota_that_will_never_have_room_must_be_raised() -> None:
+def test_quota_below_request_gives_fits_if_with_raise_quota() -> None:
     told = asked_about(
         maker("Job", "train", {"parallelism": 1}),
         quota({"requests.nvidia.com/gpu": "2"}, {"requests.nvidia.com/gpu": "0"}),
@@ -67,7 +67,7 @@ def test_a_quota_that_will_never_have_room_must_be_raised() -> None:
     assert told.verdict == "FitsIf" and told.remedies[0].kind == "RaiseQuota"
 
 
-def test_a_job_that_runs_in_part_says_what_it_lacks() -> None:
+def test_partly_running_job_reports_quota_for_missing_pods() -> None:
     job = maker("Job", "train", {"parallelism": 2})
     running = pod("train-0", node="a", claims=["c"])
     running["metadata"]["ownerReferences"] = [
@@ -81,13 +81,13 @@ def test_a_job_that_runs_in_part_says_what_it_lacks() -> None:
     assert "QuotaExceeded" in [reason.type for reason in told.reasons]
 
 
-def test_a_quota_with_room_is_not_told_of() -> None:
+def test_quota_with_free_amount_is_not_reported() -> None:
     free = quota({"requests.nvidia.com/gpu": "8"}, {"requests.nvidia.com/gpu": "0"})
     told = asked_about(maker("Job", "train", {"parallelism": 1}), free, *cards())
     assert "QuotaExceeded" not in [reason.type for reason in told.reasons]
 
 
-def test_a_pod_whose_claim_is_refused_says_so() -> None:
+def test_pod_with_claim_over_quota_reports_quota() -> None:
     name = "gpu.deviceclass.resource.k8s.io/devices"
     request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 3}}
     template = {
@@ -111,7 +111,7 @@ def states(*objects: Obj) -> dict[str, str]:
     return {card.card: " ".join((part.state, part.owner)).strip() for card in found for part in card.parts}
 
 
-def test_cards_that_a_quota_keeps_free_count_as_missed_for_it() -> None:
+def test_cards_unused_because_of_quota_count_as_missed_by_quota() -> None:
     full = quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "4"})
     for kind, spec in (("Job", {"parallelism": 1}), ("ReplicaSet", {"replicas": 1}), ("StatefulSet", {"replicas": 1})):
         waits = maker(kind, "w", spec)
@@ -119,7 +119,7 @@ def test_cards_that_a_quota_keeps_free_count_as_missed_for_it() -> None:
         assert set(states(waits, *cards()).values()) == {"Free"}, "no quota: the pods are about to be made"
 
 
-def test_suspended_ended_and_complete_work_lacks_nothing() -> None:
+def test_suspended_or_finished_work_misses_no_cards() -> None:
     full = quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "4"})
     ended = maker("Job", "e", {"parallelism": 1})
     ended["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
@@ -131,7 +131,7 @@ def test_suspended_ended_and_complete_work_lacks_nothing() -> None:
         assert set(states(full, work, *cards()).values()) == {"Free"}
 
 
-def test_a_replica_set_says_so_too() -> None:
+def test_replica_set_over_quota_reports_quota() -> None:
     full = quota({"requests.nvidia.com/gpu": "4"}, {"requests.nvidia.com/gpu": "4"})
     waits = maker("ReplicaSet", "web", {"replicas": 2})
     snapshot = SchedulerCache.of([full, waits, *cards()]).snapshot()

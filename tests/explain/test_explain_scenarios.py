@@ -269,7 +269,7 @@ def answer_of(row: Row) -> Explanation:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_row(row: Row) -> None:
+def test_scenario_has_expected_verdict_reasons_and_remedies(row: Row) -> None:
     answer = answer_of(row)
     check_explanation(to_json(answer))
     assert (answer.verdict, [r.type for r in answer.reasons]) == (row.verdict, row.reasons)
@@ -350,7 +350,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("name", "objects", "kind", "subject"), TABLE, ids=[entry[0] for entry in TABLE])
-def test_what_is_confirmed_makes_it_fit(name: str, objects: list[Obj], kind: str, subject: str) -> None:
+def test_confirmed_remedy_makes_subject_fit(name: str, objects: list[Obj], kind: str, subject: str) -> None:
     answer = told(objects, kind, subject)
     for remedy in answer.remedies:
         if not remedy.confirmed or remedy.kind == "Combination":
@@ -368,7 +368,7 @@ def test_what_is_confirmed_makes_it_fit(name: str, objects: list[Obj], kind: str
         assert then.verdict in ("Starting", "Runs") or soon, (remedy, then)
 
 
-def test_the_tables_cover_everything_there_is() -> None:
+def test_tables_cover_all_verdicts_reasons_stages_and_remedies() -> None:
     answers = [told(case.objects, case.kind, case.subject) for case in CASES] + [answer_of(row) for row in ROWS]
     assert len(answers) >= 80
     verdicts = {answer.verdict for answer in answers}
@@ -382,7 +382,7 @@ def test_the_tables_cover_everything_there_is() -> None:
     assert types <= set(REASON_TYPES)
 
 
-def test_devices_that_a_feature_hides() -> None:
+def test_devices_hidden_by_feature_gate_are_dropped_at_stage_offered() -> None:
     from dataclasses import replace
 
     from haru.engine import Features
@@ -396,7 +396,7 @@ def test_devices_that_a_feature_hides() -> None:
     assert "BindingConditionsDisabled" in {reason.type for reason in answer.reasons}
 
 
-def test_a_reason_alone_is_the_same_without_remedies() -> None:
+def test_verdict_and_reasons_are_equal_without_remedies() -> None:
     for row in ROWS:
         subject = next(o for o in row.objects if o["kind"].lower() == row.kind and o["metadata"]["name"] == row.subject)
         snapshot = SchedulerCache.of(row.objects).snapshot()

@@ -215,7 +215,7 @@ def told(objects: list[Obj], kind: str, name: str, now: str = "") -> Explanation
     return explain(SchedulerCache.of(objects).snapshot(), kind, subject, (), now)  # type: ignore[arg-type]
 
 
-def test_gates_of_the_scheduler_are_a_remedy_that_nobody_has_tried() -> None:
+def test_scheduler_feature_gate_remedy_is_unconfirmed() -> None:
     explanation = told([node("a"), pod_group("g", 1), gangs_off(pod("p", group="g"))], "pod", "p")
     assert [(remedy.kind, remedy.confirmed) for remedy in explanation.remedies] == [("TurnOnGates", False)]
     assert explanation.summary == "gang scheduling is off in the scheduler, which holds what names PodGroup default/g"
@@ -236,7 +236,7 @@ def test_verdict(case: Case) -> None:
     assert len(text.splitlines()) <= 26
 
 
-def test_the_json_names_numbers_and_changes() -> None:
+def test_json_has_names_numbers_and_changes() -> None:
     objects = [*cluster_of(2), *holder("h", "n0", 2), *member_with_claim("p", "", 2)]
     answer = to_json(told(objects, "pod", "p"))
     assert (answer["apiVersion"], answer["kind"]) == ("haru.dev/v1alpha1", "Explanation")
@@ -252,7 +252,7 @@ def test_the_json_names_numbers_and_changes() -> None:
     assert answer["remedies"] == sorted(answer["remedies"], key=lambda r: r["cost"])
 
 
-def test_the_text_is_short() -> None:
+def test_text_of_explanation_is_exact() -> None:
     objects = [*cluster_of(2), *holder("h", "n0", 2), *member_with_claim("p", "", 2)]
     assert to_text(told(objects, "pod", "p")) == (
         "Pod default/p: FitsLater: no device is free for request gpu, 2 are needed: 2 short\n"
@@ -268,7 +268,7 @@ def test_the_text_is_short() -> None:
     )
 
 
-def test_only_the_work_that_is_in_the_way_has_to_end() -> None:
+def test_evict_remedy_names_only_work_in_the_way() -> None:
     objects = [*cluster_of(8, 8)]
     objects += [*holder("keep", "n0", 8, priority=10), *holder("go", "n1", 8)]
     objects += member_with_claim("p", "", 8)
@@ -276,7 +276,7 @@ def test_only_the_work_that_is_in_the_way_has_to_end() -> None:
     assert [change["object"]["metadata"]["name"] for change in evict.changes] == ["go"]
 
 
-def test_a_rule_that_taints_can_be_deleted() -> None:
+def test_deleting_taint_rule_is_a_confirmed_remedy() -> None:
     rule = {
         "apiVersion": "resource.k8s.io/v1beta2",
         "kind": "DeviceTaintRule",
@@ -291,13 +291,13 @@ def test_a_rule_that_taints_can_be_deleted() -> None:
     assert {"DeleteDeviceTaintRule", "TolerateDevices"} <= {r.kind for r in explanation.remedies if r.confirmed}
 
 
-def test_age_is_told_of_what_waits() -> None:
+def test_age_of_pending_pod_is_reported() -> None:
     waiting = pod("p", schedulingGates=[{"name": "x"}])
     waiting["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     assert told([node("a"), waiting], "pod", "p", "2026-01-01T00:01:00Z").age_seconds == 60
 
 
-def test_related_pods_count() -> None:
+def test_related_pods_passed_in_are_counted() -> None:
     snapshot = SchedulerCache.of([node("a"), pod_group("g", 2), pod("x", group="g")]).snapshot()
     explanation = explain(snapshot, "podgroup", pod_group("g", 2), [pod("y", group="g")])
     assert explanation.verdict == "Starting"

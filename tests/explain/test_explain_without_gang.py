@@ -35,13 +35,13 @@ def messages(told: Any) -> list[str]:
         ),
     ],
 )
-def test_job_that_gets_no_gang_of_its_own_says_why(annotations: Obj, why: str) -> None:
+def test_job_without_gang_names_reason(annotations: Obj, why: str) -> None:
     told = asked_about(annotations)
     assert messages(told) == [f"it gets no gang of its own: {why}"]
     assert told.summary.endswith(f"; it gets no gang of its own: {why}")
 
 
-def test_job_whose_pods_run_says_it_as_well() -> None:
+def test_running_job_without_gang_names_reason() -> None:
     running = pod("train-0", node="a")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "controller": True}
     running["metadata"]["ownerReferences"] = [owner]
@@ -54,6 +54,6 @@ def test_job_whose_pods_run_says_it_as_well() -> None:
     ("annotations", "spec"),
     [({}, {}), ({"haru.dev/gang": "true"}, {}), ({"haru.dev/gang": "false"}, {"completionMode": "NonIndexed"})],
 )
-def test_job_that_is_a_gang_or_could_be_none_says_nothing_of_it(annotations: Obj, spec: Obj) -> None:
+def test_gang_or_non_indexed_job_does_not_mention_gang(annotations: Obj, spec: Obj) -> None:
     told = asked_about(annotations, **spec)
     assert not messages(told) and "gang of its own" not in told.summary

@@ -16,7 +16,7 @@ def kinds(explanation: Explanation) -> list[str]:
     return [remedy.kind for remedy in explanation.remedies]
 
 
-def test_a_gang_that_lacks_nodes_is_offered_as_many_as_it_lacks() -> None:
+def test_gang_gets_add_nodes_remedy_with_missing_count() -> None:
     found = told(cluster(dgx_h100=2, cpu=1), template(count=8), *gang("g", 8, template="gpu"), about="podgroup/g")
     added = next(remedy for remedy in found.remedies if remedy.kind == "AddNodes")
     assert added.confirmed and added.summary == "add 6 nodes like dgx-h100-0, with its devices"
@@ -38,29 +38,29 @@ def test_a_gang_that_lacks_nodes_is_offered_as_many_as_it_lacks() -> None:
         "cloud.google.com/gke-accelerator",
     ],
 )
-def test_a_label_that_is_not_set_by_hand_is_not_offered(label: str) -> None:
+def test_well_known_node_label_is_not_offered_as_remedy(label: str) -> None:
     found = told(cluster(dgx_h100=1), template(), pod("p", "gpu", nodeSelector={label: "another"}))
     assert "LabelNodes" not in kinds(found)
 
 
-def test_a_node_that_has_what_nobody_sets_by_hand_may_get_another_label() -> None:
+def test_label_nodes_remedy_changes_only_settable_label() -> None:
     selector = {"kubernetes.io/arch": "amd64", "pool": "training"}
     found = told(cluster(dgx_h100=1), template(), pod("p", "gpu", nodeSelector=selector))
     assert found.remedies[0].summary == "label dgx-h100-0 with pool=training"
 
 
-def test_cards_that_work_together_are_not_replaced_by_partitions() -> None:
+def test_multi_card_gang_is_not_offered_partitions() -> None:
     snapshot = cluster(dgx_h100=2, dgx_a100_80gb_mig=2)
     found = told(snapshot, template(count=8), *gang("g", 8, template="gpu"), about="podgroup/g")
     assert found.remedies[0].kind == "LowerCount" and "AcceptAlternative" not in kinds(found)
 
 
-def test_one_card_may_be_replaced_by_a_partition() -> None:
+def test_single_card_request_may_accept_partition() -> None:
     found = told(cluster(dgx_h100_mig_balanced=1), template(), pod("p", "gpu"))
     assert kinds(found) == ["AcceptAlternative"]
 
 
-def test_a_selector_that_keeps_partitions_away_stays_where_cards_work_together() -> None:
+def test_selector_excluding_partitions_is_not_relaxed_for_several_cards() -> None:
     whole = {"cel": {"expression": 'device.attributes["gpu.nvidia.com"].type == "gpu"'}}
     asked = template(count=2, of="any", selectors=[whole])
     every = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "any"}, "spec": {}}
@@ -179,7 +179,7 @@ def test_first_remedy(case: Situation) -> None:
     assert [remedy.kind for remedy in rest][: len(case.then)] == case.then
 
 
-def test_a_class_that_was_meant_is_written_into_the_template() -> None:
+def test_misspelled_device_class_is_corrected_in_template() -> None:
     first = told(hoppers(), template(of="gpu.nvidia.co"), pod("p", "gpu")).remedies[0]
     gone, made, claim = first.changes
     assert (gone["action"], gone["object"]["kind"]) == ("delete", "ResourceClaimTemplate")
@@ -187,7 +187,7 @@ def test_a_class_that_was_meant_is_written_into_the_template() -> None:
     assert (claim["action"], claim["object"]["kind"]) == ("delete", "ResourceClaim")
 
 
-def test_a_scheduler_that_never_placed_a_pod_is_not_waited_for() -> None:
+def test_unknown_scheduler_gives_fits_if() -> None:
     found = told(hoppers(), template(), pod("p", "gpu", schedulerName="volcano"))
     assert found.verdict == "FitsIf"
     assert found.summary.startswith("no scheduler volcano is known here")
@@ -220,17 +220,17 @@ GATED: Obj = {"conditions": [{"type": "PodScheduled", "status": "False", "reason
     ],
     ids=["it placed a pod", "it tried a pod", "the server gated a pod", "it told an event", "it holds a lease"],
 )
-def test_signs_of_a_scheduler(sign: Obj, verdict: str) -> None:
+def test_evidence_of_scheduler_changes_verdict(sign: Obj, verdict: str) -> None:
     assert told(hoppers(), template(), pod("p", "gpu", schedulerName="volcano"), sign).verdict == verdict
 
 
-def test_other_remedies_are_not_confirmed_while_nobody_takes_the_work() -> None:
+def test_remedies_are_unconfirmed_while_no_scheduler_serves_the_pod() -> None:
     found = told(hoppers(), template(count=9), pod("p", "gpu", schedulerName="volcano"))
     assert not any(remedy.confirmed for remedy in found.remedies)
     assert "only once a scheduler volcano runs" in found.remedies[1].costs
 
 
 @pytest.mark.parametrize("remedies", [True, False])
-def test_work_that_lacks_nothing_but_a_right_name_fits_if_somebody_corrects_it(remedies: bool) -> None:
+def test_misspelled_node_name_gives_fits_if_with_and_without_remedies(remedies: bool) -> None:
     asked = pod("p", nodeSelector={"kubernetes.io/hostname": "dxg-h100-0"})
     assert told(hoppers(), asked, remedies=remedies).verdict == "FitsIf"

@@ -114,14 +114,16 @@ PROBLEMS = (nodes, requests, constraints, st.integers(1, 3))
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(*PROBLEMS)
-def test_never_means_never(facts: list[Obj], wanted: list[list[Obj]], constraint: str, pods: int) -> None:
+def test_never_fits_verdict_is_true(facts: list[Obj], wanted: list[list[Obj]], constraint: str, pods: int) -> None:
     check(facts, wanted, constraint, pods)
 
 
 @pytest.mark.nightly
 @settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(*PROBLEMS)
-def test_never_means_never_in_2000_cases(facts: list[Obj], wanted: list[list[Obj]], constraint: str, pods: int) -> None:
+def test_never_fits_verdict_is_true_in_2000_cases(
+    facts: list[Obj], wanted: list[list[Obj]], constraint: str, pods: int
+) -> None:
     check(facts, wanted, constraint, pods)
 
 

@@ -47,7 +47,7 @@ def types(found: Explanation) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["Job", "ReplicaSet", "StatefulSet"])
-def test_what_refuses_all_pods_of_a_workload_is_the_reason(kind: str) -> None:
+def test_failed_create_event_is_first_reason_of_workload(kind: str) -> None:
     found = told_as_is(cluster(cpu=1), stored(workload(kind, "w", 2)), denied(kind, "w"), about=f"{kind.lower()}/w")
     assert found.verdict == "FitsIf"
     assert found.summary == f"2 pods not made: {DENIED} (12 times since {FIRST}, last {LAST})"
@@ -55,7 +55,7 @@ def test_what_refuses_all_pods_of_a_workload_is_the_reason(kind: str) -> None:
     assert found.reasons[0].data == {"count": 12, "since": FIRST, "last": LAST}
 
 
-def test_a_series_of_events_counts_as_often_as_it_says() -> None:
+def test_event_series_count_is_reported() -> None:
     series = {"count": 30, "lastObservedTime": "2026-01-01T00:20:00.123456Z"}
     first = "2026-01-01T00:00:00.000000Z"
     event = denied("Job", "w", count=None, series=series, firstTimestamp=None, lastTimestamp=None, eventTime=first)
@@ -63,26 +63,26 @@ def test_a_series_of_events_counts_as_often_as_it_says() -> None:
     assert found.summary.endswith(f"(30 times since {FIRST}, last 2026-01-01T00:20:00Z)")
 
 
-def test_what_refuses_further_pods_is_told_beside_those_that_run() -> None:
+def test_failed_creation_of_further_pods_is_reported_beside_running_ones() -> None:
     runs = {**owned("w-0", "ReplicaSet", "w", FIRST, nodeName="cpu-0"), "status": {"phase": "Running"}}
     replicas = stored(workload("ReplicaSet", "w", 3))
     found = told_as_is(cluster(cpu=1), replicas, runs, denied("ReplicaSet", "w"), about="replicaset/w")
     assert found.verdict == "Runs" and "2 more pods not made: Error creating" in found.summary
 
 
-def test_what_was_refused_before_a_pod_was_made_is_over() -> None:
+def test_failed_create_event_before_pod_creation_is_ignored() -> None:
     later = owned("w-0", "Job", "w", "2026-01-01T00:30:00Z", nodeName="cpu-0")
     found = told_as_is(cluster(cpu=1), stored(workload("Job", "w", 2)), later, denied("Job", "w"), about="job/w")
     assert "FailedCreate" not in types(found)
 
 
 @pytest.mark.parametrize("event", [denied("Job", "w", uid="another"), denied("Job", "w", reason="SuccessfulCreate")])
-def test_events_of_others_and_other_events_are_not_told(event: Obj) -> None:
+def test_unrelated_events_are_ignored(event: Obj) -> None:
     found = told_as_is(cluster(cpu=1), stored(workload("Job", "w", 2)), event, about="job/w")
     assert "FailedCreate" not in types(found)
 
 
-def test_a_suspended_job_is_not_told_what_refused_its_pods_before() -> None:
+def test_suspended_job_ignores_failed_create_event() -> None:
     job = stored(workload("Job", "w", 2, suspend=True))
     found = told_as_is(cluster(cpu=1), job, denied("Job", "w"), about="job/w")
     assert "FailedCreate" not in types(found)
@@ -98,19 +98,19 @@ QUOTA: Obj = {
 EXCEEDED = "Error creating: pods is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"
 
 
-def test_a_quota_that_can_be_read_tells_better_than_an_event() -> None:
+def test_readable_quota_is_preferred_to_event() -> None:
     event = denied("Job", "w", message=EXCEEDED)
     found = told_as_is(cluster(cpu=1), stored(workload("Job", "w", 2)), QUOTA, event, about="job/w")
     assert types(found)[0] == "QuotaExceeded" and "FailedCreate" not in types(found)
 
 
-def test_a_quota_that_cannot_be_read_is_told_by_the_event() -> None:
+def test_unreadable_quota_is_reported_by_event() -> None:
     event = denied("Job", "w", message=EXCEEDED)
     found = told_as_is(cluster(cpu=1), stored(workload("Job", "w", 2)), event, about="job/w")
     assert types(found)[0] == "FailedCreate" and "exceeded quota: few" in found.summary
 
 
-def test_nothing_is_enough_while_pods_cannot_be_created() -> None:
+def test_remedies_are_unconfirmed_while_pods_cannot_be_created() -> None:
     job = stored(workload("Job", "w", 1, cpu="500"))
     full = pod("full", cpu="30", nodeName="cpu-0")
     found = told_as_is(cluster(cpu=1), job, full, denied("Job", "w"), about="job/w")
@@ -118,7 +118,7 @@ def test_nothing_is_enough_while_pods_cannot_be_created() -> None:
 
 
 @pytest.mark.parametrize("about", ["podgroup/g", "pod/g-0"])
-def test_a_gang_whose_job_cannot_create_the_others_says_so(about: str) -> None:
+def test_gang_whose_job_cannot_create_members_names_reason(about: str) -> None:
     group, *_ = gang("g", 3)
     member = owned("g-0", "Job", "w", FIRST, group="g")
     job = stored(workload("Job", "w", 3, indexed=True))

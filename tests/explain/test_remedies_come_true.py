@@ -163,7 +163,7 @@ async def play(seed: int, done: Mapping[str, int] | None = None) -> str:
 
 
 @pytest.mark.parametrize("seed", (9, 16, 49))
-def test_a_confirmed_remedy_makes_the_work_run(seed: int) -> None:
+def test_confirmed_remedy_makes_work_run(seed: int) -> None:
     virtual_time.run(play(seed))
 
 

@@ -176,7 +176,7 @@ def story(case: Case) -> NodeStory | DeviceStory:
 
 
 @pytest.mark.parametrize("case", [*NODES, *DEVICES], ids=lambda case: case.device + " " * bool(case.device) + case.name)
-def test_story(case: Case) -> None:
+def test_story_has_expected_state_text_and_json(case: Case) -> None:
     told = story(case)
     state = told.state if isinstance(told, NodeStory) else told.state.status
     text = str(told)
@@ -190,7 +190,7 @@ def test_story(case: Case) -> None:
     assert told._repr_html_().startswith("<section")
 
 
-def test_who_idles_is_told() -> None:
+def test_idle_holder_is_shown_in_device_story() -> None:
     user = pod("h", node="n", claims=["h"])
     held = allocated(claim("h", 2), allocation("n", "gpu-0", "gpu-1"), user)
     held["status"]["devices"] = [
@@ -207,7 +207,7 @@ def test_who_idles_is_told() -> None:
     assert [story.as_dict()["device"]["holders"][0]["idle"] for story in (idle, busy)] == [1, 0]
 
 
-def test_shares_of_a_device_are_told() -> None:
+def test_shared_device_story_lists_holders_and_capacity() -> None:
     device = {"name": "nic", "allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "10"}}}
     given = allocation("n", "nic")
     given["devices"]["results"][0] |= {"shareID": "s1", "consumedCapacity": {"bandwidth": "4"}}
@@ -218,7 +218,7 @@ def test_shares_of_a_device_are_told() -> None:
     assert told.capacity == {"bandwidth": "10"}
 
 
-def test_what_does_not_exist_has_no_story() -> None:
+def test_missing_object_raises_key_error() -> None:
     snapshot = SchedulerCache.of([node("n")]).snapshot()
     with pytest.raises(KeyError):
         explain_node(snapshot, "elsewhere")
@@ -226,7 +226,7 @@ def test_what_does_not_exist_has_no_story() -> None:
         explain_device(snapshot, DeviceId(DRIVER, "n", "gpu-0"))
 
 
-def test_long_queues_are_cut_short() -> None:
+def test_waiting_list_is_truncated_at_32() -> None:
     objects = [CLASS, node("n"), resource_slice("n", gpus(1)), *(o for i in range(40) for o in wants(f"p{i:02}"))]
     snapshot = SchedulerCache.of(objects).snapshot()
     for told in (explain_node(snapshot, "n"), explain_device(snapshot, DeviceId(DRIVER, "n", "gpu-0"))):
@@ -235,7 +235,7 @@ def test_long_queues_are_cut_short() -> None:
 
 
 @pytest.mark.parametrize("what", ["device/n/gpu-0", "device/gpu.example.com/n/gpu-0", "node/n"])
-def test_the_command_tells_stories(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_command_prints_stories(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text("---\n".join(map(dump, [CLASS, node("n"), resource_slice("n", gpus(2))])))
     assert main(["explain", what, "-f", str(file), "-o", "json"]) == 0
@@ -248,7 +248,7 @@ def test_the_command_tells_stories(what: str, tmp_path: Path, capsys: pytest.Cap
     ("what", "hint"),
     [("node/m", 'no node "m"'), ("device/n/gpu-9", "did you mean gpu-"), ("device/m/gpu-0", 'no node or pool "m"')],
 )
-def test_the_command_says_what_was_meant(
+def test_explain_command_suggests_existing_names(
     what: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "cluster.yaml"

@@ -44,7 +44,7 @@ V1BETA2 = "resource.k8s.io/v1beta2"
         ("k=:None", Taint("k", "", "None")),
     ],
 )
-def test_taints(text: str, taint: Taint) -> None:
+def test_taint_text_is_parsed(text: str, taint: Taint) -> None:
     assert parse_taint(text) == taint
 
 
@@ -62,12 +62,12 @@ def test_taints(text: str, taint: Taint) -> None:
         ("k=a b:NoExecute", "value: "),
     ],
 )
-def test_what_is_no_taint(text: str, message: str) -> None:
+def test_invalid_taint_text_is_refused(text: str, message: str) -> None:
     with pytest.raises(TaintTextError, match=message):
         parse_taint(text)
 
 
-def test_keys() -> None:
+def test_taint_key_with_optional_effect_is_parsed() -> None:
     assert parse_key("example.com/k") == ("example.com/k", "")
     assert parse_key("k:NoExecute") == ("k", "NoExecute")
     for text, message in (("k:", "unknown effect"), ("k:noexecute", "did you mean NoExecute"), ("k=v", "KEY:EFFECT")):
@@ -78,7 +78,7 @@ def test_keys() -> None:
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_rule_is_one_that_the_api_takes_and_its_name_says_what_it_is_about() -> None:
+def test_generated_taint_rule_is_valid_and_named_after_device() -> None:
     kind = known_kind(V1BETA2, "DeviceTaintRule")
     gates = FeatureGates.accelerator_defaults()
     rule = rule_manifest(GPU, Taint("example.com/Fan", "broken", "NoExecute"), V1BETA2)
@@ -95,7 +95,7 @@ KEYS = st.text("aB_./", max_size=60).map(lambda text: f"a{text}B")
 
 @settings(max_examples=40)
 @given(DEVICES, KEYS, DEVICES, KEYS)
-def test_names_of_rules_are_valid_and_tell_devices_and_keys_apart(
+def test_rule_name_is_valid_and_unique_per_device_and_key(
     device: DeviceId, key: str, other: DeviceId, other_key: str
 ) -> None:
     name = rule_name(device, key)
@@ -104,7 +104,7 @@ def test_names_of_rules_are_valid_and_tell_devices_and_keys_apart(
     assert (name == rule_name(other, other_key)) is ((device, key) == (other, other_key))
 
 
-def test_names_that_would_read_alike_differ() -> None:
+def test_similar_device_names_and_keys_give_different_rule_names() -> None:
     alike = [DeviceId("d", "a", "b-c"), DeviceId("d", "a-b", "c"), DeviceId("d", "a/b", "c"), DeviceId("e", "a", "b-c")]
     assert len({rule_name(device, key) for device in alike for key in ("k", "K", "k.")}) == 12
 
@@ -113,7 +113,7 @@ def labelled(rule: Obj, **labels: str) -> Obj:
     return {**rule, "metadata": {**rule["metadata"], "labels": labels}}
 
 
-def test_only_our_own_rules_about_this_very_device_and_key_are_ours() -> None:
+def test_own_rules_are_only_those_of_exactly_this_device_and_key() -> None:
     ours = rule_manifest(GPU, Taint("k", "v", "NoExecute"), V1BETA2)
     wider = rule_manifest(GPU, Taint("k", "v", "NoExecute"), V1BETA2)
     del wider["spec"]["deviceSelector"]["device"]
@@ -129,7 +129,7 @@ def test_only_our_own_rules_about_this_very_device_and_key_are_ours() -> None:
     assert own_rules([ours], GPU, "k", "NoSchedule") == []
 
 
-def test_what_remains() -> None:
+def test_remaining_taints_come_from_slices_and_other_rules() -> None:
     of_driver = {"key": "xid", "value": "79", "effect": "NoExecute"}
     pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
     slices = [
@@ -146,7 +146,7 @@ def test_what_remains() -> None:
     assert remaining_taints(DeviceId(*GPU[:2], "gone"), slices, rules) == [(foreign, "everything")]
 
 
-def test_parts_of_the_same_hardware() -> None:
+def test_devices_sharing_counters_are_listed() -> None:
     def device(name: str, *sets: str) -> Obj:
         return {"name": name, "consumesCounters": [{"counterSet": s, "counters": {"m": {"value": "1"}}} for s in sets]}
 
@@ -213,11 +213,13 @@ ADDED = NOW - timedelta(seconds=5)
         ("None", [], (False, "Stays", None)),
     ],
 )
-def test_what_a_taint_does(effect: str, tolerations: list[Obj], expected: tuple[Any, ...]) -> None:
+def test_taint_outcome_follows_effect_and_tolerations(
+    effect: str, tolerations: list[Obj], expected: tuple[Any, ...]
+) -> None:
     assert one(effect, tolerations) == expected
 
 
-def test_pods_that_are_not_there_yet_or_no_longer() -> None:
+def test_unbound_terminating_and_finished_pods_have_their_outcomes() -> None:
     assert one("NoExecute", user=pod("p", node=""))[1] == "EvictedOnceBound"
     assert one("NoExecute", user=pod("p", deletionTimestamp=format_time(NOW)))[1] == "Leaving"
     for phase in ("Succeeded", "Failed"):
@@ -225,7 +227,7 @@ def test_pods_that_are_not_there_yet_or_no_longer() -> None:
         assert use == ClaimUse("ns", "c", True, ())
 
 
-def test_only_claims_of_the_device_count_with_all_their_pods() -> None:
+def test_only_claims_of_device_count_with_all_their_pods() -> None:
     claims = [
         claim("shared", "a", "b", "unknown"),
         claim("group", group="gang"),
@@ -241,7 +243,7 @@ def test_only_claims_of_the_device_count_with_all_their_pods() -> None:
     ]
 
 
-def test_the_least_patient_of_several_results_decides() -> None:
+def test_shortest_toleration_of_several_results_applies() -> None:
     both = claim("c", "p", tolerations=ALL)
     results = both["status"]["allocation"]["devices"]["results"]
     results.append({**results[0], "request": "s", "tolerations": [{**ALL[0], "tolerationSeconds": 60}]})
@@ -249,6 +251,6 @@ def test_the_least_patient_of_several_results_decides() -> None:
     assert (use.pods[0].outcome, use.pods[0].at) == ("EvictedLater", ADDED + timedelta(seconds=60))
 
 
-def test_a_taint_that_is_not_stored_yet_is_added_now() -> None:
+def test_taint_without_time_added_evicts_now() -> None:
     [use] = affected(GPU, {"key": "k", "effect": "NoExecute"}, [claim("c", "p")], [pod("p")], NOW)
     assert (use.pods[0].outcome, use.pods[0].at) == ("Evicted", NOW)

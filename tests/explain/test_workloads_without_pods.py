@@ -19,7 +19,7 @@ def plugins(count: int = 1) -> Snapshot:
     return cluster(dgx_h100_plugin=count)
 
 
-def test_limits_of_extended_resources_are_asked_for_though_a_template_names_no_requests() -> None:
+def test_extended_resource_limits_of_workload_template_are_counted() -> None:
     taken = pod("taken", limits={"nvidia.com/gpu": "4"}, nodeName="dgx-h100-plugin-0")
     job = stored(workload("Job", "j", 3, limits=GPUS, suspend=True))
     found = told_as_is(plugins(), taken, job, about="job/j")
@@ -28,21 +28,21 @@ def test_limits_of_extended_resources_are_asked_for_though_a_template_names_no_r
     assert found.verdict == "FitsIf" and "8 are needed: 8 short" in found.summary
 
 
-def test_a_suspended_indexed_job_is_judged_as_the_gang_that_it_becomes() -> None:
+def test_suspended_indexed_job_is_explained_as_gang() -> None:
     job = stored(workload("Job", "j", 3, template="gpu", suspend=True, indexed=True))
     found = told_as_is(cluster(dgx_h100=2), template(count=8), job, about="job/j")
     assert found.requests[0].needed == 24
     assert "Quorum" in [reason.type for reason in found.reasons]
 
 
-def test_a_job_that_may_have_no_group_is_judged_pod_by_pod() -> None:
+def test_suspended_job_without_group_is_explained_pod_by_pod() -> None:
     job = stored(workload("Job", "j", 3, template="gpu", suspend=True))
     found = told_as_is(cluster(dgx_h100=2), template(count=8), job, about="job/j")
     assert "there is room for 2 of its 3 pods now; the others would wait: " in found.summary
     assert found.verdict == "FitsIf"
 
 
-def test_a_gang_that_is_not_suspended_and_has_no_pods_yet_fits_later() -> None:
+def test_started_gang_job_without_pods_fits_later() -> None:
     job = stored(workload("Job", "j", 2, template="gpu", indexed=True))
     found = told_as_is(cluster(dgx_h100=2), template(count=8), job, about="job/j")
     assert (found.verdict, found.summary) == (
@@ -51,7 +51,7 @@ def test_a_gang_that_is_not_suspended_and_has_no_pods_yet_fits_later() -> None:
     )
 
 
-def test_a_job_joins_the_group_that_was_made_for_it() -> None:
+def test_job_without_pods_joins_its_existing_pod_group() -> None:
     job = stored(workload("Job", "j", 2, template="gpu", indexed=True), startTime="2026-01-01T00:00:00Z")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "3b1c", "controller": True}
     policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
@@ -66,14 +66,14 @@ def test_a_job_joins_the_group_that_was_made_for_it() -> None:
     assert alone.requests[0].needed == 8 and together.requests[0].needed == 16
 
 
-def test_nodes_without_cards_are_not_offered_a_label() -> None:
+def test_nodes_without_devices_are_not_offered_a_label() -> None:
     job = stored(workload("Job", "j", 1, limits=GPUS, suspend=True, nodeSelector={"pool": "gpu"}))
     found = told_as_is(cluster(cpu=2), job, about="job/j")
     assert "LabelNodes" not in [remedy.kind for remedy in found.remedies]
     assert found.verdict == "NeverFits"
 
 
-def test_what_is_offered_changes_only_what_is_there() -> None:
+def test_remedy_changes_only_existing_objects() -> None:
     job = stored(workload("Job", "j", 1, template="gpu"))
     found = told_as_is(cluster(dgx_h100=1), template(count=9), job, about="job/j")
     lower = next(remedy for remedy in found.remedies if remedy.kind == "LowerCount")
@@ -81,7 +81,7 @@ def test_what_is_offered_changes_only_what_is_there() -> None:
     assert lower.confirmed and named == {"ResourceClaimTemplate"}
 
 
-def test_what_is_to_be_written_into_the_template_says_so() -> None:
+def test_remedy_for_template_names_the_template() -> None:
     taint = {"key": "maintenance", "value": "", "effect": "NoSchedule"}
     snapshot = cluster(dgx_h100=1)
     tainted = Snapshot([{**o, "spec": {"taints": [taint]}} if o["kind"] == "Node" else o for o in snapshot.objects])
@@ -92,14 +92,14 @@ def test_what_is_to_be_written_into_the_template_says_so() -> None:
     assert not tolerate.changes and "the template of job/j has to say so" in tolerate.costs
 
 
-def test_a_suspended_job_is_to_be_resumed_first() -> None:
+def test_suspended_job_gets_confirmed_resume_remedy() -> None:
     job = stored(workload("Job", "j", 2, template="gpu", suspend=True))
     first = told_as_is(cluster(dgx_h100=1), template(), job, about="job/j").remedies[0]
     assert (first.kind, first.confirmed) == ("Resume", True)
     assert first.changes[0]["patch"] == {"spec": {"suspend": False}}
 
 
-def test_a_suspended_job_that_would_wait_for_others_is_resumed_all_the_same() -> None:
+def test_suspended_job_without_free_cards_gets_unconfirmed_resume_remedy() -> None:
     taken = pod("taken", limits=GPUS, nodeName="dgx-h100-plugin-0")
     found = told_as_is(plugins(), taken, stored(workload("Job", "j", 1, limits=GPUS, suspend=True)), about="job/j")
     assert found.verdict == "FitsIf"
@@ -107,13 +107,13 @@ def test_a_suspended_job_that_would_wait_for_others_is_resumed_all_the_same() ->
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
-def test_another_workload_without_pods_is_judged_alike(kind: str) -> None:
+def test_replica_set_and_stateful_set_without_pods_are_explained_alike(kind: str) -> None:
     found = told_as_is(plugins(), stored(workload(kind, "w", 2, limits=GPUS)), about=f"{kind.lower()}/w")
     assert "there is room for 1 of its 2 pods now" in found.summary
     assert found.pods[0].resources["nvidia.com/gpu"] == 8
 
 
-def test_a_statefulset_whose_pods_run_runs() -> None:
+def test_stateful_set_with_running_pods_has_verdict_runs() -> None:
     owned = workload("StatefulSet", "w", 1)
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "3b1c", "controller": True}
     its_pod = pod("w-0", nodeName="cpu-0")
@@ -122,7 +122,7 @@ def test_a_statefulset_whose_pods_run_runs() -> None:
     assert told_as_is(cluster(cpu=1), stored(owned), its_pod, about="statefulset/w").verdict == "Runs"
 
 
-def test_what_would_help_a_suspended_job_resumes_it_too() -> None:
+def test_remedy_for_suspended_job_also_resumes_it() -> None:
     job = stored(workload("Job", "j", 1, template="gpu", suspend=True))
     found = told_as_is(cluster(dgx_h100=1), template(count=9), job, about="job/j")
     lower = next(remedy for remedy in found.remedies if remedy.kind == "LowerCount")

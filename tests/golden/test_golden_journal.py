@@ -13,12 +13,12 @@ def histories() -> list[list[golden_journal.Obj]]:
     return golden_journal.read(golden_journal.JOURNAL)
 
 
-def test_every_tenth_golden_history_is_made_again_without_difference(histories: list[list[golden_journal.Obj]]) -> None:
+def test_every_tenth_golden_history_is_reproduced(histories: list[list[golden_journal.Obj]]) -> None:
     assert [text for history in histories[::EVERY] for text in golden_journal.differences(history)] == []
 
 
 @pytest.mark.nightly
-def test_all_golden_histories_are_made_again_without_difference(histories: list[list[golden_journal.Obj]]) -> None:
+def test_all_golden_histories_are_reproduced(histories: list[list[golden_journal.Obj]]) -> None:
     assert [text for history in histories for text in golden_journal.differences(history)] == []
 
 

@@ -19,7 +19,7 @@ FRAMES = st.lists(
 
 
 @given(FRAMES, st.lists(st.integers(1, 300), min_size=1))
-def test_frames_are_the_same_however_they_come(sent: list[tuple[int, int, int, bytes]], cuts: list[int]) -> None:
+def test_frames_are_equal_for_any_split_of_bytes(sent: list[tuple[int, int, int, bytes]], cuts: list[int]) -> None:
     data = frames.PREFACE + b"".join(frame(*each) for each in sent)
     cutter, found, at, turn = Frames(LIMIT), [], 0, 0
     while at < len(data):
@@ -30,7 +30,7 @@ def test_frames_are_the_same_however_they_come(sent: list[tuple[int, int, int, b
     assert cutter.unfinished is None and cutter.count == len(sent)
 
 
-def test_a_frame_that_has_begun_is_told_of() -> None:
+def test_incomplete_frame_is_reported() -> None:
     cutter = Frames(LIMIT)
     assert not list(cutter.feed(frames.PREFACE[:10])) and cutter.unfinished == -1
     assert not list(cutter.feed(frames.PREFACE[10:] + b"\0\0")) and cutter.unfinished == -1
@@ -39,7 +39,7 @@ def test_a_frame_that_has_begun_is_told_of() -> None:
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n", b"P", frames.PREFACE[:-1] + b"x", b"\0" * 100])
-def test_another_beginning_is_refused_as_soon_as_it_is_one(data: bytes) -> None:
+def test_wrong_connection_preface_is_refused_at_first_wrong_byte(data: bytes) -> None:
     cutter = Frames(LIMIT)
     if frames.PREFACE.startswith(data):
         assert not list(cutter.feed(data))
@@ -53,7 +53,7 @@ VALUES = st.from_regex(rb"([!-~\x80-\xff]([ -~]{0,300}[!-~])?)?", fullmatch=True
 
 
 @given(st.integers(200, 599), st.lists(st.tuples(NAMES, VALUES)))
-def test_heads_of_answers_are_read_by_others(status: int, headers: list[tuple[bytes, bytes]]) -> None:
+def test_response_header_block_decodes_with_hpack(status: int, headers: list[tuple[bytes, bytes]]) -> None:
     found = hpack.Decoder(1 << 20).decode(answer_block(status, headers), raw=True)
     dropped = ("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade")
     kept = [(name, value) for name, value in headers if name.decode() not in dropped]
@@ -64,18 +64,18 @@ def test_heads_of_answers_are_read_by_others(status: int, headers: list[tuple[by
 @pytest.mark.parametrize(
     "name", [b"Content-Type", b"content-length", b"Date", b"etag", b"Location", b"retry-after", b"vary"]
 )
-def test_names_and_statuses_of_the_table(status: int, name: bytes) -> None:
+def test_static_table_entries_of_response_decode_with_hpack(status: int, name: bytes) -> None:
     found = hpack.Decoder().decode(answer_block(status, [(name, b"x")]), raw=True)
     assert [tuple(each) for each in found] == [(b":status", b"%d" % status), (name.lower(), b"x")]
 
 
 @pytest.mark.parametrize("header", [(b"a", b"b\r\nc: d"), (b"a", b"b\0"), (b"a b", b"c"), (b"a\n", b"c"), (b"", b"c")])
-def test_a_header_of_an_answer_is_one_line(header: tuple[bytes, bytes]) -> None:
+def test_response_header_with_line_break_is_refused(header: tuple[bytes, bytes]) -> None:
     with pytest.raises(ValueError, match=r"more than a line|is none"):
         answer_block(200, [header])
 
 
-def test_heads_of_requests_as_asgi_has_them() -> None:
+def test_request_headers_become_asgi_scope() -> None:
     fields = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a:1"), (b":path", b"/a%2Fb%20c?d=%20")]
     scope = read_head([*fields, (b"accept", b"x"), (b"content-length", b"3")]).scope()
     assert (scope["method"], scope["path"], scope["raw_path"]) == ("GET", "/a/b c", b"/a%2Fb%20c")
@@ -85,7 +85,7 @@ def test_heads_of_requests_as_asgi_has_them() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_no_block_is_more_than_an_error(block: bytes) -> None:
+def test_any_header_block_decodes_within_limit_or_is_refused(block: bytes) -> None:
     decompressor = Decompressor(1000)
     try:
         fields = decompressor.fields(block)

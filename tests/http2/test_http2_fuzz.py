@@ -201,13 +201,13 @@ async def run_of(seed: int, caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("seed", [*range(60), 63430414164475, 82378029810143])
-async def test_odd_frames(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_random_frames_are_answered_without_error_log(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     await run_of(seed, caplog)
 
 
 @pytest.mark.nightly
-async def test_odd_frames_all_night(caplog: pytest.LogCaptureFixture) -> None:
+async def test_random_frames_are_answered_without_error_log_in_long_run(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     end = time.monotonic() + float(os.environ.get("HARU_FUZZ_SECONDS", "600"))
     while time.monotonic() < end:
@@ -220,7 +220,7 @@ async def test_odd_frames_all_night(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_what_is_right_is_answered_whatever_the_windows(seed: int) -> None:
+async def test_request_bodies_are_echoed_with_any_window_sizes(seed: int) -> None:
     """Bodies of any length, in any order and any pieces, come back whole; windows are kept to on both sides."""
     source = random.Random(seed)
     connection, transport = connected(echo)
@@ -276,7 +276,7 @@ async def never(scope: Any, receive: Any, send: Any) -> None:
     await asyncio.Event().wait()
 
 
-async def test_more_than_a_window_ends_the_stream() -> None:
+async def test_body_beyond_window_resets_stream() -> None:
     connection, transport = connected(never)
     block = hpack.Encoder().encode([(":method", "POST"), (":scheme", "https"), (":path", "/")])
     connection.data_received(frames.PREFACE + frames.settings({}) + frame(frames.HEADERS, frames.END_HEADERS, 1, block))
@@ -289,7 +289,7 @@ async def test_more_than_a_window_ends_the_stream() -> None:
     connection.connection_lost(None)
 
 
-async def test_replies_that_are_not_read_do_not_heap_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unread_replies_close_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "UNREAD_BYTES", 1000)
     connection, transport = connected(never)
     connection.data_received(frames.PREFACE + frames.settings({}))
@@ -304,7 +304,7 @@ async def test_replies_that_are_not_read_do_not_heap_up(monkeypatch: pytest.Monk
     assert transport.is_closed and len(transport.sent) < 3000
 
 
-async def test_what_comes_after_the_end_is_not_kept() -> None:
+async def test_data_after_connection_error_is_not_buffered() -> None:
     connection, transport = connected(never)
     for data in (b"GET / HTTP/1.1\r\n\r\n", *[bytes(100_000)] * 20):
         connection.data_received(data)
@@ -312,7 +312,7 @@ async def test_what_comes_after_the_end_is_not_kept() -> None:
     connection.connection_lost(None)
 
 
-async def test_an_application_that_fails_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_application_exception_resets_stream_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def failing(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/late":
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})

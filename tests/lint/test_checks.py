@@ -26,7 +26,7 @@ def test_a_planted_fault_is_found(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", faults(), ids=lambda fault: f"{fault.check} {fault.path}")
-def test_mending_mends_and_comes_to_rest(fault: Fault) -> None:
+def test_fix_removes_fault_and_second_fix_changes_nothing(fault: Fault) -> None:
     before = lint_texts({"file.yaml": fault.text})
     planted = [f for f in (*before.findings, *before.notices) if (f.check, f.path) == (fault.check, fault.path)]
     mended, fixed, after = fix_texts({"file.yaml": fault.text})
@@ -40,20 +40,20 @@ def test_mending_mends_and_comes_to_rest(fault: Fault) -> None:
     assert (again, fixed_again) == (mended, [])
 
 
-def test_every_check_has_a_case_and_a_place_in_the_documentation() -> None:
+def test_every_check_has_a_case_and_a_documentation_section() -> None:
     assert {fault.check for fault in faults()} | TOO_LARGE == set(CHECKS)
     documented = re.findall(r"^### `([a-z-]+)`", DOCS.read_text(), re.MULTILINE)
     assert documented == list(CHECKS)
 
 
-def test_a_job_that_refuses_its_gang_is_not_told_that_it_misses_one() -> None:
+def test_job_with_gang_annotation_false_has_no_gang_finding() -> None:
     (nearly,) = [fault.text for fault in faults() if (fault.check, fault.path) == ("job-no-gang", "spec")]
     text = nearly.replace("{name: a}", '{name: a, annotations: {haru.dev/gang: "false"}}')
     assert text != nearly
     assert "job-no-gang" not in {finding.check for finding in lint_texts({"file.yaml": text}).findings}
 
 
-def test_documents_that_are_too_large_or_too_deep() -> None:
+def test_too_large_or_deep_document_has_yaml_size_finding() -> None:
     deep = "a: " + "[" * 300 + "]" * 300
     many = "a: [" + "1," * 300_000 + "1]"
     for text in (deep, many):
@@ -61,5 +61,5 @@ def test_documents_that_are_too_large_or_too_deep() -> None:
         assert [finding.check for finding in report.findings] == ["yaml-size"], text[:20]
 
 
-def test_no_case_is_silently_valid() -> None:
+def test_every_planted_fault_case_is_read() -> None:
     assert (DATA / "lint" / "faults.txt").read_text().count("\n=== ") == len(faults()) >= 80

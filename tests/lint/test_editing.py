@@ -75,12 +75,12 @@ CASES: list[tuple[Edit, str, str]] = [
 
 
 @pytest.mark.parametrize(("edit", "old", "new"), CASES, ids=lambda value: type(value).__name__)
-def test_an_edit_changes_only_its_place(edit: Edit, old: str, new: str) -> None:
+def test_edit_changes_only_its_place(edit: Edit, old: str, new: str) -> None:
     assert BEFORE.count(old) == 1
     assert apply_edit(BEFORE, edit) == BEFORE.replace(old, new)
 
 
-def test_shapes_are_changed_with_their_comments() -> None:
+def test_wrap_and_unwrap_keep_comments() -> None:
     wrapped = apply_edit(BEFORE, Wrap("spec.requests[0]", ("deviceClassName", "selectors", "count"), "exactly"))
     wrapped = apply_edit(wrapped, Unwrap("spec.devices[0].basic"))
     assert wrapped == textwrap.dedent(
@@ -125,7 +125,7 @@ def test_shapes_are_changed_with_their_comments() -> None:
     ],
     ids=repr,
 )
-def test_what_cannot_be_done_is_refused(edit: Edit) -> None:
+def test_impossible_edit_is_refused(edit: Edit) -> None:
     with pytest.raises(EditError):
         apply_edit(BEFORE, edit)
 
@@ -148,9 +148,7 @@ EDITS = st.one_of(
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4), EDITS, st.booleans())
-def test_an_edited_text_reads_as_the_edited_object_or_is_refused(
-    obj: dict[str, object], edit: Edit, flow: bool
-) -> None:
+def test_edited_text_parses_to_edited_object_or_is_refused(obj: dict[str, object], edit: Edit, flow: bool) -> None:
     import json
 
     text = json.dumps(obj) + "\n" if flow else "# first\n" + dump(obj) + "# last\n"
@@ -162,7 +160,7 @@ def test_an_edited_text_reads_as_the_edited_object_or_is_refused(
     assert flow or after.startswith("# first\n")
 
 
-def test_paths_are_followed_along_the_object() -> None:
+def test_paths_resolve_in_objects() -> None:
     obj = {"spec": {"attributes": {"gpu.nvidia.com": {"a": 1}, "x/y.z": 2, "gpu": 3}, "list": [{"b": 4}]}}
     assert get(obj, "spec.attributes.gpu.nvidia.com.a") == 1
     assert get(obj, "spec.attributes[x/y.z]") == 2
@@ -171,7 +169,7 @@ def test_paths_are_followed_along_the_object() -> None:
     assert get(obj, "spec.attributes.gpu.other") is None
 
 
-def test_documents_are_the_text_again_and_count_their_lines() -> None:
+def test_split_documents_join_to_same_text_with_line_numbers() -> None:
     text = "# c\n---\na: 1\n---\n# only a comment\n--- # x\nb: [\n---\nc: 1\n...\n"
     assert "".join(documents.split(text)) == text
     parsed = list(documents.read(text))

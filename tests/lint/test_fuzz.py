@@ -77,14 +77,14 @@ def examine(text: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_bytes(data: bytes) -> None:
+def test_any_bytes_are_linted(data: bytes) -> None:
     examine(data.decode("utf-8", "replace"))
     examine(data.decode("latin-1"))
 
 
 @given(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=6))
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_objects_of_any_content(kind: tuple[str, str], content: dict[str, object]) -> None:
+def test_objects_of_any_content_are_linted(kind: tuple[str, str], content: dict[str, object]) -> None:
     examine(dump_all([{"apiVersion": kind[0], "kind": kind[1], "metadata": {"name": "a"}, "spec": content, **content}]))
 
 
@@ -103,7 +103,7 @@ def damaged(rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_damaged_manifests(seed: int) -> None:
+def test_damaged_manifest_is_linted(seed: int) -> None:
     examine(damaged(random.Random(seed)))
 
 
@@ -127,7 +127,7 @@ def test_damaged_manifests(seed: int) -> None:
     ],
     ids=lambda text: repr(text[:12]),
 )
-def test_hostile_texts_are_answered_soon(text: str) -> None:
+def test_hostile_text_is_linted_within_10_seconds(text: str) -> None:
     start = time.process_time()
     lint_texts({"file": text})
     assert time.process_time() - start < 10
@@ -159,13 +159,13 @@ def noise(rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_objects_and_noise(seed: int) -> None:
+def test_random_objects_and_noise_are_linted(seed: int) -> None:
     examine(objects(random.Random(seed)))
     examine(noise(random.Random(seed)))
 
 
 @pytest.mark.nightly
-def test_random_texts_for_ten_minutes() -> None:
+def test_random_texts_are_linted_for_ten_minutes() -> None:
     seed, start = random.SystemRandom().randrange(1 << 32), time.monotonic()
     while time.monotonic() - start < SECONDS:
         seed += 1

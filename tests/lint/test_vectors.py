@@ -28,7 +28,7 @@ def _meets(finding: Finding, expected: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("expected", EXPECTED, ids=lambda e: f"{e['file']} {e.get('path', '')}")
-def test_every_line_of_the_vectors_is_met(expected: dict[str, Any]) -> None:
+def test_every_expected_finding_of_vectors_is_reported(expected: dict[str, Any]) -> None:
     report = lint_texts({expected["file"]: (MANIFESTS / expected["file"]).read_text()})
     if expected["stage"] == "ok":
         assert report.findings == ()
@@ -37,7 +37,7 @@ def test_every_line_of_the_vectors_is_met(expected: dict[str, Any]) -> None:
         assert any(_meets(finding, expected) for finding in report.findings), to_text(report)
 
 
-def test_the_stages_of_the_vectors_are_the_only_ones() -> None:
+def test_findings_have_no_earlier_stage_than_expected() -> None:
     """No fault at an earlier stage than the first that is expected, and none at all where nothing is."""
     order = ["yaml", "kind", "schema", "validation", "semantic", "ok"]
     for path in sorted(MANIFESTS.glob("*.yaml")):
@@ -47,12 +47,12 @@ def test_the_stages_of_the_vectors_are_the_only_ones() -> None:
 
 
 @pytest.mark.parametrize("path", VALID, ids=lambda path: path.name)
-def test_corrected_manifests_are_clean(path: Path) -> None:
+def test_corrected_manifest_has_no_findings(path: Path) -> None:
     report = lint_texts({path.name: path.read_text()})
     assert report.findings == (), to_text(report)
 
 
-def test_corrected_manifests_and_examples_are_clean_together() -> None:
+def test_corrected_manifests_and_examples_have_no_findings_together() -> None:
     paths = [*VALID, *EXAMPLES.rglob("*.yaml")]
     report = lint_texts({str(path): path.read_text() for path in paths if path.name != "d-sockets.yaml"})
     assert report.findings == (), to_text(report)
@@ -60,12 +60,12 @@ def test_corrected_manifests_and_examples_are_clean_together() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.name)
-def test_examples_are_clean(path: Path) -> None:
+def test_example_manifest_has_no_findings(path: Path) -> None:
     assert lint_texts({path.name: path.read_text()}).findings == ()
 
 
 @pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: path.name)
-def test_mending_the_vectors(path: Path) -> None:
+def test_fixed_vector_manifest_has_no_more_findings_than_before(path: Path) -> None:
     before = lint_texts({path.name: path.read_text()})
     mended, _, after = fix_texts({path.name: path.read_text()})
     assert after.errors <= before.errors
@@ -90,11 +90,11 @@ MENDED = {
 
 
 @pytest.mark.parametrize("name", MENDED)
-def test_what_can_be_mended_is(name: str) -> None:
+def test_fixable_vector_findings_are_fixed(name: str) -> None:
     assert fix_texts({name: (MANIFESTS / name).read_text()})[2].errors == MENDED[name]
 
 
-def test_the_report_of_programs() -> None:
+def test_json_report_has_expected_fields() -> None:
     name = "e4-typo.yaml"
     report = to_json(lint_texts({name: (MANIFESTS / name).read_text()}))
     assert (report["apiVersion"], report["kind"]) == ("haru.dev/v1alpha1", "LintReport")

@@ -38,7 +38,7 @@ def signer(tmp_path: Path) -> Iterator[Signer]:
     running.stop()
 
 
-def test_a_signer_that_is_told_apart_from_an_oracle(signer: Signer, tmp_path: Path) -> None:
+def test_signer_signs_service_account_tokens_and_refuses_other_data(signer: Signer, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o600
     token = signed(signer.socket, claims())
     told = keys(signer.socket)
@@ -57,7 +57,7 @@ def test_a_signer_that_is_told_apart_from_an_oracle(signer: Signer, tmp_path: Pa
     assert signer.stop() == 0 and not (tmp_path / "s").exists()
 
 
-def test_keys_change_while_it_runs(signer: Signer, tmp_path: Path) -> None:
+def test_rotated_key_is_used_without_restart(signer: Signer, tmp_path: Path) -> None:
     [first] = keys(signer.socket).keys
     answer = haru(tmp_path, "signer", "rotate", "--key-dir", "keys", "--algorithm", "ES384")
     assert answer.returncode == 0, answer.stderr
@@ -70,7 +70,7 @@ def test_keys_change_while_it_runs(signer: Signer, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_keys_change_by_themselves(tmp_path: Path) -> None:
+def test_keys_rotate_automatically(tmp_path: Path) -> None:
     pace = ["--refresh-hint", "1s", "--max-token-expiration", "10m", "--rotate-every", "3s"]
     signer = Signer(tmp_path, str(tmp_path / "s"), "--key-dir", "keys", "--generate", *pace)
     try:
@@ -114,7 +114,7 @@ def asks_as_nobody(endpoint: str) -> str:
 
 
 @pytest.mark.host
-def test_only_its_own_user_may_come_in(tmp_path: Path) -> None:
+def test_socket_accepts_only_allowed_users(tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become somebody else to try it")
     # Directories of pytest are for their owner only, who is not nobody: the socket's own mode is to be tried.
@@ -137,7 +137,7 @@ def test_only_its_own_user_may_come_in(tmp_path: Path) -> None:
         shutil.rmtree(place)
 
 
-def test_a_name_is_taken_once(tmp_path: Path) -> None:
+def test_abstract_socket_name_in_use_is_reported(tmp_path: Path) -> None:
     name = f"@haru-test-{time.time_ns()}"
     with socket.socket(socket.AF_UNIX) as taken:
         taken.bind("\0" + name[1:])
@@ -209,20 +209,20 @@ def token(tmp_path: Path) -> Token:
 
 
 @pytest.mark.host
-def test_keys_that_never_leave_their_module(token: Token) -> None:
+def test_pkcs11_keys_sign_tokens(token: Token) -> None:
     token.check("p256", "rsa", "p384", "p521", algorithm="ES256")
 
 
 @pytest.mark.host
 @pytest.mark.nightly
-def test_all_kinds_of_keys_in_a_module(token: Token) -> None:
+def test_all_pkcs11_key_types_sign_tokens(token: Token) -> None:
     for label, algorithm in (("p384", "ES384"), ("p521", "ES512"), ("rsa", "RS256")):
         token.check(label, "p256", algorithm=algorithm)
 
 
 @pytest.mark.host
 @pytest.mark.nightly
-def test_what_is_wrong_with_a_module_is_told(token: Token) -> None:
+def test_invalid_pkcs11_options_are_reported(token: Token) -> None:
     for wrong, text in (
         (["--pkcs11-key", "none"], '--pkcs11-key: Invalid value: "none": no pair of keys has this label'),
         (["--pkcs11-key", "k1"], '--pkcs11-key: Invalid value: "k1": is neither an RSA key nor one on'),

@@ -30,7 +30,7 @@ def ids(records: list[Record]) -> list[str]:
     return [record.key_id for record in records]
 
 
-def test_a_new_key_is_published_before_it_signs_and_the_old_one_until_its_tokens_are_over() -> None:
+def test_new_key_is_published_before_it_signs_and_old_one_until_tokens_expire() -> None:
     records = with_new([], "a", "ES256", 1000, PACE)
     assert signing(records, 1000) == Record("a", "ES256", 1000), "the first signs at once"
     records = with_new(records, "b", "ES256", 5000, PACE)
@@ -50,7 +50,7 @@ def test_a_new_key_is_published_before_it_signs_and_the_old_one_until_its_tokens
     assert [state(records, r, 9000) for r in records] == ["over", "signs"]
 
 
-def test_a_key_that_never_signed_goes_the_same_way() -> None:
+def test_key_replaced_before_signing_is_retired_the_same_way() -> None:
     records = with_new(with_new(with_new([], "a", "ES256", 0, PACE), "b", "ES256", 100, PACE), "c", "RS256", 110, PACE)
     assert [record.signs_from for record in records] == [0, 220, 230]
     moments = [(key.key_id, now) for now in (100, 219, 220, 229, 230) if (key := signing(records, now))]
@@ -60,7 +60,7 @@ def test_a_key_that_never_signed_goes_the_same_way() -> None:
         assert old.ends is not None and old.ends >= new.signs_from + PACE.max_expiration + 60
 
 
-def test_keys_that_only_check_never_sign() -> None:
+def test_verification_only_keys_never_sign() -> None:
     records = [Record("x", "ES256", 0, None, True)]
     assert signing(records, 10) is None and ids(published(records, 10)) == ["x"]
     records = with_new(records, "a", "ES256", 10, PACE)
@@ -89,13 +89,13 @@ REFUSED: dict[str, tuple[Callable[[], str], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_signed(name: str) -> None:
+def test_invalid_claims_are_refused(name: str) -> None:
     make, text = REFUSED[name]
     with pytest.raises(RefusedClaims, match=text):
         check_claims(make(), time.time(), 3600, [ISSUER])
 
 
-def test_what_is_signed() -> None:
+def test_valid_claims_are_accepted() -> None:
     check_claims(payload(claims()), time.time(), 3600, [ISSUER, "https://other"])
     check_claims(payload(claims(iss="https://anybody")), time.time(), 3600, [])
     check_claims(payload(claims(exp=int(time.time()) + 3600)), time.time(), 3600, [])
@@ -109,7 +109,9 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "ES384", "ES512", "RS256"])
-async def test_keys_in_files_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
+async def test_file_keys_sign_verifiable_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
     monkeypatch.setattr(files_module, "_RSA_BITS", 2048)  # found sooner
     directory, now = tmp_path / "keys", int(time.time())
     files = FileKeys(directory)
@@ -122,7 +124,7 @@ async def test_keys_in_files_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert is_signed_by(public(key), algorithm, f"{header}.{sent}".encode(), decode(signature))
 
 
-async def test_another_process_adds_a_key(tmp_path: Path) -> None:
+async def test_key_added_by_another_process_is_used(tmp_path: Path) -> None:
     running, other = FileKeys(tmp_path), FileKeys(tmp_path)
     os.chmod(tmp_path, 0o700)  # noqa: PTH101
     running.set_pace(Pace(1, 600))
@@ -147,7 +149,7 @@ def _header(signed: tuple[str, str]) -> bytes:
 
 @pytest.mark.parametrize("which", ["*.pem", "keys.json"])
 @pytest.mark.parametrize("bad", [0o640, 0o604, 0o660])
-def test_files_that_others_may_read_are_refused(tmp_path: Path, which: str, bad: int) -> None:
+def test_key_files_readable_by_others_are_refused(tmp_path: Path, which: str, bad: int) -> None:
     tmp_path.chmod(0o700)
     FileKeys(tmp_path).add("ES256", 1000)
     [path] = tmp_path.glob(which)
@@ -156,13 +158,13 @@ def test_files_that_others_may_read_are_refused(tmp_path: Path, which: str, bad:
         FileKeys(tmp_path).keys(1000)
 
 
-def test_a_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
+def test_key_directory_writable_by_others_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(KeyStoreError, match=r"others may write there \(mode 0777\): chmod 700"):
         FileKeys(tmp_path).add("ES256", 1000)
 
 
-async def test_what_is_wrong_with_files_is_told_without_telling_what_is_in_them(tmp_path: Path) -> None:
+async def test_damaged_key_files_are_reported_without_their_content(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o700)  # noqa: PTH101
     files = FileKeys(tmp_path)
     with pytest.raises(KeyStoreError, match="there are no keys yet: make one with --generate"):
@@ -188,7 +190,7 @@ async def test_what_is_wrong_with_files_is_told_without_telling_what_is_in_them(
             FileKeys(tmp_path).keys(1000)
 
 
-def test_a_public_key_of_others_is_taken_in_for_checking(tmp_path: Path) -> None:
+def test_foreign_public_key_is_added_for_verification(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -245,7 +247,7 @@ def test_a_public_key_of_others_is_taken_in_for_checking(tmp_path: Path) -> None
         ("add-key --key-dir k --key-id x --public-key text", "the key x is no public key in PEM"),
     ],
 )
-def test_what_can_not_be_used_is_told_by_the_signer(
+def test_invalid_signer_flags_exit_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: str, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -260,7 +262,7 @@ def test_what_can_not_be_used_is_told_by_the_signer(
     assert status == 2 and text in said and said.startswith("haru signer: ") and said.count("\n") == 1, said
 
 
-def test_what_keys_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_command_lists_keys_with_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = FileKeys(tmp_path / "keys")
     files.add("ES256", 1000)
     assert main(["signer", "rotate", "--key-dir", str(tmp_path / "keys"), "--algorithm", "RS256"]) == 0
@@ -277,7 +279,7 @@ def test_what_keys_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert told["keys"][0]["ends"] and told["keys"][1]["ends"] is None
 
 
-def test_an_old_socket_is_no_hindrance(tmp_path: Path) -> None:
+def test_stale_socket_file_is_replaced(tmp_path: Path) -> None:
     import socket
 
     with socket.socket(socket.AF_UNIX) as old:

@@ -47,7 +47,7 @@ def run(of: Workload, policy: str, seed: int) -> Run:
     return play(of, make_policy(policy, of.demand, of.machines), seed)
 
 
-def test_the_tables_are_read() -> None:
+def test_openb_tables_are_parsed() -> None:
     pods = read_pods(
         [
             POD_HEAD,
@@ -66,7 +66,7 @@ def test_the_tables_are_read() -> None:
     )
 
 
-def test_a_table_without_the_later_columns_is_read() -> None:
+def test_table_without_optional_columns_is_parsed() -> None:
     assert read_pods(["name,cpu_milli,memory_mib,num_gpu,gpu_milli", "a,1,2,1,500"]) == (Shape(1, 2, 1, 500),)
 
 
@@ -80,7 +80,7 @@ def test_a_table_without_the_later_columns_is_read() -> None:
         ("a,1,1,2,500,,", "line 2: gpu_milli: 500: write 1 to 1000, and 1000 with several cards"),
     ],
 )
-def test_a_wrong_line_is_told(line: str, message: str) -> None:
+def test_invalid_table_line_is_reported_with_line_and_column(line: str, message: str) -> None:
     with pytest.raises(TraceError) as told:
         read_pods([POD_HEAD, line])
     assert str(told.value) == message
@@ -91,37 +91,37 @@ def small(pods: int) -> Workload:
 
 
 @pytest.mark.parametrize("pods", [1, 8, 40])
-def test_pods_are_added_or_removed_until_the_demand_is_reached(pods: int) -> None:
+def test_pods_are_added_or_removed_to_reach_demand(pods: int) -> None:
     found = arrivals(small(pods), Draws(1))
     assert len(found) == 11  # 130 % of 8 cards are 10.4
 
 
-def test_demand_that_nothing_asks_for_is_told() -> None:
+def test_trace_without_gpu_demand_is_refused() -> None:
     with pytest.raises(TraceError, match="no pod of the list asks for cards"):
         arrivals(Workload("idle", (Machine(1, 1, 1, "A"),), (Shape(1, 1),)), Draws(1))
 
 
-def test_the_curve_says_what_was_allocated_when_so_much_had_been_asked_for() -> None:
+def test_result_curve_gives_allocated_percent_at_requested_percent() -> None:
     of = Workload("whole", (Machine(64_000, 65_536, 10, "A"),), (Shape(1000, 1024, 1, CARD),) * 13)
     told = run(of, "first-fit", 1)
     assert [told.at(percent) for percent in (10, 50, 100, 130)] == [10.0, 50.0, 100.0, 100.0]
     assert (told.pods, told.placed) == (13, 10)
 
 
-def test_seeds_give_orders_of_their_own_and_the_same_again() -> None:
+def test_seed_determines_order() -> None:
     machines = [Machine(1, 1, index, "A") for index in range(20)]
     orders = [tuple(ordered(machines, Draws(seed))) for seed in range(5)]
     assert len(set(orders)) == 5
     assert orders == [tuple(ordered(machines, Draws(seed))) for seed in range(5)]
 
 
-def test_draws_are_the_same_everywhere() -> None:
+def test_random_draws_are_platform_independent() -> None:
     draws = Draws(42)
     assert [draws.below(1000) for _ in range(6)] == [413, 291, 858, 764, 250, 62]
     assert min(Draws(7).below(3) for _ in range(10)) >= 0
 
 
-def test_a_tenth_of_the_trace_is_packed_better_than_by_first_fit_and_the_same_again() -> None:
+def test_haru_policy_packs_trace_better_than_first_fit_and_is_deterministic() -> None:
     of = workload("default", every=10)
     ours = [run(of, "haru", seed) for seed in (1, 2, 3)]
     first = [run(of, "first-fit", seed) for seed in (1, 2, 3)]
@@ -131,7 +131,7 @@ def test_a_tenth_of_the_trace_is_packed_better_than_by_first_fit_and_the_same_ag
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["default", "multigpu30"])
-def test_fgd_is_reproduced_and_ours_is_above_it(name: str) -> None:
+def test_fgd_matches_published_result_and_haru_policy_is_better(name: str) -> None:
     of, seeds = workload(name), (42, 43, 44)
     with (data() / "reference_results.csv").open() as lines:
         [published] = [

@@ -37,7 +37,7 @@ work = st.lists(shapes, max_size=20)
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=40, deadline=None)
 @given(machines=machines, work=work)
-def test_nothing_is_exceeded_and_nothing_that_fits_is_refused(
+def test_packing_never_exceeds_capacity_and_refuses_only_without_fit(
     name: str, machines: Sequence[Machine], work: Sequence[Shape]
 ) -> None:
     packer = Packer(machines, make_policy(name, Counter(work), machines))
@@ -61,7 +61,7 @@ def test_nothing_is_exceeded_and_nothing_that_fits_is_refused(
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=25, deadline=None)
 @given(machines=machines, work=work)
-def test_the_first_node_of_least_loss_is_taken(name: str, machines: Sequence[Machine], work: Sequence[Shape]) -> None:
+def test_first_node_with_lowest_loss_is_chosen(name: str, machines: Sequence[Machine], work: Sequence[Shape]) -> None:
     policy = make_policy(name, Counter(work), machines)
     packer = Packer(machines, policy)
     for shape in work:
@@ -72,7 +72,7 @@ def test_the_first_node_of_least_loss_is_taken(name: str, machines: Sequence[Mac
 
 @settings(max_examples=15, deadline=None)
 @given(machines=machines, work=work)
-def test_the_same_work_is_placed_the_same_way(machines: Sequence[Machine], work: Sequence[Shape]) -> None:
+def test_packing_is_deterministic(machines: Sequence[Machine], work: Sequence[Shape]) -> None:
     for name in POLICIES:
         both = [Packer(machines, make_policy(name, Counter(work), machines)) for _ in range(2)]
         assert [both[0].place(shape) for shape in work] == [both[1].place(shape) for shape in work]
@@ -87,15 +87,17 @@ def test_the_same_work_is_placed_the_same_way(machines: Sequence[Machine], work:
         ((1000, 300, 1000), Shape(0, 0, 2, 1000), 0, (300,)),
     ],
 )
-def test_what_is_left_of_cards(rooms: tuple[int, ...], shape: Shape, index: int, expected: tuple[int, ...]) -> None:
+def test_free_card_capacities_after_placement(
+    rooms: tuple[int, ...], shape: Shape, index: int, expected: tuple[int, ...]
+) -> None:
     assert after(rooms, shape, index) == expected
 
 
-def test_equal_rooms_are_tried_once() -> None:
+def test_equal_free_capacities_are_tried_once() -> None:
     assert list(candidates((500, 1000, 500, 200), 300)) == [0, 1]
 
 
-def test_several_whole_cards_need_one_node() -> None:
+def test_whole_cards_must_be_on_one_node() -> None:
     node = Node(Machine(1000, 1000, 2, "A"))
     assert node.fits(Shape(1000, 1000, 2, CARD))
     assert not node.fits(Shape(1000, 1000, 3, CARD))
@@ -103,6 +105,6 @@ def test_several_whole_cards_need_one_node() -> None:
     assert not node.fits(Shape(1000, 1000, 2, CARD)) and node.fits(Shape(0, 0, 2, 900)) is True
 
 
-def test_an_unknown_policy_is_told() -> None:
+def test_unknown_policy_is_refused() -> None:
     with pytest.raises(ValueError, match='no policy "worst-fit": there are first-fit, best-fit'):
         make_policy("worst-fit", {}, [])

@@ -21,7 +21,7 @@ from haru.engine.packing_value import CARD, ExpectedRequest, PackingValue, room_
         ({8: 30, 2: 10}, {2: 0.0, 8: 1.0, 4: 0.0}),  # too few small pieces: their holes are free
     ],
 )
-def test_prices_that_can_be_told_by_hand(sizes: dict[int, int], worth: dict[int, float]) -> None:
+def test_prices_equal_values_computed_by_hand(sizes: dict[int, int], worth: dict[int, float]) -> None:
     prices = room_prices(sizes, 10)
     assert prices[0] == 0.0 and prices[10] == 1.0
     assert {room: round(prices[room], 6) for room in worth} == worth
@@ -29,7 +29,7 @@ def test_prices_that_can_be_told_by_hand(sizes: dict[int, int], worth: dict[int,
 
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.integers(1, 10), st.integers(0, 40), max_size=5))
-def test_no_way_to_fill_a_card_is_worth_more_than_the_card(sizes: dict[int, int]) -> None:
+def test_no_filling_of_a_card_is_worth_more_than_the_card(sizes: dict[int, int]) -> None:
     prices = room_prices(sizes, 10)
     assert all(low <= high + 1e-9 for low, high in pairwise(prices))
     asked = [size for size, count in sizes.items() if count]
@@ -41,7 +41,7 @@ def test_no_way_to_fill_a_card_is_worth_more_than_the_card(sizes: dict[int, int]
 
 @settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.integers(1, 6), st.integers(1, 6), min_size=1, max_size=3))
-def test_what_is_asked_for_costs_no_more_than_the_cards_it_needs(sizes: dict[int, int]) -> None:
+def test_price_of_demand_is_between_lower_and_upper_bound(sizes: dict[int, int]) -> None:
     """Weak duality: the prices bound the cards from below; first fit bounds them from above."""
     prices = room_prices(sizes, 6)
     cost = sum(prices[size] * count for size, count in sizes.items())
@@ -57,7 +57,7 @@ def test_what_is_asked_for_costs_no_more_than_the_cards_it_needs(sizes: dict[int
     assert total / 6 - 1e-6 <= cost <= len(bins) + 1e-6
 
 
-def test_a_size_that_no_card_has_is_an_error() -> None:
+def test_size_above_card_is_refused() -> None:
     with pytest.raises(ValueError, match="size 11"):
         room_prices({11: 1}, 10)
 
@@ -65,7 +65,7 @@ def test_a_size_that_no_card_has_is_an_error() -> None:
 MIX = {ExpectedRequest(4000, 1, CARD): 50, ExpectedRequest(16_000, 1, CARD): 50}
 
 
-def test_cpu_bounds_the_worth_of_cards() -> None:
+def test_free_cpu_limits_packing_value() -> None:
     potential = PackingValue(MIX)
     assert potential.worth(2.0, 1_000_000) == pytest.approx(2.0)
     assert potential.worth(2.0, 0) == 0.0
@@ -73,7 +73,7 @@ def test_cpu_bounds_the_worth_of_cards() -> None:
     assert potential.worth(1.0, 8000) == pytest.approx(0.75)
 
 
-def test_work_goes_where_what_is_left_is_like_it() -> None:
+def test_pod_is_placed_where_it_loses_least_packing_value() -> None:
     potential = PackingValue(MIX)
 
     def loss(cpu_left: int, asked: int) -> float:
@@ -84,19 +84,19 @@ def test_work_goes_where_what_is_left_is_like_it() -> None:
     assert loss(rich, 16_000) < loss(17_000, 16_000)
 
 
-def test_whole_cards_of_one_node_are_worth_more_together() -> None:
+def test_whole_cards_on_one_node_have_higher_value() -> None:
     potential = PackingValue({ExpectedRequest(1000, 2, CARD): 10, ExpectedRequest(1000, 1, CARD): 10})
     assert potential.cards((CARD, CARD)) > 2 * potential.cards((CARD,))
 
 
-def test_a_model_that_is_asked_for_by_name_costs_more() -> None:
+def test_requested_card_model_has_higher_value() -> None:
     potential = PackingValue(
         {ExpectedRequest(1000, 1, CARD, frozenset({"A"})): 10, ExpectedRequest(1000, 1, CARD): 10}, {"A": 10, "B": 10}
     )
     assert potential.scarcity("A") > potential.scarcity("B") == 0.0
 
 
-def test_a_piece_goes_where_it_costs_least() -> None:
+def test_share_is_taken_from_the_card_with_lowest_loss() -> None:
     potential = PackingValue({ExpectedRequest(1000, 1, 500): 10, ExpectedRequest(1000, 1, CARD): 10})
     assert potential.taken((CARD, 500, 700), 500) == 1
     assert potential.taken((CARD, 400), 500) == 0

@@ -37,13 +37,13 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return capsys.readouterr().err.strip()
 
 
-def test_a_table_compares_the_policies(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_compares_policies(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head, *rows = answer(capsys, "openb", "--data", data, "--policy", "fgd,haru", "--seeds", "1-3").splitlines()
     assert head.split() == ["WORKLOAD", "POLICY", "SEEDS", "AT", "100", "%", "AT", "130", "%", "PODS/S"]
     assert [row.split()[:3] for row in rows] == [["default", "fgd", "3"], ["default", "haru", "3"]]
 
 
-def test_json_has_a_row_for_every_run_and_the_same_again(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_deterministic_row_per_run(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("openb", "--data", data, "--workload", "default,gpuspec33", "--seed", "7", "-o", "json")
     told, again = (json.loads(answer(capsys, *asked)) for _ in range(2))
     assert (told["apiVersion"], told["kind"]) == ("haru.dev/v1alpha1", "Simulation")
@@ -58,14 +58,14 @@ def test_json_has_a_row_for_every_run_and_the_same_again(data: Path, capsys: pyt
     assert rows == again["rows"]
 
 
-def test_a_page_has_the_table_and_a_curve_for_each_policy(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_html_page_has_table_and_curve_per_policy(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = answer(capsys, "openb", "--data", data, "--html", data / "page.html")
     page = (data / "page.html").read_text()
     assert page.count("<polyline") == 3 and page.count("<svg") == 1
     assert table.splitlines()[-1].split()[1] in page
 
 
-def test_a_picture_needs_matplotlib_and_says_so(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_without_matplotlib_names_the_extra(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = data / "curves.png"
     status = main(["simulate", "openb", "--data", str(data), "--plot", str(picture)])
     told = capsys.readouterr().err
@@ -90,7 +90,7 @@ def test_a_picture_needs_matplotlib_and_says_so(data: Path, capsys: pytest.Captu
         (["-f", "MANIFESTS", "--arrivals", "ARRIVALS"], "line 1: Invalid value"),
     ],
 )
-def test_what_cannot_be_replayed_is_told(
+def test_invalid_replay_input_is_reported(
     data: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     (data / "work.yaml").write_text(MANIFESTS)
@@ -99,7 +99,7 @@ def test_what_cannot_be_replayed_is_told(
     assert message in refusal(capsys, *[places.get(argument, argument) for argument in arguments])
 
 
-def test_a_broken_table_is_told_with_file_line_and_column(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_table_is_reported_with_file_line_and_column(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "openb_pod_list_broken.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,1,2000\n")
     told = refusal(capsys, "openb", "--data", data, "--workload", "broken")
     assert told.endswith(
@@ -156,7 +156,7 @@ def replayed(
     return {s["pod"]: (s["arrivedSeconds"], s["startedSeconds"], s["endedSeconds"], s["evictions"]) for s in stories}
 
 
-def test_pods_come_wait_for_a_card_run_and_end(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pods_arrive_wait_run_and_end_at_expected_times(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pods = "".join(POD % (f"p{number}", f"{number * 10}s", 0) for number in (1, 2, 3, 4))
     assert replayed(data, capsys, pods) == {
         "default/p1": (10, 10, 70, 0),
@@ -166,21 +166,21 @@ def test_pods_come_wait_for_a_card_run_and_end(data: Path, capsys: pytest.Captur
     }
 
 
-def test_a_file_says_when_pods_come(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arrivals_file_sets_arrival_times(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "arrivals.csv").write_text("# who, when\np1,2m\ndefault/p2,5\n")
     pods = POD % ("p1", "1s", 0) + POD % ("p2", "1s", 0)
     told = replayed(data, capsys, pods, "--arrivals", data / "arrivals.csv")
     assert told == {"default/p1": (120, 120, 180, 0), "default/p2": (5, 5, 65, 0)}
 
 
-def test_who_is_more_important_takes_the_place_of_others(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_higher_priority_pod_preempts_lower(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pods = POD % ("low1", "1s", 0) + POD % ("low2", "2s", 0) + POD % ("high", "10s", 100)
     told = replayed(data, capsys, pods)
     assert told["default/high"][1] == 10
     assert sorted(story[3] for story in told.values()) == [0, 0, 1]
 
 
-def test_a_wrong_time_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arrival_time_is_reported(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "work.yaml").write_text(MANIFESTS + POD % ("p1", "tomorrow", 0))
     told = refusal(capsys, "-f", data / "work.yaml")
     assert "Pod default/p1: metadata.annotations[haru.dev/arrival-time]" in told and "write a duration" in told
@@ -191,7 +191,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_bar_is_drawn_on_a_terminal_only() -> None:
+def test_progress_bar_is_drawn_only_on_a_terminal() -> None:
     terminal, pipe = Terminal(), io.StringIO()
     for stream in (terminal, pipe):
         with Progress(2, stream) as progress:

@@ -75,7 +75,7 @@ class OneNode:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_same_nodes_fit_and_the_same_cards_are_taken(seed: int) -> None:
+def test_trace_packing_and_engine_choose_same_nodes_and_cards(seed: int) -> None:
     draws = Draws(seed)
     packer = Packer(MACHINES, FirstFit())
     engine = [OneNode(index, machine) for index, machine in enumerate(MACHINES)]

@@ -78,7 +78,7 @@ def labelled(name: str, profile: str, **annotations: str) -> Obj:
     return {"metadata": {"name": name, "labels": {PROFILE_LABEL: profile}, "annotations": annotations}}
 
 
-async def test_every_profile_is_taken_by_the_api(tmp_path: Path) -> None:
+async def test_every_profile_is_accepted_by_the_api(tmp_path: Path) -> None:
     async with up(tmp_path, "cpu:0") as client:
         for name in profile_names():
             profile, node = load_profile(name), f"n-{name}"
@@ -97,7 +97,7 @@ async def test_every_profile_is_taken_by_the_api(tmp_path: Path) -> None:
                 assert status == 201 and "warning" not in headers, (name, body)
 
 
-async def test_nodes_come_and_go_while_it_runs(tmp_path: Path) -> None:
+async def test_labelled_nodes_are_added_and_removed_at_runtime(tmp_path: Path) -> None:
     spec = json.dumps({"node": {"cpu": 4, "memory": "16Gi"}, "cards": {"model": "t4-16gb", "count": 3}})
     async with up(tmp_path, "cpu:1") as client:
         await client.create(NODES, labelled("late", "a30-mig"))
@@ -134,7 +134,7 @@ async def phase(client: ApiClient, name: str, wanted: str) -> Obj | None:
     return pod if pod is not None and pod["status"].get("phase") == wanted else None
 
 
-async def test_all_labelled_nodes_come_back_after_a_restart(tmp_path: Path) -> None:
+async def test_labelled_nodes_resume_after_restart(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text("node: {cpu: 4, memory: 16Gi}\ncards: {model: t4-16gb, count: 1}\n")
     async with up(tmp_path, f"dgx-h100-mig:1,{file}:1") as client:
@@ -154,7 +154,7 @@ async def test_all_labelled_nodes_come_back_after_a_restart(tmp_path: Path) -> N
         assert (await client.list(SLICES))["items"] == before
 
 
-async def test_a_node_that_is_offline_does_nothing(tmp_path: Path) -> None:
+async def test_offline_node_sends_nothing_and_resumes(tmp_path: Path) -> None:
     async with up(tmp_path, "cpu:1") as client:
         await client.patch(NODES, "cpu-0", {"metadata": {"annotations": {OFFLINE: "true"}}})
         await asyncio.sleep(0.2)
@@ -207,7 +207,7 @@ async def test_failed_containers_are_restarted(tmp_path: Path, policy: str) -> N
         await until(gone)
 
 
-async def test_resize_of_a_running_pod_waits_for_room_and_never_outgrows_the_node(tmp_path: Path) -> None:
+async def test_pod_resize_waits_for_free_resources_and_never_exceeds_node(tmp_path: Path) -> None:
     async with up(tmp_path, "cpu:1") as client:
 
         def containers(cpu: int) -> list[Obj]:

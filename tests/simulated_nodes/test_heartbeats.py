@@ -121,7 +121,7 @@ def names(count: int) -> list[str]:
     return [f"cpu-{number}" for number in range(count)]
 
 
-def test_node_that_was_given_up_is_ready_again_at_once() -> None:
+def test_node_marked_unknown_becomes_ready_at_next_heartbeat() -> None:
     async def story() -> None:
         api = Api()
         async with fleet(api, "cpu:2"):
@@ -138,7 +138,7 @@ def test_node_that_was_given_up_is_ready_again_at_once() -> None:
 
 @pytest.mark.parametrize("count", [3, 400])
 @pytest.mark.parametrize("given_up_after", [0.0, 2.0])
-def test_nodes_are_ready_within_ten_seconds_of_an_outage_of_the_api(count: int, given_up_after: float) -> None:
+def test_nodes_are_ready_within_10_seconds_after_api_outage(count: int, given_up_after: float) -> None:
     async def story() -> None:
         api = Api()
         async with fleet(api, f"cpu:{count}"):
@@ -162,7 +162,7 @@ def test_nodes_are_ready_within_ten_seconds_of_an_outage_of_the_api(count: int, 
 
 
 @pytest.mark.parametrize(("count", "period"), [(20, 10.0), (400, 20.0)])
-def test_lease_is_renewed_within_every_period_also_of_a_new_node(count: int, period: float) -> None:
+def test_every_lease_is_renewed_within_its_period(count: int, period: float) -> None:
     async def story() -> None:
         api = Api()
         async with fleet(api, f"cpu:{count}"):
@@ -180,7 +180,7 @@ def test_lease_is_renewed_within_every_period_also_of_a_new_node(count: int, per
     virtual_time.run(story())
 
 
-def test_renewals_do_not_wait_for_other_writes_of_the_kubelets() -> None:
+def test_lease_renewals_are_not_delayed_by_other_writes() -> None:
     async def story() -> None:
         api = Api()
         async with fleet(api, "cpu:400"):
@@ -194,7 +194,7 @@ def test_renewals_do_not_wait_for_other_writes_of_the_kubelets() -> None:
     virtual_time.run(story())
 
 
-def test_slow_renewals_of_some_nodes_do_not_make_those_of_others_late() -> None:
+def test_slow_renewals_of_some_nodes_do_not_delay_others() -> None:
     async def story() -> None:
         api = Api()
         async with fleet(api, "cpu:400"):
@@ -205,7 +205,7 @@ def test_slow_renewals_of_some_nodes_do_not_make_those_of_others_late() -> None:
     virtual_time.run(story())
 
 
-def test_overdue_renewals_are_sent_at_once_after_the_loop_was_blocked() -> None:
+def test_overdue_renewals_are_sent_at_once_after_blocked_loop() -> None:
     async def story() -> None:
         api = Api()
         async with fleet(api, "cpu:400"):
@@ -221,7 +221,7 @@ def test_overdue_renewals_are_sent_at_once_after_the_loop_was_blocked() -> None:
     virtual_time.run(story())
 
 
-def test_cluster_whose_process_was_stopped_loses_no_node(tmp_path: Path) -> None:
+def test_paused_process_loses_no_node(tmp_path: Path) -> None:
     """Controllers and kubelets share one loop: after a pause both look at clocks that are far ahead."""
 
     async def story(loop: VirtualTimeLoop) -> None:
@@ -251,7 +251,7 @@ def test_cluster_whose_process_was_stopped_loses_no_node(tmp_path: Path) -> None
         runner.run(story(loop))
 
 
-def test_node_that_is_offline_stays_given_up() -> None:
+def test_offline_node_stays_unknown() -> None:
     async def story() -> None:
         api = Api()
         async with fleet(api, "cpu:2"):

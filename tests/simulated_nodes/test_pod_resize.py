@@ -47,7 +47,7 @@ async def has(stage: Stage, name: str, cpu: int) -> Obj:
     )
 
 
-async def test_resize_that_fits_is_allocated_at_once() -> None:
+async def test_fitting_resize_is_allocated_at_once() -> None:
     stage = Stage()
     async with stage.running():
         pod = await started(stage, "p", 4)
@@ -66,7 +66,7 @@ async def test_resize_that_fits_is_allocated_at_once() -> None:
     }
 
 
-async def test_resize_without_room_is_deferred_until_another_pod_ends() -> None:
+async def test_resize_is_deferred_until_another_pod_ends() -> None:
     stage = Stage()
     async with stage.running():
         await started(stage, "p", 4)
@@ -86,7 +86,7 @@ async def test_resize_without_room_is_deferred_until_another_pod_ends() -> None:
     assert stage.reasons("p").count("ResizeDeferred") == 1
 
 
-async def test_deferred_resize_that_is_taken_back_leaves_no_condition() -> None:
+async def test_reverted_deferred_resize_leaves_no_condition() -> None:
     stage = Stage()
     async with stage.running():
         await started(stage, "p", 4)
@@ -97,7 +97,7 @@ async def test_deferred_resize_that_is_taken_back_leaves_no_condition() -> None:
     assert "ResizeStarted" not in stage.reasons("p")
 
 
-async def test_two_resizes_never_get_more_than_the_node_has() -> None:
+async def test_concurrent_resizes_never_exceed_node() -> None:
     stage = Stage()
     async with stage.running():
         names = [f"p{number}" for number in range(4)]
@@ -113,7 +113,7 @@ async def test_two_resizes_never_get_more_than_the_node_has() -> None:
         assert sorted(told(pod)[0] for pod in pods) == ["12", "12", "2", "2"]
 
 
-async def test_shrinking_makes_room_for_a_deferred_resize() -> None:
+async def test_shrinking_pod_lets_deferred_resize_proceed() -> None:
     stage = Stage()
     async with stage.running():
         await started(stage, "p", 4)
@@ -124,7 +124,7 @@ async def test_shrinking_makes_room_for_a_deferred_resize() -> None:
         await has(stage, "p", 10)
 
 
-async def test_allocation_survives_a_restart_and_is_told_of_older_pods() -> None:
+async def test_allocated_resources_survive_restart_and_are_set_on_older_pods() -> None:
     stage = Stage()
     async with stage.running():
         await started(stage, "p", 4)
@@ -146,7 +146,7 @@ async def test_allocation_survives_a_restart_and_is_told_of_older_pods() -> None
     assert stage.reasons("p").count("ResizeDeferred") == before == 1
 
 
-async def test_crashed_container_keeps_what_it_was_allocated() -> None:
+async def test_restarted_container_keeps_allocated_resources() -> None:
     stage = Stage()
     async with stage.running():
         await started(stage, "p", 4)
@@ -160,7 +160,7 @@ async def test_crashed_container_keeps_what_it_was_allocated() -> None:
         assert told(crashed) == ("4", "4") and pending(crashed)
 
 
-async def test_pod_level_resources_are_followed() -> None:
+async def test_pod_level_resize_is_applied() -> None:
     stage = Stage()
     async with stage.running():
         await started(stage, "p", 4, resources={"requests": {"cpu": "6"}})
@@ -184,7 +184,7 @@ def deferred(name: str, asked: int, held: int, since: int, priority: int = 0, gu
     }
 
 
-def test_deferred_resizes_are_tried_in_turn() -> None:
+def test_deferred_resizes_are_retried_by_priority_qos_and_age() -> None:
     pods = [
         deferred("late", 2, 1, 9),
         deferred("early", 2, 1, 1),

@@ -35,6 +35,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("what", "wanted", "others", "more", "reason"), CASES, ids=[case[0] for case in CASES])
-def test_admission(what: str, wanted: Obj, others: list[Obj], more: dict[str, int], reason: str | None) -> None:
+def test_kubelet_admission_gives_expected_reason(
+    what: str, wanted: Obj, others: list[Obj], more: dict[str, int], reason: str | None
+) -> None:
     problem = admission_problem(wanted, others, {**ALLOCATABLE, **more})
     assert (problem[0] if problem else None) == reason

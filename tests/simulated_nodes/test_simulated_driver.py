@@ -67,7 +67,7 @@ async def annotate(client: InMemoryClient, name: str, taints: str | None) -> Non
     await client.patch(NODES, name, {"metadata": {"annotations": {TAINTS_ANNOTATION: taints}}})
 
 
-async def test_devices_are_published_when_the_node_is_there() -> None:
+async def test_devices_are_published_once_node_exists() -> None:
     client = InMemoryClient()
     async with driver(client, "dgx-h100-mig:1,cpu:1"):
         await client.until(lambda: ("deviceclasses", "", "tpu.google.com") in client.objects)
@@ -78,7 +78,7 @@ async def test_devices_are_published_when_the_node_is_there() -> None:
     assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in slices(client)} == {stored["metadata"]["uid"]}
 
 
-async def test_device_classes_of_the_user_are_kept() -> None:
+async def test_existing_device_classes_are_kept() -> None:
     client = InMemoryClient()
     mine = await client.create(CLASSES, {"metadata": {"name": "mig.nvidia.com"}, "spec": {}})
     client.fail("create", "deviceclasses", ConnectionError("not yet"))
@@ -87,7 +87,7 @@ async def test_device_classes_of_the_user_are_kept() -> None:
     assert client.objects["deviceclasses", "", "mig.nvidia.com"] == mine
 
 
-async def test_a_restart_writes_nothing() -> None:
+async def test_restart_writes_no_slices() -> None:
     client = InMemoryClient()
     await node(client, "a30-mig-0", "gpu-1=k:NoSchedule")
     async with driver(client, "a30-mig:1"):
@@ -98,7 +98,7 @@ async def test_a_restart_writes_nothing() -> None:
     assert [w for w in client.writes if w[1] == "resourceslices"] == before
 
 
-async def test_taints_follow_the_annotation() -> None:
+async def test_device_taints_follow_annotation() -> None:
     client, recorder = InMemoryClient(), Recorder()
     await node(client, "dgx-h100-0")
     async with driver(client, "dgx-h100:1", recorder):
@@ -116,7 +116,7 @@ async def test_taints_follow_the_annotation() -> None:
         await client.until(lambda: tainted(client) == {})
 
 
-async def test_published_taints_survive_a_restart_with_a_bad_annotation() -> None:
+async def test_published_taints_survive_restart_with_invalid_annotation() -> None:
     client, recorder = InMemoryClient(), Recorder()
     await node(client, "a30-mig-0", "gpu-1=k:NoSchedule")
     async with driver(client, "a30-mig:1"):
@@ -128,7 +128,7 @@ async def test_published_taints_survive_a_restart_with_a_bad_annotation() -> Non
     assert len(tainted(client)) == 14 and "stay in force" in recorder.messages[0]
 
 
-async def test_what_others_do_to_the_slices_is_mended() -> None:
+async def test_foreign_changes_to_slices_are_reverted() -> None:
     client = InMemoryClient()
     await node(client, "a30-mig-0")
     async with driver(client, "a30-mig:1"):
@@ -142,7 +142,7 @@ async def test_what_others_do_to_the_slices_is_mended() -> None:
         await client.until(lambda: len(slices(client)) == 5 and generations(client) == {10})
 
 
-async def test_failed_writes_are_retried() -> None:
+async def test_failed_slice_writes_are_retried() -> None:
     client = InMemoryClient()
     await node(client, "t4-0")
     client.fail("create", "resourceslices", ConnectionError("gone"))
@@ -172,7 +172,9 @@ TAINT = {"key": "k", "effect": "NoSchedule"}
         (build("a30-mig")(4)[:3], build("a30-mig"), (2, 3, 0), 5),
     ],
 )
-def test_plans(before: list[Obj], after: Any, counts: tuple[int, int, int], generation: int | None) -> None:
+def test_publication_plan_has_expected_creates_updates_and_deletes(
+    before: list[Obj], after: Any, counts: tuple[int, int, int], generation: int | None
+) -> None:
     publication = plan(as_stored(before), after)
     assert (len(publication.create), len(publication.update), len(publication.delete)) == counts
     written = [*publication.create, *publication.update]
@@ -180,7 +182,7 @@ def test_plans(before: list[Obj], after: Any, counts: tuple[int, int, int], gene
     assert all("resourceVersion" in obj["metadata"] for obj in publication.update)
 
 
-def test_times_of_taints_are_kept_and_are_no_difference() -> None:
+def test_time_added_of_taints_is_kept_and_not_a_difference() -> None:
     taints = {"gpu-1": [TAINT]}
     stored = as_stored(build("a30", taints)(1))
     for device in stored[0]["spec"]["devices"]:

@@ -86,7 +86,7 @@ class Stage:
         return [reason for about, reason, _ in self.recorder.events if about == name]
 
 
-async def test_nodes_register_and_stay_fresh() -> None:
+async def test_nodes_register_and_renew_leases() -> None:
     stage = Stage()
     async with stage.running():
         await stage.client.until(lambda: ("leases", "kube-node-lease", "cpu-0") in stage.client.objects)
@@ -112,7 +112,7 @@ async def test_nodes_register_and_stay_fresh() -> None:
     }
 
 
-async def test_nodes_that_exist_are_adopted() -> None:
+async def test_existing_nodes_are_adopted_and_completed() -> None:
     stage = Stage("cpu:1")
     stage.client.namespaces.discard("kube-node-lease")
     cordoned = {"metadata": {"name": "cpu-0", "labels": {"mine": "1"}}, "spec": {"unschedulable": True}, "status": {}}
@@ -127,14 +127,14 @@ async def test_nodes_that_exist_are_adopted() -> None:
     assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 0
 
 
-async def test_registration_is_retried() -> None:
+async def test_failed_registration_is_retried() -> None:
     stage = Stage("cpu:1")
     stage.client.fail("create", "nodes", ConnectionError("not yet"))
     async with stage.running():
         await stage.client.until(lambda: ("leases", "kube-node-lease", "cpu-0") in stage.client.objects)
 
 
-async def test_a_pod_runs_until_it_is_deleted() -> None:
+async def test_pod_runs_until_deleted() -> None:
     stage = Stage()
     async with stage.running():
         await stage.pod("p", initContainers=[{"name": "i", "image": "x"}, {"name": "s", "restartPolicy": "Always"}])
@@ -163,7 +163,7 @@ async def test_a_pod_runs_until_it_is_deleted() -> None:
         ({"simulated.haru.dev/fail": "0", "simulated.haru.dev/exit-code": "42"}, "Failed", "Error", 42),
     ],
 )
-async def test_pods_end_as_annotated(annotations: dict[str, str], phase: str, reason: str, exit_code: int) -> None:
+async def test_pod_ends_as_annotated(annotations: dict[str, str], phase: str, reason: str, exit_code: int) -> None:
     stage = Stage()
     async with stage.running():
         await stage.pod("p", annotations=annotations, restartPolicy="Never")
@@ -173,7 +173,7 @@ async def test_pods_end_as_annotated(annotations: dict[str, str], phase: str, re
     assert (get_condition(pod, "Ready") or {})["status"] == "False"
 
 
-async def test_a_deadline_ends_a_pod_whatever_its_restart_policy() -> None:
+async def test_active_deadline_fails_pod_with_any_restart_policy() -> None:
     stage = Stage()
     annotations = {"simulated.haru.dev/run-seconds": "100"}
     async with stage.running():
@@ -194,7 +194,7 @@ async def test_a_deadline_ends_a_pod_whatever_its_restart_policy() -> None:
     assert "DeadlineExceeded" in stage.reasons("p")
 
 
-async def test_a_restart_runs_nothing_twice() -> None:
+async def test_restart_of_fleet_does_not_rerun_containers() -> None:
     stage = Stage()
     async with stage.running():
         await stage.pod("p", annotations={"simulated.haru.dev/run-seconds": "60"})
@@ -213,7 +213,7 @@ async def test_a_restart_runs_nothing_twice() -> None:
     assert (state["startedAt"], state["finishedAt"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:01:01Z")
 
 
-async def test_a_malformed_annotation_is_told() -> None:
+async def test_invalid_annotation_is_reported_as_event() -> None:
     stage = Stage()
     async with stage.running():
         await stage.pod("p", annotations={"simulated.haru.dev/run-seconds": "soon"})
@@ -243,7 +243,7 @@ async def test_claims_are_checked_and_prepared() -> None:
         assert len(fleet.prepared) == 0
 
 
-async def test_a_claim_is_prepared_once_for_all_its_pods() -> None:
+async def test_claim_is_prepared_once_for_all_its_pods() -> None:
     stage = Stage()
     async with stage.running() as fleet:
         first = await stage.pod("a", resourceClaims=CLAIM_SPEC, annotations={"simulated.haru.dev/run-seconds": "5"})
@@ -261,7 +261,7 @@ async def test_a_claim_is_prepared_once_for_all_its_pods() -> None:
         assert fleet.prepared.on_node("dgx-h100-0")[0].pods == {first["metadata"]["uid"]}
 
 
-async def test_generated_claims_must_be_the_pods_own() -> None:
+async def test_generated_claim_must_be_owned_by_pod() -> None:
     stage = Stage()
     entry = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
     async with stage.running():
@@ -278,7 +278,7 @@ async def test_generated_claims_must_be_the_pods_own() -> None:
         await stage.phase("p", "Running")
 
 
-async def test_a_group_shares_its_claim() -> None:
+async def test_claim_reserved_for_pod_group_is_accepted() -> None:
     stage = Stage()
     async with stage.running():
         await stage.pod("p", resourceClaims=CLAIM_SPEC, schedulingGroup={"podGroupName": "g"})
@@ -289,7 +289,7 @@ async def test_a_group_shares_its_claim() -> None:
     assert claim
 
 
-async def test_pods_that_do_not_fit_are_rejected() -> None:
+async def test_pod_without_enough_node_resources_is_rejected() -> None:
     stage = Stage()
     big = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "20"}}}]
     async with stage.running():
@@ -303,7 +303,7 @@ async def test_pods_that_do_not_fit_are_rejected() -> None:
     )
 
 
-async def test_readiness_gates() -> None:
+async def test_readiness_gate_delays_ready_condition() -> None:
     stage = Stage()
     async with stage.running():
         await stage.pod("p", readinessGates=[{"conditionType": "example.com/ok"}])
@@ -314,7 +314,7 @@ async def test_readiness_gates() -> None:
         await stage.client.until(lambda: (get_condition(stage.stored("p") or {}, "Ready") or {})["status"] == "True")
 
 
-async def test_ephemeral_containers_start_and_end_with_the_pod() -> None:
+async def test_ephemeral_container_starts_and_ends_with_pod() -> None:
     stage = Stage()
     async with stage.running():
         pod = await stage.pod("p", restartPolicy="Never")
@@ -333,7 +333,7 @@ async def test_ephemeral_containers_start_and_end_with_the_pod() -> None:
         assert debugger()["state"]["terminated"]["exitCode"] == 0
 
 
-async def test_finalizers_keep_a_finished_pod() -> None:
+async def test_finished_pod_with_finalizer_is_not_updated() -> None:
     stage = Stage()
     async with stage.running():
         await stage.pod("p")
@@ -350,7 +350,7 @@ async def test_finalizers_keep_a_finished_pod() -> None:
         assert [w for w in stage.client.writes[before + 1 :] if w[1] == "pods"] == []
 
 
-async def test_transient_failures_are_retried_and_other_nodes_left_alone() -> None:
+async def test_transient_failures_are_retried_and_foreign_nodes_ignored() -> None:
     stage = Stage()
     stage.client.fail("patch", "pods", ConnectionError("gone"))
     stage.client.fail("patch", "pods", StatusError(500, "InternalError", "boom"))

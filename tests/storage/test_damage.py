@@ -61,9 +61,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("what", "key", "statement"), ROWS, ids=[row[0] for row in ROWS])
-async def test_damaged_row_is_named_and_the_file_left_alone(
-    tmp_path: Path, what: str, key: str, statement: str
-) -> None:
+async def test_damaged_row_is_named_and_file_unchanged(tmp_path: Path, what: str, key: str, statement: str) -> None:
     path = tmp_path / "state.db"
     await filled(path)
     change(path, statement, key)
@@ -85,7 +83,7 @@ async def test_damaged_row_is_named_and_the_file_left_alone(
         "UPDATE meta SET value = 'x' WHERE name = 'schema'",
     ],
 )
-async def test_damaged_head_of_the_file_is_told_of(tmp_path: Path, statement: str) -> None:
+async def test_damaged_file_header_is_reported(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "state.db"
     await filled(path)
     change(path, statement)
@@ -94,7 +92,7 @@ async def test_damaged_head_of_the_file_is_told_of(tmp_path: Path, statement: st
 
 
 @pytest.mark.parametrize("damage", ["X'00ff'", "'text'"])
-async def test_damaged_past_is_forgotten_and_the_state_served(
+async def test_damaged_history_is_dropped_and_state_served(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "state.db"
@@ -114,7 +112,7 @@ async def test_damaged_past_is_forgotten_and_the_state_served(
         await store.stop()
 
 
-def test_record_that_can_not_be_read_names_its_key() -> None:
+def test_undecodable_record_names_its_key() -> None:
     for record in (Record(SMALL, b"{", 1), Record(LARGE, b"\0\xff", 1, packed=True)):
         with pytest.raises(StoreError, match=record.key):
             decode(record)
@@ -128,7 +126,7 @@ def test_record_that_can_not_be_read_names_its_key() -> None:
     [lambda kept: kept[:10], lambda kept: kept[:-3], lambda kept: b"garbage", lambda kept: kept[:10] + b"\0" * 20],
     ids=["head only", "cut short", "something else", "not compressed"],
 )
-async def test_damaged_value_in_etcd_is_named(etcd: Etcd, damage: Callable[[bytes], bytes]) -> None:
+async def test_damaged_etcd_value_is_named(etcd: Etcd, damage: Callable[[bytes], bytes]) -> None:
     prefix = f"/tests/{uuid.uuid4()}"
 
     def opened() -> EtcdStore:

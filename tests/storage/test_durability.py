@@ -36,7 +36,7 @@ asyncio.run(main())
 """
 
 
-async def test_state_and_revision_survive_a_restart(tmp_path: Path) -> None:
+async def test_state_and_revision_survive_restart(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     await store.start()
@@ -60,7 +60,7 @@ async def test_state_and_revision_survive_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("round", range(3))
-async def test_acknowledged_writes_survive_kill_9(tmp_path: Path, round: int) -> None:
+async def test_acknowledged_writes_survive_sigkill(tmp_path: Path, round: int) -> None:
     path = tmp_path / "store.db"
     process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs on this loop
         [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
@@ -87,7 +87,7 @@ async def test_acknowledged_writes_survive_kill_9(tmp_path: Path, round: int) ->
     assert store.revision >= max(acknowledged.values())
 
 
-async def test_a_failed_commit_is_reported_and_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_commit_is_reported_and_rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
     await store.transact(Put("k/a", b"1"))
@@ -123,7 +123,9 @@ async def test_a_failed_commit_is_reported_and_taken_back(tmp_path: Path, monkey
         ("query_only = 1", "query_only = 0", "readonly database"),
     ],
 )
-async def test_a_disk_that_takes_nothing(tmp_path: Path, fault: str, cure: str, text: str) -> None:
+async def test_full_or_read_only_disk_fails_writes_until_cured(
+    tmp_path: Path, fault: str, cure: str, text: str
+) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
     await store.transact(Put("k/a", b"1"))
@@ -142,7 +144,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, fault: str, cure: str, 
 
 
 @pytest.mark.parametrize("where", [0.0, 0.3, 0.6, 0.97])
-async def test_a_broken_file_is_refused(tmp_path: Path, where: float) -> None:
+async def test_damaged_file_is_refused(tmp_path: Path, where: float) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     await store.start()
@@ -156,7 +158,7 @@ async def test_a_broken_file_is_refused(tmp_path: Path, where: float) -> None:
         await SqliteStore(path).start()
 
 
-async def test_a_loser_against_a_staged_write_learns_the_winner(tmp_path: Path) -> None:
+async def test_conflict_with_uncommitted_write_returns_winner(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
     first, second = await asyncio.gather(
@@ -168,7 +170,7 @@ async def test_a_loser_against_a_staged_write_learns_the_winner(tmp_path: Path) 
     await store.stop()
 
 
-async def test_nothing_is_visible_before_it_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_write_is_visible_only_after_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
     real = sqlite_writer.write_group
@@ -201,7 +203,7 @@ class Counted:
         self._jobs.put(job)  # type: ignore[arg-type]
 
 
-async def test_changes_of_one_turn_of_the_loop_are_handed_over_together(
+async def test_writes_of_one_loop_iteration_share_a_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqliteStore(tmp_path / "store.db")
@@ -214,7 +216,7 @@ async def test_changes_of_one_turn_of_the_loop_are_handed_over_together(
 
 
 @pytest.mark.parametrize(("turns", "together"), [((0, 0, 1, 2), True), (range(40), False)], ids=["burst", "stream"])
-async def test_changes_wait_for_others_but_not_for_ever(
+async def test_commit_waits_for_more_writes_but_not_indefinitely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: Sequence[int], together: bool
 ) -> None:
     """As long as each turn of the loop brings more of them; `turns`: in which turn each one comes."""
@@ -235,7 +237,7 @@ async def test_changes_wait_for_others_but_not_for_ever(
 
 
 @pytest.mark.parametrize("ends", ["stop", "snapshot"])
-async def test_what_has_gathered_comes_before_the_end_and_before_a_copy(tmp_path: Path, ends: str) -> None:
+async def test_buffered_writes_are_committed_before_stop_and_snapshot(tmp_path: Path, ends: str) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
     writing = asyncio.create_task(store.transact(Put("k/a", b"1")))
@@ -251,7 +253,7 @@ async def test_what_has_gathered_comes_before_the_end_and_before_a_copy(tmp_path
     await again.stop()
 
 
-async def test_a_cancelled_writer_does_not_undo_its_write(tmp_path: Path) -> None:
+async def test_cancelled_writer_does_not_roll_back_its_write(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
     writing = asyncio.create_task(store.transact(Put("k/a", b"1")))
@@ -264,7 +266,7 @@ async def test_a_cancelled_writer_does_not_undo_its_write(tmp_path: Path) -> Non
     await store.stop()
 
 
-async def test_two_processes_can_not_hold_one_store(tmp_path: Path) -> None:
+async def test_second_process_cannot_open_store(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
     with pytest.raises(StoreError, match="open in another process"):
@@ -272,7 +274,7 @@ async def test_two_processes_can_not_hold_one_store(tmp_path: Path) -> None:
     await store.stop()
 
 
-async def test_a_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     monkeypatch.setattr(sqlite_file, "SCHEMA", 7)
     store = SqliteStore(path)
@@ -283,7 +285,7 @@ async def test_a_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         await SqliteStore(path).start()
 
 
-async def test_an_older_schema_is_backed_up_and_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_older_schema_is_backed_up_and_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     await store.start()
@@ -308,7 +310,7 @@ async def test_an_older_schema_is_backed_up_and_migrated(tmp_path: Path, monkeyp
     assert record is not None and record.value == b"old"
 
 
-async def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+async def test_foreign_file_is_refused_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE t (a)")

@@ -60,7 +60,7 @@ async def write(store: EtcdStore, key: str, value: bytes = b"1", expected: int |
 # --- several servers
 
 
-async def test_a_key_goes_by_itself_unless_it_is_written_again(open_store: Open) -> None:
+async def test_key_with_lease_expires_unless_renewed(open_store: Open) -> None:
     writer, reader = await open_store(), await open_store()
     watch = reader.watch("marks/", reader.revision)
     await writer.transact(Put("marks/short", b"1", lives=1))
@@ -80,7 +80,7 @@ async def test_a_key_goes_by_itself_unless_it_is_written_again(open_store: Open)
     assert await found(reader, "marks/renewed") == b"2" and await found(reader, "marks/kept") == b"1"
 
 
-async def test_what_one_server_acknowledged_another_one_sees(open_store: Open) -> None:
+async def test_write_acknowledged_by_one_server_is_read_by_another(open_store: Open) -> None:
     a, b = await open_store(), await open_store()
     for number in range(50):
         writer, reader = (a, b) if number % 2 else (b, a)
@@ -94,7 +94,7 @@ async def test_what_one_server_acknowledged_another_one_sees(open_store: Open) -
     assert await a.get("k/0") is None
 
 
-async def test_writers_on_several_servers_with_compare_lose_nothing(open_store: Open) -> None:
+async def test_concurrent_compare_and_put_on_several_servers_loses_no_update(open_store: Open) -> None:
     stores = [await open_store() for _ in range(3)]
     await write(stores[0], "k/n", b"0")
 
@@ -116,7 +116,7 @@ async def test_writers_on_several_servers_with_compare_lose_nothing(open_store: 
     assert await found(stores[1], "k/n") == b"30"
 
 
-async def test_a_watch_sees_the_changes_of_all_servers_in_order_once(open_store: Open) -> None:
+async def test_watch_delivers_changes_of_all_servers_once_in_order(open_store: Open) -> None:
     a, b = await open_store(), await open_store()
     watch = b.watch("k/", b.revision)
 
@@ -132,7 +132,7 @@ async def test_a_watch_sees_the_changes_of_all_servers_in_order_once(open_store:
     assert own[0].new is await b.get("k/b-7"), "one record for all who look"
 
 
-async def test_a_server_that_starts_again_knows_what_happened_before(open_store: Open) -> None:
+async def test_restarted_server_serves_history_before_its_start(open_store: Open) -> None:
     a, gone = await open_store(), await open_store()
     seen = await write(a, "k/a", b"1")
     await gone.stop()
@@ -146,7 +146,7 @@ async def test_a_server_that_starts_again_knows_what_happened_before(open_store:
     assert [record.value for record in page.records] == [b"3"]
 
 
-async def test_many_questions_for_the_newest_revision_are_few(open_store: Open) -> None:
+async def test_concurrent_progress_requests_are_batched(open_store: Open) -> None:
     a, b = await open_store(), await open_store()
     asked = 0
     real = b._progress._newest
@@ -162,7 +162,7 @@ async def test_many_questions_for_the_newest_revision_are_few(open_store: Open) 
     assert b.revision >= revision and asked <= 2
 
 
-async def test_whoever_asks_while_a_question_is_on_its_way_gets_a_later_answer(open_store: Open) -> None:
+async def test_progress_request_during_another_gets_a_later_answer(open_store: Open) -> None:
     a, b = await open_store(), await open_store()
     answered, held = asyncio.Event(), asyncio.Event()
     real = b._progress._newest
@@ -184,7 +184,7 @@ async def test_whoever_asks_while_a_question_is_on_its_way_gets_a_later_answer(o
 
 
 @pytest.mark.parametrize("asks", [False, True], ids=["writes", "asks"])
-async def test_changes_elsewhere_in_etcd_do_not_hold_reads_up(open_store: Open, etcd: Etcd, asks: bool) -> None:
+async def test_foreign_changes_in_etcd_do_not_delay_reads(open_store: Open, etcd: Etcd, asks: bool) -> None:
     store = await open_store()
     store._tells_progress = asks
     other = connection.Connection([etcd.url], connection.Credentials())
@@ -198,7 +198,7 @@ async def test_changes_elsewhere_in_etcd_do_not_hold_reads_up(open_store: Open, 
     assert list((await store.range("haru-progress/")).records) == []
 
 
-def test_which_etcd_tells_of_progress_in_order() -> None:
+def test_etcd_versions_with_ordered_progress_notifications() -> None:
     good = ["3.4.25", "3.4.37", "3.5.8", "3.5.16", "3.6.0", "4.0.0", "3.6.0-rc.1"]
     bad = ["3.4.23", "3.4.24", "3.3.99", "3.5.0", "3.5.7", "", "what"]
     assert [v for v in good + bad if tells_progress(v)] == good
@@ -207,7 +207,7 @@ def test_which_etcd_tells_of_progress_in_order() -> None:
 # --- history
 
 
-async def test_pages_of_the_past_that_only_etcd_remembers(open_store: Open) -> None:
+async def test_pages_at_old_revision_are_read_from_etcd(open_store: Open) -> None:
     store = await open_store()
     for number in range(5):
         await write(store, f"k/{number}", b"old")
@@ -224,7 +224,7 @@ async def test_pages_of_the_past_that_only_etcd_remembers(open_store: Open) -> N
         await store.range("k/", revision=then)
 
 
-async def test_a_server_that_fell_behind_starts_over_and_says_so(open_store: Open) -> None:
+async def test_lagging_server_relists_and_ends_watches(open_store: Open) -> None:
     a, b = await open_store(), await open_store()
     await write(a, "k/gone")
     await write(a, "k/kept", b"old")
@@ -248,7 +248,7 @@ async def test_a_server_that_fell_behind_starts_over_and_says_so(open_store: Ope
     assert [event.key for event in later.pending()] == ["k/later"]
 
 
-async def test_a_start_after_a_compaction(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_starts_after_compaction(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     a = await open_store()
     for number in range(5):
         await write(a, "k/a", b"%d" % number)
@@ -264,7 +264,7 @@ async def test_a_start_after_a_compaction(open_store: Open, monkeypatch: pytest.
         c.watch("k/", last - 1)
 
 
-async def test_servers_take_turns_at_compacting(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_servers_alternate_compaction(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "KEY", f"compact_rev_key/{uuid.uuid4()}".encode())
     a, b = await open_store(), await open_store()
     turns: list[int] = []
@@ -284,7 +284,7 @@ async def test_servers_take_turns_at_compacting(open_store: Open, monkeypatch: p
 # --- the way to etcd
 
 
-async def test_etcd_goes_away_and_comes_back(etcd_binary: str, tmp_path: Path) -> None:
+async def test_store_recovers_after_etcd_outage(etcd_binary: str, tmp_path: Path) -> None:
     etcd = Etcd(etcd_binary, tmp_path)
     etcd.start()
     store = EtcdStore([etcd.url], compaction_seconds=0)
@@ -311,9 +311,7 @@ async def test_etcd_goes_away_and_comes_back(etcd_binary: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.nightly)])
-async def test_nothing_that_was_acknowledged_is_lost_when_etcd_is_killed(
-    etcd_binary: str, tmp_path: Path, kills: int
-) -> None:
+async def test_acknowledged_writes_survive_etcd_kills(etcd_binary: str, tmp_path: Path, kills: int) -> None:
     etcd = Etcd(etcd_binary, tmp_path)
     etcd.start()
     stores = [EtcdStore([etcd.url], compaction_seconds=0) for _ in range(2)]
@@ -363,7 +361,7 @@ async def test_nothing_that_was_acknowledged_is_lost_when_etcd_is_killed(
 
 
 @pytest.mark.nightly
-async def test_one_member_of_three_may_go(etcd_binary: str, tmp_path: Path) -> None:
+async def test_store_works_with_one_of_three_etcd_members_down(etcd_binary: str, tmp_path: Path) -> None:
     members = [Etcd(etcd_binary, tmp_path, name=f"m{number}") for number in range(3)]
     for member in members:
         member.join(members)
@@ -393,7 +391,7 @@ async def test_one_member_of_three_may_go(etcd_binary: str, tmp_path: Path) -> N
             member.stop()
 
 
-async def test_a_dead_endpoint_beside_a_living_one(etcd: Etcd) -> None:
+async def test_unreachable_endpoint_is_skipped(etcd: Etcd) -> None:
     store = EtcdStore(["http://127.0.0.1:9", etcd.url], prefix=f"/tests/{uuid.uuid4()}", compaction_seconds=0)
     await asyncio.wait_for(store.start(), SECONDS)
     await write(store, "k/a")
@@ -401,7 +399,7 @@ async def test_a_dead_endpoint_beside_a_living_one(etcd: Etcd) -> None:
     await store.stop()
 
 
-async def test_tls_with_client_certificates(etcd_binary: str, tmp_path: Path) -> None:
+async def test_tls_with_client_certificates_works_and_wrong_ones_fail(etcd_binary: str, tmp_path: Path) -> None:
     now = datetime.now(UTC)
     authority, stranger = certificates.new_authority(now), certificates.new_authority(now, "stranger")
     server = certificates.server_pair(authority, (), now)
@@ -447,26 +445,26 @@ async def test_tls_with_client_certificates(etcd_binary: str, tmp_path: Path) ->
         (["https://a:1", "http://b:1"], "either all servers use https or none does"),
     ],
 )
-def test_servers_that_are_none(servers: list[str], text: str) -> None:
+def test_invalid_etcd_servers_are_refused(servers: list[str], text: str) -> None:
     with pytest.raises(StoreError, match=text):
         EtcdStore(servers)
 
 
-def test_certificates_that_can_not_be_used(tmp_path: Path) -> None:
+def test_invalid_etcd_certificates_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"absent can not be read: No such file"):
         read_credentials(tmp_path / "absent", None, None)
     with pytest.raises(StoreError, match="belong together"):
         read_credentials(None, tmp_path / "a", None)
 
 
-async def test_no_etcd_no_start() -> None:
+async def test_unreachable_etcd_fails_start() -> None:
     store = EtcdStore(["http://127.0.0.1:9"])
     store._connection._seconds = 0.1
     with pytest.raises(StoreError, match=r"etcd can not be reached at http://127\.0\.0\.1:9: see that it runs"):
         await store.start()
 
 
-async def test_a_value_that_etcd_does_not_take_is_refused_with_its_reason(open_store: Open) -> None:
+async def test_value_too_large_for_etcd_is_refused_with_reason(open_store: Open) -> None:
     store = await open_store()
     noise = b"".join(uuid.uuid4().bytes for _ in range(120_000))
     with pytest.raises(StoreError, match="too large"):
@@ -474,7 +472,7 @@ async def test_a_value_that_etcd_does_not_take_is_refused_with_its_reason(open_s
     assert await write(store, "k/a") and not store.failing
 
 
-async def test_data_of_somebody_else_is_left_alone(open_store: Open, etcd: Etcd) -> None:
+async def test_foreign_data_under_prefix_fails_start(open_store: Open, etcd: Etcd) -> None:
     store = await open_store()
     for value, text in ((b"k8s\0...", "holds something else under k/a"), (b"haru\x07\0\0\0\0\0v", "has format 7")):
         request = messages.txn_request([], [messages.put(store._key("k/a"), value)])
@@ -483,7 +481,7 @@ async def test_data_of_somebody_else_is_left_alone(open_store: Open, etcd: Etcd)
             await open_store()
 
 
-async def test_a_key_of_somebody_else_is_left_alone(open_store: Open) -> None:
+async def test_foreign_key_under_prefix_fails_start_and_marks_store_failing(open_store: Open) -> None:
     store = await open_store()
     request = messages.txn_request([], [messages.put(store._key("k/") + b"\xff", values.to_bytes(b"v", None))])
     await store._connection.call(messages.TXN, request, again=False)
@@ -492,7 +490,7 @@ async def test_a_key_of_somebody_else_is_left_alone(open_store: Open) -> None:
     await until(lambda: store.failing)  # it can not follow any more, and says so
 
 
-async def test_an_etcd_that_went_back_is_noticed(open_store: Open) -> None:
+async def test_etcd_restored_from_backup_is_detected(open_store: Open) -> None:
     store = await open_store()
     await write(store, "k/a")
     store._revision += 10_000  # as if it had been seen before a backup was restored
@@ -503,7 +501,7 @@ async def test_an_etcd_that_went_back_is_noticed(open_store: Open) -> None:
 
 @pytest.mark.parametrize("size", [0, 10, 5_000])
 @pytest.mark.parametrize("place", [None, 0, 3])
-def test_what_is_kept_can_be_read_back(size: int, place: int | None) -> None:
+def test_stored_value_round_trips(size: int, place: int | None) -> None:
     value = b'{"a"' + b"x" * size + b"}"
     record = values.to_record("k/a", values.to_bytes(value, place), 123)
     wanted = value if place is None else value[:place] + b"123" + value[place:]
@@ -511,7 +509,7 @@ def test_what_is_kept_can_be_read_back(size: int, place: int | None) -> None:
     assert len(values.to_bytes(value, place)) < 200
 
 
-async def test_what_is_sealed_is_opened_by_every_server_that_has_the_key(open_store: Open) -> None:
+async def test_sealed_values_are_read_by_every_server_with_the_key(open_store: Open) -> None:
     old, new = AesGcm("old", bytes(32)), AesGcm("new", bytes(range(32)))
     a = await open_store(sealing=Sealing({"secrets": [old, Plain()]}, "a.yaml"))
     await write(a, "secrets/default/s", b"the secret" * 1000)
@@ -533,7 +531,7 @@ async def test_what_is_sealed_is_opened_by_every_server_that_has_the_key(open_st
 # --- the encoding
 
 
-def test_messages_are_those_of_etcd() -> None:
+def test_etcd_messages_have_expected_bytes() -> None:
     # By the numbers of the published description, written out by hand.
     assert messages.range_request(b"a", b"b", limit=3, revision=300) == b"\x0a\x01a\x12\x01b\x18\x03\x20\xac\x02"
     assert messages.put(b"k", b"v") == b"\x12\x06\x0a\x01k\x12\x01v"
@@ -547,16 +545,16 @@ def test_messages_are_those_of_etcd() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 127, 128, 300, 1 << 31, (1 << 63) - 1, -1, -(1 << 63)])
-def test_integers_come_back(number: int) -> None:
+def test_integers_round_trip(number: int) -> None:
     assert list(protobuf.fields(protobuf.integer(5, number, always=True))) == [(5, number)]
 
 
 @pytest.mark.parametrize("data", [b"\x08", b"\x0a\x05ab", b"\x0b", b"\x08" + b"\xff" * 11, b"\x09ab"])
-def test_bytes_that_are_no_message(data: bytes) -> None:
+def test_invalid_protobuf_is_refused(data: bytes) -> None:
     with pytest.raises(protobuf.WireError):
         list(protobuf.fields(data))
 
 
-def test_what_is_of_fixed_length_is_bytes() -> None:
+def test_fixed_length_fields_are_bytes() -> None:
     found = list(protobuf.fields(b"\x09" + b"x" * 8 + b"\x0d" + b"y" * 4 + b"\x08\x01"))
     assert found == [(1, b"x" * 8), (1, b"y" * 4), (1, 1)]

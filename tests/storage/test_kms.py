@@ -91,7 +91,7 @@ def refused(given: Sealing) -> str:
 # --- what is written
 
 
-async def test_one_question_for_each_seed_and_nothing_to_be_seen_in_the_file(tmp_path: Path, plugin: Plugin) -> None:
+async def test_kms_is_called_once_per_seed_and_file_holds_no_plain_text(tmp_path: Path, plugin: Plugin) -> None:
     path = tmp_path / "store.db"
     for start in range(3):
         async with running(path, sealing(plugin)) as store:
@@ -120,7 +120,7 @@ def derived(seed: bytes, info: bytes) -> bytes:
     return hmac.new(seed, info + b"\1", hashlib.sha256).digest()
 
 
-def test_the_form_is_that_of_kubernetes() -> None:
+def test_sealed_object_has_kubernetes_form() -> None:
     seed, path = bytes(range(32)), b"/registry/secrets/default/a"
     sealed = envelope.Seed(seed).seal(SECRET, path)
     info, nonce, rest = sealed[:32], sealed[32:44], sealed[44:]
@@ -135,7 +135,7 @@ def test_the_form_is_that_of_kubernetes() -> None:
     assert envelope.Seed(seed).seal(SECRET, path)[:32] != info
 
 
-def test_keys_of_older_servers_are_read() -> None:
+def test_keys_of_older_servers_are_opened() -> None:
     key, nonce, path = b"k" * 32, b"n" * 12, b"/p"
     sealed = nonce + AESGCM(key).encrypt(nonce, SECRET, path)
     made = envelope.EncryptedObject(sealed, "id", b"source", {}, envelope.DATA_KEY)
@@ -159,7 +159,7 @@ def test_keys_of_older_servers_are_read() -> None:
         ({"kind": 2}, "unknown encryptedDEKSourceType: 2"),
     ],
 )
-def test_objects_that_can_not_be_used(changes: Any, says: str) -> None:
+def test_invalid_encrypted_objects_are_refused(changes: Any, says: str) -> None:
     good = {"data": b"d", "key_id": "id", "source": b"s", "annotations": {"a.b": b""}, "kind": 1}
     envelope.read_object(envelope.EncryptedObject(**good).to_bytes())
     with pytest.raises(ValueError, match=says):
@@ -171,7 +171,7 @@ def test_objects_that_can_not_be_used(changes: Any, says: str) -> None:
 # --- keys that change
 
 
-async def test_a_new_key_makes_what_is_kept_stale(tmp_path: Path, plugin: Plugin) -> None:
+async def test_new_kms_key_makes_stored_objects_stale(tmp_path: Path, plugin: Plugin) -> None:
     given = sealing(plugin)
     async with running(tmp_path / "s.db", given) as store:
         await write(store, "a")
@@ -190,7 +190,7 @@ async def test_a_new_key_makes_what_is_kept_stale(tmp_path: Path, plugin: Plugin
     assert (plugin.calls() - before)["Decrypt"] == 1, "nothing is left of the old key"
 
 
-async def test_from_plain_to_kms_to_another_provider(tmp_path: Path, plugin: Plugin) -> None:
+async def test_migration_from_plain_text_to_kms_to_other_provider(tmp_path: Path, plugin: Plugin) -> None:
     path, gcm = tmp_path / "s.db", AesGcm("g", b"g" * 32)
     async with running(path, Sealing({"secrets": [gcm]}, "f")) as store:
         await write(store, "a")
@@ -209,7 +209,7 @@ async def test_from_plain_to_kms_to_another_provider(tmp_path: Path, plugin: Plu
 # --- plugins that are away
 
 
-async def test_killed_it_takes_the_writes_of_what_is_sealed_and_nothing_else(tmp_path: Path, plugin: Plugin) -> None:
+async def test_stopped_plugin_fails_only_writes_of_sealed_resources(tmp_path: Path, plugin: Plugin) -> None:
     given = sealing(plugin, seconds=0.2)
     async with running(tmp_path / "s.db", given) as store:
         await write(store, "a")
@@ -226,7 +226,7 @@ async def test_killed_it_takes_the_writes_of_what_is_sealed_and_nothing_else(tmp
         await write(store, "c")
 
 
-async def test_a_plugin_may_start_later(tmp_path: Path, plugin: Plugin) -> None:
+async def test_store_starts_when_plugin_starts_late(tmp_path: Path, plugin: Plugin) -> None:
     path = tmp_path / "s.db"
     plugin.kill()
     given = sealing(plugin, seconds=0.2)
@@ -244,7 +244,7 @@ async def test_a_plugin_may_start_later(tmp_path: Path, plugin: Plugin) -> None:
     assert time.monotonic() - began > 0.5
 
 
-async def test_without_the_plugin_a_store_does_not_start(
+async def test_store_without_plugin_does_not_start(
     tmp_path: Path, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"
@@ -290,7 +290,7 @@ async def test_without_the_plugin_a_store_does_not_start(
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
-async def test_what_is_wrong_with_a_plugin_is_told_and_healed(plugin: Plugin, orders: Any, says: str) -> None:
+async def test_plugin_faults_are_reported_and_recovered(plugin: Plugin, orders: Any, says: str) -> None:
     plugin.tell(**orders)
     service = KmsProvider("k", plugin.socket, 0.3)
     await service.start()
@@ -309,7 +309,7 @@ async def test_what_is_wrong_with_a_plugin_is_told_and_healed(plugin: Plugin, or
         await service.stop()
 
 
-async def test_versions_do_not_change_and_failures_keep_the_old_key(plugin: Plugin) -> None:
+async def test_plugin_version_change_is_refused_and_failures_keep_old_key(plugin: Plugin) -> None:
     service = KmsProvider("k", plugin.socket, 0.3)
     await service.start()
     try:
@@ -326,7 +326,7 @@ async def test_versions_do_not_change_and_failures_keep_the_old_key(plugin: Plug
         await service.stop()
 
 
-async def test_seeds_that_nobody_uses_are_forgotten(plugin: Plugin) -> None:
+async def test_unused_seeds_are_evicted(plugin: Plugin) -> None:
     now = [0.0]
     service = KmsProvider("k", plugin.socket, clock=lambda: now[0])
     other = KmsProvider("k", plugin.socket)
@@ -353,7 +353,7 @@ async def test_seeds_that_nobody_uses_are_forgotten(plugin: Plugin) -> None:
 # --- etcd
 
 
-async def test_servers_over_etcd_read_each_others_seeds(etcd: Any, plugin: Plugin) -> None:
+async def test_servers_over_etcd_open_each_others_seeds(etcd: Any, plugin: Plugin) -> None:
     prefix = f"/kms-{time.monotonic_ns()}"
 
     def store() -> EtcdStore:
@@ -388,7 +388,7 @@ async def test_servers_over_etcd_read_each_others_seeds(etcd: Any, plugin: Plugi
         await b.stop()
 
 
-async def test_a_follower_waits_for_the_plugin_and_misses_nothing(etcd: Any, plugin: Plugin, caplog: Any) -> None:
+async def test_following_server_waits_for_plugin_without_losing_events(etcd: Any, plugin: Plugin, caplog: Any) -> None:
     prefix = f"/kms-{time.monotonic_ns()}"
     a = EtcdStore([etcd.url], prefix=prefix, sealing=sealing(plugin, seconds=0.3))
     await a.start()
@@ -418,13 +418,13 @@ async def test_a_follower_waits_for_the_plugin_and_misses_nothing(etcd: Any, plu
         await other.stop()
 
 
-def test_a_name_with_quotes_breaks_no_line() -> None:
+def test_metric_labels_are_escaped() -> None:
     service = KmsProvider('a"b\\c', "/run/kms.sock")
     text = "\n".join(Sealing({"secrets": [service]}, "").lines())
     assert 'dek_source_cache_size{provider_name="a\\"b\\\\c"} 0' in text
 
 
-def test_messages_go_both_ways() -> None:
+def test_kms_messages_round_trip() -> None:
     wanted = kms.Encrypted(b"c", "id", {"a.b": b"", "c.d": b"2"})
     assert kms.read_encrypt_answer(kms.encrypt_answer(wanted)) == wanted
     assert kms.read_decrypt_request(kms.decrypt_request(wanted, "u")) == (wanted, "u")

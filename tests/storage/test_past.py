@@ -42,7 +42,7 @@ steps = st.lists(
 
 @settings(max_examples=60)
 @given(steps, st.integers(0, 20))
-def test_what_a_restarted_store_tells_is_what_one_that_went_on_tells(listed: list[tuple[str, str]], late: int) -> None:
+def test_restarted_store_serves_same_history_as_running_one(listed: list[tuple[str, str]], late: int) -> None:
     async def both(directory: Path) -> None:
         lasting, model = SqliteStore(directory / "store.db"), MemoryStore()
         await lasting.start()
@@ -75,7 +75,7 @@ def test_what_a_restarted_store_tells_is_what_one_that_went_on_tells(listed: lis
         asyncio.run(both(Path(directory)))
 
 
-async def test_what_is_too_old_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_history_beyond_limit_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past, "KEPT", 50)
     monkeypatch.setattr(past, "TRIM_EVERY", 10)
     path = tmp_path / "store.db"
@@ -102,7 +102,7 @@ def whole(directory: Path) -> bytes:
     return b"".join(file.read_bytes() for file in directory.iterdir())
 
 
-async def test_of_what_is_encrypted_nothing_is_kept(tmp_path: Path) -> None:
+async def test_encrypted_values_are_not_kept_in_history(tmp_path: Path) -> None:
     """A watch of it begins anew; others go on. What was kept before there was a key is removed."""
     path = tmp_path / "store.db"
     store = SqliteStore(path)
@@ -137,7 +137,7 @@ async def test_of_what_is_encrypted_nothing_is_kept(tmp_path: Path) -> None:
         assert {key for (key,) in connection.execute("SELECT key FROM past")} == {"pods/a/b"}
 
 
-async def test_a_restored_store_has_no_past(tmp_path: Path) -> None:
+async def test_restored_store_has_no_history(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.start()
     await store.transact(Put("k/a", b"1"))
@@ -153,7 +153,7 @@ async def test_a_restored_store_has_no_past(tmp_path: Path) -> None:
     await again.stop()
 
 
-async def test_a_store_of_the_first_schema_gets_a_past(tmp_path: Path) -> None:
+async def test_store_of_first_schema_gets_history(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     await store.start()

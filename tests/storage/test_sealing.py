@@ -25,7 +25,7 @@ def sealing(**providers: Sequence[Cipher]) -> Sealing:
 # --- the format
 
 
-def test_gcm_is_read_as_others_wrote_it() -> None:
+def test_aes_gcm_opens_published_test_vector() -> None:
     """Test case 4 of the specification of GCM, laid out as nonce, ciphertext, tag."""
     key = bytes.fromhex("feffe9928665731c6d6a8f9467308308")
     plain = bytes.fromhex(
@@ -41,7 +41,7 @@ def test_gcm_is_read_as_others_wrote_it() -> None:
     assert AesGcm("key1", key).open(nonce + cipher + tag, associated) == plain
 
 
-def test_secretbox_is_read_as_others_wrote_it() -> None:
+def test_secretbox_opens_published_test_vector() -> None:
     """The test vector of NaCl's own secretbox."""
     pytest.importorskip("nacl", reason="PyNaCl is not installed")
     key = bytes.fromhex("1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389")
@@ -69,7 +69,7 @@ def test_secretbox_is_read_as_others_wrote_it() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 1000])
-def test_cbc_is_padded_as_others_read_it(size: int) -> None:
+def test_aes_cbc_has_pkcs7_padding(size: int) -> None:
     sealed = AesCbc("key1", OLD).seal(b"x" * size, b"")
     decryptor = BlockCipher(AES(OLD), CBC(sealed[:16])).decryptor()
     padded = decryptor.update(sealed[16:]) + decryptor.finalize()
@@ -78,7 +78,7 @@ def test_cbc_is_padded_as_others_read_it(size: int) -> None:
 
 
 @pytest.mark.parametrize(("cipher", "name"), [(AesGcm, "aesgcm"), (AesCbc, "aescbc")])
-def test_what_is_kept_names_provider_and_key(cipher: type[AesGcm] | type[AesCbc], name: str) -> None:
+def test_sealed_value_names_provider_and_key(cipher: type[AesGcm] | type[AesCbc], name: str) -> None:
     seal = sealing(secrets=[cipher("key1", OLD)])
     first, second = (seal.seal("secrets", PATH, SECRET) for _ in range(2))
     assert first.startswith(f"k8s:enc:{name}:v1:key1:".encode())
@@ -114,7 +114,7 @@ def keys(*names: str) -> list[Cipher]:
         ([], [], False),
     ],
 )
-def test_the_first_writes_and_all_read(written: list[str], read: list[str], stale: bool) -> None:
+def test_first_provider_seals_and_all_open(written: list[str], read: list[str], stale: bool) -> None:
     kept = sealing(**({"secrets": keys(*written)} if written else {})).seal("secrets", PATH, SECRET)
     assert sealing(**({"secrets": keys(*read)} if read else {})).open("secrets", PATH, kept) == (SECRET, stale)
 
@@ -129,7 +129,9 @@ def test_the_first_writes_and_all_read(written: list[str], read: list[str], stal
         (keys("plain"), keys("old"), "is not encrypted, and enc.yaml has no provider identity for secrets: add"),
     ],
 )
-def test_what_can_not_be_opened_is_told(written: list[Cipher], read: list[Cipher], says: str) -> None:
+def test_value_that_cannot_be_opened_names_reason_without_keys(
+    written: list[Cipher], read: list[Cipher], says: str
+) -> None:
     kept = sealing(secrets=written).seal("secrets", PATH, SECRET)
     # With another key the padding of CBC is right by chance, once in a few hundred times.
     while isinstance(read[0], AesCbc) and _opens(read, kept):
@@ -149,7 +151,7 @@ def _opens(read: list[Cipher], kept: bytes) -> bool:
 
 
 @pytest.mark.parametrize("change", ["moved", "changed", "cut"])
-def test_gcm_notices_what_was_done_to_a_value(change: str) -> None:
+def test_aes_gcm_detects_moved_changed_or_truncated_value(change: str) -> None:
     seal = sealing(secrets=keys("old"))
     kept = seal.seal("secrets", PATH, SECRET)
     path = "/registry/secrets/default/b" if change == "moved" else PATH
@@ -172,12 +174,12 @@ def test_gcm_notices_what_was_done_to_a_value(change: str) -> None:
         ("*.*", "widgets.example.com", True),
     ],
 )
-def test_which_resources(named: str, resource: str, sealed: bool) -> None:
+def test_resource_names_select_what_is_sealed(named: str, resource: str, sealed: bool) -> None:
     kept = Sealing({named: keys("old")}, "enc.yaml").seal(resource, "/p", SECRET)
     assert (kept != SECRET) == sealed
 
 
-def test_the_closest_name_wins() -> None:
+def test_most_specific_resource_name_wins() -> None:
     seal = Sealing({"secrets": keys("new"), "*.": keys("old"), "*.*": keys("plain")}, "enc.yaml")
     assert seal.seal("secrets", "/p", b"1").startswith(b"k8s:enc:aesgcm:v1:new:")
     assert seal.seal("configmaps", "/p", b"1").startswith(b"k8s:enc:aesgcm:v1:old:")
@@ -207,7 +209,7 @@ def on_disk(directory: Path) -> bytes:
     return b"".join(path.read_bytes() for path in directory.iterdir())
 
 
-async def test_the_file_shows_nothing_and_keys_are_changed(tmp_path: Path) -> None:
+async def test_file_shows_no_plain_text_and_keys_can_be_rotated(tmp_path: Path) -> None:
     path, long = tmp_path / "store.db", b"SWORDFISH" * 3000
     await write(path, sealing(secrets=keys("old")), a=SECRET, b=long)
     assert b"password" not in on_disk(tmp_path) and b"SWORDFISH" not in on_disk(tmp_path)
@@ -224,7 +226,7 @@ async def test_the_file_shows_nothing_and_keys_are_changed(tmp_path: Path) -> No
     assert (await contents(path, sealing(secrets=keys("new"))))["secrets/default/b"] == (long, False)
 
 
-async def test_what_was_plain_is_wiped_when_it_is_encrypted(tmp_path: Path) -> None:
+async def test_plain_text_is_erased_from_file_when_encrypted(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     await write(path, None, a=SECRET)
     assert b"password" in on_disk(tmp_path)
@@ -232,7 +234,7 @@ async def test_what_was_plain_is_wiped_when_it_is_encrypted(tmp_path: Path) -> N
     assert b"password" not in on_disk(tmp_path)
 
 
-async def test_a_store_that_can_not_be_opened_says_what_to_do(tmp_path: Path) -> None:
+async def test_store_that_cannot_be_decrypted_names_fix(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     await write(path, sealing(secrets=keys("old")), a=SECRET)
     with pytest.raises(

@@ -82,7 +82,7 @@ async def good(tmp_path: Path) -> Path:
     return path.rename(tmp_path / "good.snapshot")
 
 
-async def test_a_snapshot_can_be_restored(tmp_path: Path) -> None:
+async def test_snapshot_can_be_restored(tmp_path: Path) -> None:
     store = await store_at(tmp_path / "source.db", 200)
     path = await store.snapshot()
     wanted = {record.key: (record.revision, record.value) for record in (await store.range("k/")).records}
@@ -96,7 +96,7 @@ async def test_a_snapshot_can_be_restored(tmp_path: Path) -> None:
     assert await content(target) == wanted
 
 
-async def test_a_restored_store_goes_on_beyond_what_clients_have_seen(good: Path, tmp_path: Path) -> None:
+async def test_restored_store_continues_above_given_revision(good: Path, tmp_path: Path) -> None:
     snapshots.restore(good, tmp_path / "data", 5_000)
     store = SqliteStore(tmp_path / "data" / snapshots.NAME)
     await store.start()
@@ -108,7 +108,7 @@ async def test_a_restored_store_goes_on_beyond_what_clients_have_seen(good: Path
     await store.stop()
 
 
-async def test_a_snapshot_under_load_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_snapshot_under_load_is_consistent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 400, 4_000)
     monkeypatch.setattr(sqlite_writer, "PAGES_A_STEP", 4)
     hold_copies(store, monkeypatch, 5)
@@ -147,7 +147,7 @@ async def test_a_snapshot_under_load_is_of_one_moment(tmp_path: Path, monkeypatc
         )
 
 
-async def test_changes_are_acknowledged_while_a_copy_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_are_acknowledged_during_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 100, 1_000)
     monkeypatch.setattr(sqlite_writer, "PAGES_A_STEP", 1)
     hold_copies(store, monkeypatch, 5)
@@ -161,7 +161,7 @@ async def test_changes_are_acknowledged_while_a_copy_is_made(tmp_path: Path, mon
     await store.stop()
 
 
-async def test_one_copy_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_one_snapshot_runs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 400, 4_000)
     monkeypatch.setattr(sqlite_writer, "PAGES_A_STEP", 1)
     results = await asyncio.gather(store.snapshot(), store.snapshot(), return_exceptions=True)
@@ -175,7 +175,7 @@ async def test_one_copy_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert names(tmp_path, "*copy*") == []
 
 
-async def test_closing_ends_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stopping_store_cancels_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await store_at(tmp_path / "source.db", 400, 4_000)
     monkeypatch.setattr(sqlite_writer, "PAGES_A_STEP", 1)
     copying = asyncio.create_task(store.snapshot())
@@ -194,14 +194,14 @@ async def test_closing_ends_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     await again.stop()
 
 
-async def test_what_a_killed_copy_leaves_is_removed(tmp_path: Path) -> None:
+async def test_file_of_killed_snapshot_is_removed(tmp_path: Path) -> None:
     (tmp_path / f"source.db{sqlite_file.COPY_SUFFIX}123").write_text("half a copy")
     store = await store_at(tmp_path / "source.db")
     assert names(tmp_path, "*copy*") == []
     await store.stop()
 
 
-async def test_a_store_without_a_file_has_no_snapshots() -> None:
+async def test_store_without_file_refuses_snapshot() -> None:
     for store in (MemoryStore(), SqliteStore(":memory:")):
         await store.start()
         with pytest.raises(StoreError, match=r"no file|not in a file"):
@@ -210,7 +210,7 @@ async def test_a_store_without_a_file_has_no_snapshots() -> None:
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "cut within the digest", "longer", "text", "empty", "digest"])
-def test_damage_is_found(good: Path, tmp_path: Path, damage: str) -> None:
+def test_damaged_snapshot_is_refused(good: Path, tmp_path: Path, damage: str) -> None:
     data = bytearray(good.read_bytes())
     if damage == "flipped":
         data[len(data) // 2] ^= 1
@@ -227,7 +227,7 @@ def test_damage_is_found(good: Path, tmp_path: Path, damage: str) -> None:
     assert names(tmp_path / "data") == []
 
 
-def test_a_database_that_was_broken_before_is_found(good: Path, tmp_path: Path) -> None:
+def test_snapshot_of_damaged_database_is_refused(good: Path, tmp_path: Path) -> None:
     # The digest is right, the database is not: made of a file that was already broken.
     bad = tmp_path / "bad.db"
     data = bytearray(good.read_bytes()[: -snapshots.DIGEST_BYTES])
@@ -237,7 +237,7 @@ def test_a_database_that_was_broken_before_is_found(good: Path, tmp_path: Path) 
         snapshots.complete(bad)
 
 
-def test_other_databases_and_newer_schemas_are_refused(good: Path, tmp_path: Path) -> None:
+def test_foreign_database_and_newer_schema_are_refused(good: Path, tmp_path: Path) -> None:
     newer, other = tmp_path / "newer.db", tmp_path / "other.db"
     newer.write_bytes(good.read_bytes()[: -snapshots.DIGEST_BYTES])
     with sqlite3.connect(newer) as connection:
@@ -253,7 +253,7 @@ def test_other_databases_and_newer_schemas_are_refused(good: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["state.db", "state.db-wal", "anything"])
-def test_a_directory_that_has_something_is_left_alone(good: Path, tmp_path: Path, name: str) -> None:
+def test_restore_into_non_empty_directory_is_refused(good: Path, tmp_path: Path, name: str) -> None:
     target = tmp_path / "data"
     target.mkdir()
     (target / name).write_text("precious")
@@ -283,7 +283,7 @@ snapshots.restore(Path(sys.argv[1]), Path(sys.argv[2]))
 
 
 @pytest.mark.parametrize("syncs", [0, 1])
-async def test_killed_half_way_it_can_be_done_again(good: Path, tmp_path: Path, syncs: int) -> None:
+async def test_killed_restore_can_be_repeated(good: Path, tmp_path: Path, syncs: int) -> None:
     target = tmp_path / "data"
     command = [sys.executable, "-c", KILLED, str(good), str(target), str(syncs)]
     ended = subprocess.run(command, capture_output=True, check=False, timeout=SECONDS)  # noqa: ASYNC221

@@ -32,14 +32,14 @@ async def put(store: Store, key: str, value: bytes = b"v", expected: int | None 
     return event.revision
 
 
-async def test_a_new_store_is_at_revision_one_and_empty(store: Store) -> None:
+async def test_new_store_is_empty_at_revision_one(store: Store) -> None:
     assert store.revision == 1 or (store.shared and store.revision > 0)
     assert await store.get("pods/a/b") is None
     page = await store.range("pods/")
     assert (list(page.records), page.revision, page.remaining) == ([], store.revision, 0)
 
 
-async def test_revisions_grow_by_one_and_are_seen_in_records(store: Store) -> None:
+async def test_revisions_increment_and_are_stored_in_records(store: Store) -> None:
     base = store.revision
     first, second = await put(store, "pods/a/x"), await put(store, "pods/a/y")
     # In etcd others count too.
@@ -48,7 +48,7 @@ async def test_revisions_grow_by_one_and_are_seen_in_records(store: Store) -> No
     assert record is not None and (record.value, record.revision) == (b"v", second)
 
 
-async def test_a_tally_counts_what_happens_in_its_buckets(store: Store) -> None:
+async def test_tally_counts_changes_under_its_prefixes(store: Store) -> None:
     tally = store.tally(["pods/a/", "pods/b/", "jobs/"])
     before = tally.count
     await put(store, "nodes/a")
@@ -59,7 +59,7 @@ async def test_a_tally_counts_what_happens_in_its_buckets(store: Store) -> None:
     assert tally.count == before + 3
 
 
-async def test_watchers_of_one_prefix_are_given_the_same_list(store: Store) -> None:
+async def test_watches_of_one_prefix_share_event_list(store: Store) -> None:
     watches = [store.watch(prefix, store.revision) for prefix in ("pods/a/", "pods/b/", "pods/a/", "pods/")]
     for name in ("a/x", "b/x", "a/y"):
         await put(store, f"pods/{name}")
@@ -75,7 +75,7 @@ async def test_watchers_of_one_prefix_are_given_the_same_list(store: Store) -> N
         watch.close()
 
 
-async def test_a_watch_waits_again_as_long_as_it_is_told(store: Store) -> None:
+async def test_watch_wait_uses_each_timeout(store: Store) -> None:
     watch, loop = store.watch("pods/", store.revision), asyncio.get_running_loop()
     for seconds in (0.03, 0.01, 0.03):
         began, woken = loop.time(), 0
@@ -96,7 +96,7 @@ async def test_a_watch_waits_again_as_long_as_it_is_told(store: Store) -> None:
         await waiting
 
 
-async def test_the_store_writes_the_revision_in_its_place(store: Store) -> None:
+async def test_revision_is_written_at_the_given_place(store: Store) -> None:
     (event,) = await store.transact(Put("pods/a/x", b'{"rv":""}', 0, place=7))
     assert event.new is not None and event.new.value == b'{"rv":"%d"}' % event.revision
     (event,) = await store.transact(Put("pods/a/y", b'{"rv":"","more":"%s"}' % (b"x" * 20_000), 0, place=7))
@@ -108,7 +108,9 @@ async def test_the_store_writes_the_revision_in_its_place(store: Store) -> None:
     ("expected", "exists", "made"),
     [(None, False, True), (None, True, True), (0, False, True), (0, True, False), (1, True, True), (9, True, False)],
 )
-async def test_compare(store: Store, expected: int | None, exists: bool, made: bool) -> None:
+async def test_compare_succeeds_only_at_expected_revision(
+    store: Store, expected: int | None, exists: bool, made: bool
+) -> None:
     found = await put(store, "k/x") if exists else 0
     if expected:
         expected = found + expected - 1
@@ -120,7 +122,7 @@ async def test_compare(store: Store, expected: int | None, exists: bool, made: b
     assert caught.value.actual is not None and caught.value.actual.revision == found
 
 
-async def test_a_batch_is_made_as_a_whole_or_not_at_all(store: Store) -> None:
+async def test_transaction_is_applied_completely_or_not_at_all(store: Store) -> None:
     first = await put(store, "k/a")
     with pytest.raises(CompareFailed) as caught:
         await store.transact(Put("k/b", b"1", 0), Put("k/a", b"1", first + 7))
@@ -136,12 +138,12 @@ async def test_a_batch_is_made_as_a_whole_or_not_at_all(store: Store) -> None:
         await store.transact(Put("k/b", b"1"), Put("k/b", b"2"))
 
 
-async def test_deleting_what_is_not_there_fails(store: Store) -> None:
+async def test_deleting_a_missing_key_fails(store: Store) -> None:
     with pytest.raises(CompareFailed):
         await store.transact(Delete("k/none"))
 
 
-async def test_ranges_are_ordered_and_stay_within_their_prefix(store: Store) -> None:
+async def test_range_is_ordered_and_stays_within_prefix(store: Store) -> None:
     for key in ("pods/b/1", "pods/a/2", "pods/a/1", "pods/a-b/1", "podsx/a/1"):
         await put(store, key)
     assert [r.key for r in (await store.range("pods/")).records] == ["pods/a-b/1", "pods/a/1", "pods/a/2", "pods/b/1"]
@@ -152,7 +154,7 @@ async def test_ranges_are_ordered_and_stay_within_their_prefix(store: Store) -> 
     assert [r.key for r in page.records] == ["pods/a/2", "pods/b/1"] and page.remaining == 0
 
 
-async def test_the_past_can_be_read_until_it_is_compacted(store: Store) -> None:
+async def test_old_revisions_are_readable_until_compaction(store: Store) -> None:
     a = await put(store, "k/a", b"1")
     b = await put(store, "k/b", b"1")
     changed = await put(store, "k/a", b"2")
@@ -178,7 +180,7 @@ async def test_the_past_can_be_read_until_it_is_compacted(store: Store) -> None:
         store.watch("k/", last + 1_000)
 
 
-async def test_watches_start_after_a_revision_and_see_old_and_new(store: Store) -> None:
+async def test_watch_starts_after_revision_with_old_and_new_values(store: Store) -> None:
     base = store.revision
     a = await put(store, "k/a", b"1")
     watch = store.watch("k/", a)
@@ -196,7 +198,7 @@ async def test_watches_start_after_a_revision_and_see_old_and_new(store: Store) 
     assert len(store.watch("k/x/", base).pending()) == 0
 
 
-async def test_a_waiting_watch_wakes_for_events_close_and_time(store: Store) -> None:
+async def test_waiting_watch_wakes_for_events_close_and_timeout(store: Store) -> None:
     watch = store.watch("k/", store.revision)
     await asyncio.wait_for(watch.wait(0.01), 1)
     waiting = asyncio.create_task(watch.wait(30))
@@ -211,7 +213,7 @@ async def test_a_waiting_watch_wakes_for_events_close_and_time(store: Store) -> 
     assert watch.closed
 
 
-async def test_a_watch_that_fell_behind_is_told_so(store: Store) -> None:
+async def test_lagging_watch_raises_compacted(store: Store) -> None:
     base = store.revision
     watch = store.watch("k/", base)
     await put(store, "k/a")
@@ -223,7 +225,7 @@ async def test_a_watch_that_fell_behind_is_told_so(store: Store) -> None:
     assert list(store.watch("k/", store.revision).pending()) == []
 
 
-async def test_many_watches_are_woken_together_after_a_pause(store: Store) -> None:
+async def test_many_watches_are_woken_in_batches(store: Store) -> None:
     """However fast changes come, each of a hundred readers gets them all, in few pieces."""
     watches = [store.watch("pods/", store.revision) for _ in range(100)]
     rounds = [0] * len(watches)
@@ -246,7 +248,7 @@ async def test_many_watches_are_woken_together_after_a_pause(store: Store) -> No
     assert max(rounds) <= seconds / (len(watches) * SECONDS_PER_WATCHER) + 3
 
 
-async def test_stopping_ends_all_watches(store: Store) -> None:
+async def test_stopping_store_ends_all_watches(store: Store) -> None:
     watch = store.watch("k/", store.revision)
     waiting = asyncio.create_task(watch.wait(30))
     await asyncio.sleep(0)
@@ -254,7 +256,7 @@ async def test_stopping_ends_all_watches(store: Store) -> None:
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_writers_of_one_key_with_compare_lose_nothing(store: Store) -> None:
+async def test_concurrent_compare_and_put_loses_no_update(store: Store) -> None:
     await put(store, "k/n", b"0")
 
     async def increment() -> None:
@@ -272,7 +274,7 @@ async def test_writers_of_one_key_with_compare_lose_nothing(store: Store) -> Non
     assert record is not None and record.value == b"50"
 
 
-async def test_large_values_are_packed_and_read_back(store: Store) -> None:
+async def test_large_values_are_compressed_and_read_back(store: Store) -> None:
     value = b'{"a":"%s"}' % (b"x" * 50_000)
     await put(store, "k/big", value)
     record = await store.get("k/big")
@@ -280,7 +282,7 @@ async def test_large_values_are_packed_and_read_back(store: Store) -> None:
     assert len(record.stored[0]) < 1_000
 
 
-async def test_a_store_of_one_server_refuses_keys_that_would_go_by_themselves(store: Store) -> None:
+async def test_single_server_store_refuses_keys_with_lease(store: Store) -> None:
     if store.shared:
         await store.transact(Put("marks/a", b"1", lives=600))
         return
@@ -289,7 +291,7 @@ async def test_a_store_of_one_server_refuses_keys_that_would_go_by_themselves(st
     assert await store.get("marks/a") is None
 
 
-async def test_what_is_read_whole_is_what_there_is(store: Store) -> None:
+async def test_full_range_is_correct_and_not_changed_later(store: Store) -> None:
     """Whatever was read before, and whoever keeps what was read."""
     kept: list[tuple[list[str], Sequence[Record]]] = []
     for number in range(30):

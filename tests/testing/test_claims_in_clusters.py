@@ -24,7 +24,7 @@ spec:
 
 
 @pytest.mark.haru(profiles="dgx-h100:1")
-def test_claim_with_device_status_is_deallocated_and_its_namespace_goes(haru_cluster: Cluster) -> None:
+def test_claim_with_device_status_is_deallocated_and_namespace_deleted(haru_cluster: Cluster) -> None:
     haru_cluster.apply(NAMESPACE)
     haru_cluster.apply(CLAIM, namespace="team")
     haru_cluster.wait("Pod", "trainer", namespace="team")

@@ -13,7 +13,7 @@ from haru.event_loop import LoopLag, TimeSlice
 from haru.garbage import postpone_collection, resume_collection
 
 
-async def test_a_loop_that_was_held_up_says_for_how_long(caplog: pytest.LogCaptureFixture) -> None:
+async def test_blocked_loop_records_lag_metrics(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "haru.event_loop")
     lag = LoopLag(0.01)
     running = asyncio.create_task(lag.run())
@@ -32,7 +32,7 @@ async def test_a_loop_that_was_held_up_says_for_how_long(caplog: pytest.LogCaptu
     assert late == 1
 
 
-async def test_long_work_lets_others_in_between() -> None:
+async def test_time_slice_lets_other_tasks_run() -> None:
     turns = 0
 
     async def other() -> None:
@@ -51,7 +51,7 @@ async def test_long_work_lets_others_in_between() -> None:
     assert 3 <= turns - before <= 10
 
 
-def test_no_garbage_is_looked_for_during_a_start_and_what_it_made_is_left_alone() -> None:
+def test_garbage_collection_is_postponed_and_startup_objects_frozen() -> None:
     thresholds = gc.get_threshold()
     try:
         postpone_collection()

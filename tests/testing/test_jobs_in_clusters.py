@@ -49,7 +49,7 @@ def change(cluster: Cluster, **spec: Any) -> None:
 
 
 @pytest.mark.parametrize("completions", [2, 4])
-def test_a_suspended_job_whose_parallelism_is_lowered_runs(haru_cluster: Cluster, completions: int) -> None:
+def test_suspended_job_with_lower_parallelism_runs(haru_cluster: Cluster, completions: int) -> None:
     haru_cluster.apply(TRAINING % "true")
     haru_cluster.wait("Job", "training", "Suspended")
     change(haru_cluster, parallelism=2, completions=completions)
@@ -58,7 +58,7 @@ def test_a_suspended_job_whose_parallelism_is_lowered_runs(haru_cluster: Cluster
     assert ("" in groups) is (completions == 4), "with 4 it is no gang: the indexes are done by turns"
 
 
-def test_a_gang_that_was_suspended_and_made_smaller_runs_again_and_whole_again(haru_cluster: Cluster) -> None:
+def test_resumed_gang_runs_with_smaller_and_original_size(haru_cluster: Cluster) -> None:
     haru_cluster.apply(TRAINING % "false")
     first = runs(haru_cluster, 4)
     assert "" not in first and gangs(haru_cluster) == [4]

@@ -47,7 +47,7 @@ spec:
 """
 
 
-def test_a_cluster_runs_pods_and_tells_of_them(haru_cluster: Cluster) -> None:
+def test_cluster_runs_pods_and_lists_objects(haru_cluster: Cluster) -> None:
     haru_cluster.apply(POD)
     pod = haru_cluster.wait("Pod", "worker")
     assert pod["status"]["phase"] == "Running"
@@ -64,13 +64,13 @@ def test_a_cluster_runs_pods_and_tells_of_them(haru_cluster: Cluster) -> None:
     assert haru_cluster.get("Pod", "worker") is None
 
 
-def test_the_next_test_has_a_fresh_one(haru_cluster: Cluster) -> None:
+def test_next_test_has_fresh_cluster(haru_cluster: Cluster) -> None:
     assert haru_cluster.get("ConfigMap", "settings") is None
     assert haru_cluster.list("Pod") == []
 
 
 @pytest.mark.haru(profiles="dgx-h100:1")
-def test_a_cluster_with_cards(haru_cluster: Cluster) -> None:
+def test_cluster_with_cards_allocates_claim(haru_cluster: Cluster) -> None:
     haru_cluster.apply(CLAIM)
     haru_cluster.wait("Pod", "trainer")
     claim = haru_cluster.wait_for("ResourceClaim", "card", lambda found: found["status"].get("allocation"))
@@ -78,7 +78,7 @@ def test_a_cluster_with_cards(haru_cluster: Cluster) -> None:
     assert result["driver"] == "gpu.nvidia.com"
 
 
-def test_what_does_not_come_is_told(haru_cluster: Cluster) -> None:
+def test_wait_timeout_reports_last_state(haru_cluster: Cluster) -> None:
     haru_cluster.apply(POD.replace("spec:\n", "spec:\n  nodeSelector: {no: such}\n", 1))
     with pytest.raises(WaitTimeoutError) as caught:
         haru_cluster.wait("Pod", "worker", timeout=1.5)
@@ -88,14 +88,14 @@ def test_what_does_not_come_is_told(haru_cluster: Cluster) -> None:
         haru_cluster.get("nonsense", "x")
 
 
-def test_namespaces_of_a_shared_cluster(haru_shared_cluster: LocalCluster, haru_namespace: str) -> None:
+def test_shared_cluster_gives_separate_namespaces(haru_shared_cluster: LocalCluster, haru_namespace: str) -> None:
     haru_shared_cluster.apply(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}, namespace=haru_namespace
     )
     assert haru_shared_cluster.get("ConfigMap", "c", haru_namespace) is not None
 
 
-def test_real_clients_use_its_kubeconfig(haru_cluster: Cluster) -> None:
+def test_kubectl_works_with_cluster_kubeconfig(haru_cluster: Cluster) -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         assert os.environ.get("HARU_REQUIRE_ALL") != "1", "kubectl is required but not installed"
@@ -105,7 +105,7 @@ def test_real_clients_use_its_kubeconfig(haru_cluster: Cluster) -> None:
     assert len(found["items"]) == 1
 
 
-def test_a_template_is_made_once(tmp_path: Path) -> None:
+def test_template_is_prepared_once(tmp_path: Path) -> None:
     template = Template(tmp_path / "template", profiles="").prepare()
     made = (tmp_path / "template" / "state.db").stat().st_mtime_ns
     assert template.prepare().is_prepared
@@ -127,7 +127,7 @@ class _Marked:
         return self._markers
 
 
-def test_the_nearest_marker_wins_and_nonsense_is_refused() -> None:
+def test_nearest_marker_wins_and_unknown_option_is_refused() -> None:
     near, far = pytest.mark.haru(profiles="cpu:2").mark, pytest.mark.haru(profiles="cpu:3", controllers=["*"]).mark
     assert _marked(_Marked(near, far)) == {"profiles": "cpu:2", "controllers": ("*",)}
     with pytest.raises(pytest.UsageError, match=r"takes profiles, .*, not nodes"):
@@ -135,7 +135,7 @@ def test_the_nearest_marker_wins_and_nonsense_is_refused() -> None:
 
 
 @pytest.mark.haru(process=True)
-def test_a_cluster_in_a_process_of_its_own(haru_cluster: Cluster) -> None:
+def test_process_cluster_supports_all_operations(haru_cluster: Cluster) -> None:
     """All that can be done with one in a thread, errors included, and it ends with its test."""
     assert isinstance(haru_cluster, ProcessCluster)
     haru_cluster.apply(POD)
@@ -151,13 +151,13 @@ def test_a_cluster_in_a_process_of_its_own(haru_cluster: Cluster) -> None:
     assert haru_cluster.url.startswith("https://127.0.0.1:")
 
 
-def test_what_a_process_cannot_bring_up_is_told(tmp_path: Path) -> None:
+def test_process_cluster_reports_startup_error(tmp_path: Path) -> None:
     template = Template(tmp_path / "template", profiles="cpu:1")
     with pytest.raises(OptionError, match=r"--feature-gates: .*Nonsense"):
         ProcessCluster(tmp_path / "other", replace(template.options, feature_gates="Nonsense=true")).start()
 
 
-def test_a_process_that_dies_is_told(tmp_path: Path, haru_template: Callable[..., Template]) -> None:
+def test_process_cluster_reports_exit_code(tmp_path: Path, haru_template: Callable[..., Template]) -> None:
     template = haru_template()
     cluster = ProcessCluster(template.copy(tmp_path / "cluster"), template.options).start()
     try:

@@ -55,7 +55,7 @@ def is_ready(node: Obj) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
 
 
-def test_an_hour_passes_at_once(haru_cluster: Cluster) -> None:
+def test_advance_lets_an_hour_pass_at_once(haru_cluster: Cluster) -> None:
     haru_cluster.apply(pod("short", 600), pod("long", 3000), pod("longer", 7200))
     for name in ("short", "long", "longer"):
         haru_cluster.wait("Pod", name)
@@ -72,7 +72,7 @@ def test_an_hour_passes_at_once(haru_cluster: Cluster) -> None:
     assert after - parse_time(lease["spec"]["renewTime"]) < timedelta(seconds=15)
 
 
-def test_schedules_and_lives_come_round(haru_cluster: Cluster) -> None:
+def test_cron_jobs_and_ttl_follow_advanced_time(haru_cluster: Cluster) -> None:
     haru_cluster.apply(CRON_JOB)
     haru_cluster.advance(2.5 * 3600)
     jobs = haru_cluster.list("Job", "default")
@@ -84,7 +84,7 @@ def test_schedules_and_lives_come_round(haru_cluster: Cluster) -> None:
     assert all(at > oldest for at in begun)
 
 
-def test_tolerations_last_as_long_as_they_say(haru_cluster: Cluster) -> None:
+def test_toleration_seconds_follow_advanced_time(haru_cluster: Cluster) -> None:
     tolerations = [{"key": "broken", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}]
     haru_cluster.apply(pod("worker", 86400, tolerations=tolerations))
     haru_cluster.wait("Pod", "worker")
@@ -97,7 +97,7 @@ def test_tolerations_last_as_long_as_they_say(haru_cluster: Cluster) -> None:
     assert haru_cluster.get("Pod", "worker") is None
 
 
-def test_what_runs_out_has_run_out(haru_cluster: Cluster) -> None:
+def test_expired_token_is_refused_after_advance(haru_cluster: Cluster) -> None:
     api = client.ApiClient(_configuration(haru_cluster))
     body = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[], expiration_seconds=600))
     core = client.CoreV1Api(api)
@@ -141,7 +141,7 @@ def relay(haru_cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("relay")
-def test_an_operator_outside_keeps_up(haru_cluster: Cluster) -> None:
+def test_external_operator_keeps_up_with_advanced_time(haru_cluster: Cluster) -> None:
     haru_cluster.apply(pod("step-0", 600))
     haru_cluster.wait("Pod", "step-0")
     haru_cluster.advance(1800 + 10, settle=0.8)
@@ -150,7 +150,7 @@ def test_an_operator_outside_keeps_up(haru_cluster: Cluster) -> None:
         assert timedelta(0) <= started - ended <= timedelta(seconds=2)
 
 
-def test_what_cannot_be_is_told(haru_cluster: Cluster) -> None:
+def test_invalid_advance_is_refused(haru_cluster: Cluster) -> None:
     with pytest.raises(ValueError, match="seconds: Invalid value: -1: time does not go back"):
         haru_cluster.advance(-1)
     with pytest.raises(WaitTimeoutError, match=r"of 1e\+08 s, [0-9.e+]+ are still to pass after 0\.\d+ s of waiting"):
@@ -158,7 +158,7 @@ def test_what_cannot_be_is_told(haru_cluster: Cluster) -> None:
     haru_cluster.advance(1)
 
 
-def test_time_waits_for_other_threads() -> None:
+def test_virtual_time_waits_for_threads() -> None:
     """A timer that is due later comes after the work that another thread does at the moment."""
     order = []
 

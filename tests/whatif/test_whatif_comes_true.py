@@ -202,11 +202,11 @@ async def play(seed: int, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("seed", (0, 2, 3, 1041, 1042))
-def test_a_change_does_what_was_foretold(seed: int, tmp_path: Path) -> None:
+def test_predicted_change_equals_actual_outcome(seed: int, tmp_path: Path) -> None:
     assert virtual_time.run(play(seed, tmp_path)) == "determined"
 
 
 @pytest.mark.nightly
-def test_what_was_foretold_comes_true_in_500_cases(tmp_path: Path) -> None:
+def test_predicted_change_equals_actual_outcome_in_500_cases(tmp_path: Path) -> None:
     kinds = Counter(virtual_time.run(play(seed, tmp_path)) for seed in range(1000, 1500))
     assert kinds["determined"] >= 400, kinds

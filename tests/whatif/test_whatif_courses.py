@@ -125,36 +125,36 @@ def test_added_nodes_let_waiting_pods_start() -> None:
     assert found.usage["cpu"][0].total == 2000 and found.usage["cpu"][1].used == 4000
 
 
-def test_what_would_start_anyway_is_not_the_changes_doing() -> None:
+def test_pod_that_starts_anyway_is_not_attributed_to_change() -> None:
     found = compare([node("n1"), pod("small")], AddNodes(load_profile("cpu"), 1))
     assert not found.starts and found.anyway == (1, 0)
 
 
-def test_what_is_being_deleted_already_gives_its_room_back() -> None:
+def test_resources_of_terminating_pod_count_as_free() -> None:
     leaving = pod("old", "n1", "8", owner=OWNER)
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T11:59:00Z"
     found = compare([node("n1"), leaving, pod("next", cpu="8")], AddNodes(load_profile("cpu"), 1))
     assert (found.displaced, found.starts, found.anyway) == ((), (), (1, 1))
 
 
-def test_added_nodes_of_a_profile_bring_their_devices_and_classes() -> None:
+def test_added_nodes_bring_devices_and_classes_of_profile() -> None:
     found = compare([], AddNodes(load_profile("dgx-a100-80gb-mig"), 2))
     assert found.usage["devices gpu.nvidia.com"][1].total == 16, "eight cards each, whatever they can be divided into"
 
 
-def test_a_pod_that_waits_because_of_the_change_has_a_reason() -> None:
+def test_pod_pending_because_of_change_has_reason() -> None:
     found = compare([node("n1"), pod("small")], Cordon("n1"))
     [wait] = found.waits
     assert (wait.path, wait.new, wait.reasons[0].type) == ("default/small", False, "NodeUnschedulable")
     assert not found.harmless
 
 
-def test_a_cordon_leaves_alone_what_runs() -> None:
+def test_cordon_does_not_displace_running_pods() -> None:
     assert compare([node("n1"), pod("a", "n1")], Cordon("n1")).displaced == ()
 
 
 @pytest.mark.parametrize("change", [TaintNode("n1", GONE), Delete("Node", "n1")])
-def test_pods_of_a_controller_start_again_elsewhere_and_bare_ones_are_lost(change: Change) -> None:
+def test_pods_of_controller_restart_elsewhere_and_bare_pods_are_lost(change: Change) -> None:
     objects = [node("n1"), node("n2", cpu="4"), pod("bare", "n1", "1"), pod("web-a", "n1", owner=OWNER)]
     found = compare(objects, change)
     cause = "NodeTaint" if isinstance(change, TaintNode) else "NodeGone"
@@ -162,13 +162,13 @@ def test_pods_of_a_controller_start_again_elsewhere_and_bare_ones_are_lost(chang
     assert not found.harmless
 
 
-def test_a_displaced_pod_without_room_waits_and_says_why() -> None:
+def test_displaced_pod_without_capacity_waits_with_reason() -> None:
     found = compare([node("n1"), node("n2", cpu="1"), pod("web-a", "n1", owner=OWNER)], Delete("Node", "n1"))
     [entry] = found.displaced
     assert (entry.outcome, entry.reasons[0].type) == ("Waits", "InsufficientResource")
 
 
-def test_a_displaced_pod_may_displace_what_matters_less() -> None:
+def test_displaced_pod_may_preempt_lower_priority() -> None:
     objects = [
         node("n1"),
         node("n2"),
@@ -181,14 +181,14 @@ def test_a_displaced_pod_may_displace_what_matters_less() -> None:
     assert low.cause.data["for"] == ["default/replicaset/web"]
 
 
-def test_pods_of_a_daemon_set_go_with_their_node() -> None:
+def test_daemon_set_pods_go_with_their_node() -> None:
     owner = {**OWNER, "kind": "DaemonSet"}
     found = compare([node("n1"), pod("agent", "n1", owner=owner)], Delete("Node", "n1"))
     assert fates(found) == {"agent": ("NodeGone", "GoesWithNode", "")}
     assert found.harmless
 
 
-def test_a_toleration_that_runs_out_moves_the_pod_later() -> None:
+def test_toleration_seconds_delay_displacement() -> None:
     tolerates = {"key": "maintenance", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     objects = [node("n1"), node("n2"), pod("web-a", "n1", owner=OWNER, tolerations=[tolerates])]
     objects.append(pod("other", "n1", owner=OWNER, tolerations=[{**tolerates, "tolerationSeconds": None}]))
@@ -198,7 +198,7 @@ def test_a_toleration_that_runs_out_moves_the_pod_later() -> None:
     assert (entry.path, entry.after_seconds, entry.cause.type) == ("default/web-a", 300, "NodeTaint")
 
 
-def test_a_pod_that_comes_back_to_the_taint_for_ever_waits() -> None:
+def test_pod_returning_to_tainted_node_waits() -> None:
     tolerates = {"key": "maintenance", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
     found = compare([node("n1"), pod("web-a", "n1", owner=OWNER, tolerations=[tolerates])], TaintNode("n1", GONE))
     [entry] = found.displaced
@@ -206,7 +206,7 @@ def test_a_pod_that_comes_back_to_the_taint_for_ever_waits() -> None:
     assert "again" in entry.reasons[0].message
 
 
-def test_a_tainted_device_moves_its_user_to_another_device() -> None:
+def test_tainted_device_moves_its_pod_to_another_device() -> None:
     user, other = pod("web-a", "g1", owner=OWNER, claim="c-a"), pod("web-b", "g1", owner=OWNER, claim="c-b")
     objects = [*gpu_node("g1"), user, claim_of(user, ("g1", "gpu-0")), other, claim_of(other, ("g1", "gpu-1"))]
     found = compare(objects, TaintDevice(DeviceId(GPU, "g1", "gpu-0"), GONE))
@@ -216,7 +216,7 @@ def test_a_tainted_device_moves_its_user_to_another_device() -> None:
     assert compare(stays, TaintDevice(DeviceId(GPU, "g1", "gpu-0"), GONE)).displaced == ()
 
 
-def test_a_new_partitioning_displaces_whose_device_is_no_more() -> None:
+def test_repartitioning_displaces_pods_of_removed_devices() -> None:
     user = pod("train", "g1", owner=OWNER, claim="c")
     objects = [*gpu_node("g1"), user, claim_of(user, ("g1", "gpu-0"))]
     found = compare(objects, Repartition("g1", load_profile("dgx-h100-mig-balanced")))
@@ -238,7 +238,7 @@ def gang(size: int, on: str) -> list[Obj]:
     return [group, *members]
 
 
-def test_members_of_a_gang_are_made_again() -> None:
+def test_displaced_gang_members_are_recreated() -> None:
     found = compare([node("n1"), node("n2"), *gang(3, "n1")], TaintNode("n1", GONE))
     assert set(fates(found).values()) == {("NodeTaint", "Restarts", "n2")}
     short = compare([node("n1"), node("n2", cpu="4"), *gang(3, "n1")], TaintNode("n1", GONE))
@@ -246,13 +246,13 @@ def test_members_of_a_gang_are_made_again() -> None:
     assert [(g.path, g.placed, g.min_count) for g in short.gangs] == [("default/g", 0, 3)]
 
 
-def test_a_deleted_group_takes_its_pods_along_for_good() -> None:
+def test_deleted_group_deletes_its_pods() -> None:
     found = compare([node("n1"), *gang(3, "n1"), pod("next", cpu="8")], Delete("PodGroup", "default/g"))
     assert {d.outcome for d in found.displaced} == {"Deleted"}
     assert [s.path for s in found.starts] == ["default/next"] and found.harmless
 
 
-def test_a_deleted_owner_takes_its_pods_along_and_a_deleted_pod_comes_again() -> None:
+def test_deleted_owner_deletes_its_pods_and_deleted_pod_is_recreated() -> None:
     owner = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -264,19 +264,19 @@ def test_a_deleted_owner_takes_its_pods_along_and_a_deleted_pod_comes_again() ->
     assert fates(compare(objects, Delete("Pod", "default/web-a"))) == {"web-a": ("Deleted", "Restarts", "n1")}
 
 
-def test_an_applied_object_is_merged_into_what_is_there() -> None:
+def test_applied_object_is_merged_into_existing() -> None:
     smaller = {"metadata": {"name": "n1"}, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
     found = compare([node("n1"), pod("small")], Apply(node("n1"), smaller))
     assert [w.reasons[0].type for w in found.waits] == ["NodeTaints"]
     assert found.usage["cpu"][1].total == 8000, "what the patch does not name has stayed"
 
 
-def test_an_applied_pod_that_fits_nowhere_is_new_and_waits() -> None:
+def test_applied_pod_that_fits_nowhere_is_new_and_waits() -> None:
     found = compare([node("n1")], Apply(pod("huge", cpu="64")))
     assert [(w.path, w.new) for w in found.waits] == [("default/huge", True)] and not found.harmless
 
 
-def test_pods_of_another_scheduler_are_not_foreseen() -> None:
+def test_pods_of_another_scheduler_are_not_predicted() -> None:
     found = compare(
         [node("n1"), node("n2"), pod("web-a", "n1", owner=OWNER, schedulerName="other")], Delete("Node", "n1")
     )
@@ -296,7 +296,7 @@ def test_pods_of_another_scheduler_are_not_foreseen() -> None:
         ),
     ],
 )
-def test_a_change_that_cannot_be_made_says_why(change: Change, text: str) -> None:
+def test_impossible_change_is_refused_with_reason(change: Change, text: str) -> None:
     user = pod("a", "n1", claim="c")
     objects = [node("n1"), *gpu_node("g1"), user, claim_of(user, ("g1", "gpu-0"))]
     with pytest.raises(ChangeError) as caught:
@@ -307,7 +307,7 @@ def test_a_change_that_cannot_be_made_says_why(change: Change, text: str) -> Non
 WEB = [pod(f"web-{letter}", "n1", "1", OWNER) for letter in "abcdef"]
 
 
-def test_the_text_is_read_in_ten_seconds() -> None:
+def test_text_summary_is_short_and_groups_pods() -> None:
     objects = [
         node("n1"),
         node("n2", cpu="4"),

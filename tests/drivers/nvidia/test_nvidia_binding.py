@@ -261,7 +261,7 @@ def below(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[PlayedNvml], Py
 
 
 @pytest.mark.parametrize("profile", ["dgx-h100", "dgx-h100-mig-balanced", "a30-mig-balanced", "t4", "rtx-6000-ada"])
-def test_what_is_asked_is_understood(profile: str, below: Callable[[PlayedNvml], PyNvml]) -> None:
+def test_nvml_calls_return_recorded_data(profile: str, below: Callable[[PlayedNvml], PyNvml]) -> None:
     nvml = played(profile)
     asked, expected = record(below(nvml)), record(nvml)
     for card in (*asked.cards, *expected.cards):
@@ -269,7 +269,7 @@ def test_what_is_asked_is_understood(profile: str, below: Callable[[PlayedNvml],
     assert asked == expected
 
 
-def test_a_partition_from_mode_to_end(below: Callable[[PlayedNvml], PyNvml]) -> None:
+def test_mig_partition_is_created_and_destroyed_through_nvml(below: Callable[[PlayedNvml], PyNvml]) -> None:
     nvml = played("dgx-h100-mig")
     bound = below(nvml)
     (_, card) = nvml.cards()
@@ -289,12 +289,12 @@ def test_a_partition_from_mode_to_end(below: Callable[[PlayedNvml], PyNvml]) -> 
     assert nvml.instances(card.uuid) == [first]
 
 
-def test_a_mode_that_needs_a_reset(below: Callable[[PlayedNvml], PyNvml]) -> None:
+def test_mig_mode_change_that_needs_reset_returns_false(below: Callable[[PlayedNvml], PyNvml]) -> None:
     nvml = played("dgx-a100-40gb-mig", 1)
     assert below(nvml).set_mig_mode(nvml.cards()[0].uuid, True) is False
 
 
-def test_sensors_modes_and_events(below: Callable[[PlayedNvml], PyNvml]) -> None:
+def test_sensors_compute_modes_and_events_pass_through_nvml(below: Callable[[PlayedNvml], PyNvml]) -> None:
     nvml = played("t4")
     bound = below(nvml)
     (first, second) = (card.uuid for card in nvml.cards())
@@ -314,7 +314,7 @@ def test_sensors_modes_and_events(below: Callable[[PlayedNvml], PyNvml]) -> None
         bound.readings("GPU-nowhere")
 
 
-def test_a_machine_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_nvml_library_raises_nvml_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_: Any) -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 

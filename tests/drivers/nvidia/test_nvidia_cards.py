@@ -23,7 +23,7 @@ _NEEDS_RESET = ("dgx-a100-40gb-mig", "dgx-a100-80gb-mig", "a30-mig")
 
 
 @pytest.mark.parametrize("name", [name for name in CARDS if name not in _NEEDS_RESET])
-def test_slices_are_those_of_the_simulated_profile(name: str) -> None:
+def test_slices_equal_those_of_simulated_profile(name: str) -> None:
     profile = load_profile(name)
     inventory = take_inventory(PlayedNvml(recording_of(profile, NODE)), dynamic=name.endswith("-mig"))
     who = Publisher("gpu.nvidia.com", NODE, "uid")
@@ -32,7 +32,7 @@ def test_slices_are_those_of_the_simulated_profile(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _NEEDS_RESET)
-def test_cards_that_need_a_reset_are_published_in_the_mode_they_have(name: str) -> None:
+def test_card_needing_reset_is_published_in_its_current_mig_mode(name: str) -> None:
     """Nothing is published that a claim could not get: no partition with MIG off, no whole card with MIG on."""
     recording = recorded(name, 1)
     off = take_inventory(PlayedNvml(recording), dynamic=True)
@@ -46,7 +46,7 @@ def test_cards_that_need_a_reset_are_published_in_the_mode_they_have(name: str) 
     assert list(on.pool.slices[1].devices) == list(simulated.devices)[1:]
 
 
-def test_without_dynamic_mig_a_divided_card_is_its_partitions() -> None:
+def test_static_mig_card_publishes_its_partitions() -> None:
     nvml = played("dgx-h100", 2)
     first, second = nvml.cards()
     nvml.set_mig_mode(first.uuid, True)
@@ -62,7 +62,7 @@ def test_without_dynamic_mig_a_divided_card_is_its_partitions() -> None:
     assert card["attributes"]["uuid"] == {"string": second.uuid}
 
 
-def test_what_the_machine_does_not_say_is_not_published() -> None:
+def test_unknown_card_facts_are_not_published() -> None:
     facts = CardFacts(3, "GPU-x", "NVIDIA L4", "Nvidia", "Ada Lovelace", "8.9", (23034 << 20) + 1, "0000:01:00.0")
     nvml = PlayedNvml(Recording(SystemFacts("550.54", 12040), [RecordedCard(facts)]))
     (device,) = take_inventory(nvml, dynamic=True).pool.slices[0].devices
@@ -86,5 +86,5 @@ def test_what_the_machine_does_not_say_is_not_published() -> None:
 @pytest.mark.parametrize(
     ("text", "told"), [("580.65.06", "580.65.6"), ("9.0", "9.0.0"), ("13", "13.0.0"), ("470.0.0.7", "470.0.0")]
 )
-def test_versions(text: str, told: str) -> None:
+def test_driver_version_is_converted_to_semantic_version(text: str, told: str) -> None:
     assert version(text) == told

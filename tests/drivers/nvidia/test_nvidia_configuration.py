@@ -31,7 +31,7 @@ def resolved(*parameters: Obj, named: tuple[bool, ...] = (), partition: bool = F
     return sharing_of(device, partition, GATES)
 
 
-def test_which_configuration_counts() -> None:
+def test_claim_configuration_overrides_class_and_defaults() -> None:
     of_class, of_claim = config(slices("Short")), config(slices("Long"))
     assert resolved() is None
     assert resolved(of_class, of_claim) == Sharing("TimeSlicing", 3)
@@ -45,7 +45,7 @@ def test_which_configuration_counts() -> None:
         resolved(of_class, named=(True,), partition=True)
 
 
-def test_configuration_comes_from_class_and_claim_in_order() -> None:
+def test_parameters_are_collected_from_class_and_claim_in_order() -> None:
     def entry(source: str, parameters: Obj, *requests: str) -> Obj:
         opaque = {"driver": "gpu.nvidia.com", "parameters": parameters}
         return {"source": source, "opaque": opaque, **({"requests": list(requests)} if requests else {})}
@@ -66,7 +66,7 @@ def test_configuration_comes_from_class_and_claim_in_order() -> None:
     assert device.named == (True, False, True)
 
 
-def test_settings_of_mps() -> None:
+def test_mps_settings_are_validated_and_give_limits() -> None:
     given = mps(
         defaultActiveThreadPercentage=50,
         defaultPinnedDeviceMemoryLimit="2Gi",
@@ -103,13 +103,13 @@ def test_settings_of_mps() -> None:
         (config(mps(multiUser="yes")), "write true or false"),
     ],
 )
-def test_what_is_refused(parameters: Obj, told: str) -> None:
+def test_invalid_configuration_is_refused_with_message(parameters: Obj, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         resolved(parameters)
 
 
 @pytest.mark.parametrize(("sharing", "gate"), [(slices("Long"), GATES[0]), (mps(), GATES[1])])
-def test_sharing_needs_its_gate(sharing: Obj, gate: str) -> None:
+def test_sharing_without_its_gate_is_refused(sharing: Obj, gate: str) -> None:
     device = Allocated("r", "n", "gpu-0", parameters=(config(sharing),), named=(False,))
     with pytest.raises(ConfigError, match=f"the driver runs without {gate}"):
         sharing_of(device, False, [other for other in GATES if other != gate])

@@ -78,7 +78,7 @@ async def running(here: Bench, nvml: PlayedNvml, *gates: str, **more: Any) -> As
         await driver.kill()
 
 
-async def test_a_partition_for_a_pod(here: Bench) -> None:
+async def test_partition_is_prepared_for_pod_and_destroyed_after_it(here: Bench) -> None:
     nvml, mine = played("dgx-h100-mig", 2), pod("p", "claim")
     (card, _) = nvml.cards()
     await here.claim("claim", result(MIG, driver=DRIVER), pods=[mine])
@@ -92,7 +92,7 @@ async def test_a_partition_for_a_pod(here: Bench) -> None:
         assert nvml.instances(card.uuid) == []
 
 
-async def test_what_is_published_is_the_simulated_profile(here: Bench) -> None:
+async def test_driver_publishes_slices_of_simulated_profile(here: Bench) -> None:
     async with running(here, played("dgx-h100-mig", 8), "DynamicMIG"):
         mine = sorted(await here.slices(), key=lambda obj: str(obj["metadata"]["name"]))
     profile = load_profile("dgx-h100-mig")
@@ -100,7 +100,7 @@ async def test_what_is_published_is_the_simulated_profile(here: Bench) -> None:
     assert [obj["spec"] for obj in mine] == [obj["spec"] for obj in simulated]
 
 
-async def test_a_claim_that_cannot_be_had_says_why(here: Bench) -> None:
+async def test_failed_prepare_reports_reason(here: Bench) -> None:
     mine = pod("p", "claim")
     config = {
         "source": "FromClaim",
@@ -116,7 +116,7 @@ async def test_a_claim_that_cannot_be_had_says_why(here: Bench) -> None:
             await devices.prepare(other)
 
 
-async def test_a_crash_between_the_two_instances_of_a_partition(here: Bench) -> None:
+async def test_crash_between_gpu_and_compute_instance_is_recovered(here: Bench) -> None:
     nvml, mine = played("dgx-h100-mig", 1), pod("p", "claim")
     (card,) = nvml.cards()
     await here.claim("claim", result(MIG, driver=DRIVER), pods=[mine])
@@ -140,7 +140,7 @@ async def test_a_crash_between_the_two_instances_of_a_partition(here: Bench) -> 
         assert nvml.instances(card.uuid) == []
 
 
-async def test_an_xid_becomes_a_taint_and_health(here: Bench) -> None:
+async def test_xid_event_gives_taint_and_unhealthy_device(here: Bench) -> None:
     nvml, mine = played("dgx-h100", 2), pod("p", "claim")
     (card, _) = nvml.cards()
     await here.claim("claim", result("gpu-0", driver=DRIVER), pods=[mine])
@@ -169,7 +169,7 @@ async def test_an_xid_becomes_a_taint_and_health(here: Bench) -> None:
         await eventually(is_lost, "the card is lost")
 
 
-async def test_how_busy_a_card_is_stands_in_its_claim(here: Bench) -> None:
+async def test_utilization_is_written_to_claim_status(here: Bench) -> None:
     nvml, mine = played("dgx-h100", 2), pod("p", "claim")
     (card, _) = nvml.cards()
     nvml.set_readings(card.uuid, Readings(73))
@@ -198,7 +198,7 @@ async def test_how_busy_a_card_is_stands_in_its_claim(here: Bench) -> None:
 
 
 @pytest.mark.parametrize(("profile", "gates"), [("dgx-h100-mig", ["DynamicMIG"]), ("t4", [])])
-async def test_the_script_that_checks_any_driver(here: Bench, profile: str, gates: list[str]) -> None:
+async def test_driver_passes_conformance_script(here: Bench, profile: str, gates: list[str]) -> None:
     nvml = played(profile, 2)
     async with running(here, nvml, *gates, "NVMLDeviceHealthCheck") as driver:
 
@@ -213,7 +213,7 @@ async def test_the_script_that_checks_any_driver(here: Bench, profile: str, gate
     assert [nvml.instances(card.uuid) for card in nvml.cards()] == [[], []]
 
 
-async def test_a_partition_is_conformant_too(here: Bench) -> None:
+async def test_driver_with_partitions_only_passes_conformance_script(here: Bench) -> None:
     """The script takes the first free device: with the whole card held, that is a partition."""
     nvml = played("dgx-a100-40gb-mig-balanced", 1)
     async with running(here, nvml, "DynamicMIG") as driver:
@@ -230,7 +230,7 @@ async def test_a_partition_is_conformant_too(here: Bench) -> None:
     assert nvml.instances(nvml.cards()[0].uuid) == []
 
 
-async def test_who_leaves_takes_the_slices_along_unless_told_otherwise(here: Bench) -> None:
+async def test_stopped_driver_deletes_its_slices_unless_kept(here: Bench) -> None:
     driver = Running(here, played("t4", 1))
     driver.options = replace(driver.options, keep_slices=True)
     await driver.start()

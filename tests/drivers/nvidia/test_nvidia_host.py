@@ -12,7 +12,7 @@ from haru.drivers.nvidia.host import Host, pci_places
 from haru.drivers.nvidia.process import assemble
 
 
-def test_a_whole_card(tmp_path: Path) -> None:
+def test_whole_card_gets_device_nodes_mounts_and_environment(tmp_path: Path) -> None:
     edits = machine(tmp_path).of_card("gpu-1", 1, VERSION)
     assert edits.env == ("NVIDIA_VISIBLE_DEVICES=void",)
     assert [node.path for node in edits.device_nodes] == [
@@ -33,7 +33,7 @@ def test_a_whole_card(tmp_path: Path) -> None:
     assert all(mount.options == ("ro", "nosuid", "nodev", "rbind", "rprivate") for mount in edits.mounts)
 
 
-async def test_a_partition_has_its_own_device_files(tmp_path: Path) -> None:
+async def test_partition_gets_its_own_device_nodes(tmp_path: Path) -> None:
     given = options(tmp_path, "DynamicMIG", host=machine(tmp_path / "m"))
     _, _, cards = assemble(played("dgx-h100-mig"), given, tmp_path / "data")
     await cards.prepare(claim("a", "gpu-1-mig-1g10gb-19-0"))
@@ -42,7 +42,7 @@ async def test_a_partition_has_its_own_device_files(tmp_path: Path) -> None:
     assert paths[:3] == ["/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap204", "/dev/nvidia-caps/nvidia-cap205"]
 
 
-def test_device_files_that_are_missing(tmp_path: Path) -> None:
+def test_missing_device_nodes_are_reported(tmp_path: Path) -> None:
     host = machine(tmp_path, [0])
     with pytest.raises(DeviceError, match=r"gpu-1: there is no /dev/nvidia1: is the kernel driver loaded"):
         host.of_card("gpu-1", 1, VERSION)
@@ -54,7 +54,7 @@ def test_device_files_that_are_missing(tmp_path: Path) -> None:
     assert Host(tmp_path, tmp_path, is_played=True).of_partition("gpu-1-mig-x", 1, 99, 0, VERSION).device_nodes
 
 
-def test_where_a_card_is(tmp_path: Path) -> None:
+def test_pci_address_gives_pcie_root_and_numa_node(tmp_path: Path) -> None:
     place = tmp_path / "sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0"
     place.mkdir(parents=True)
     (tmp_path / "sys/bus/pci/devices").mkdir(parents=True)

@@ -23,13 +23,13 @@ def told(found: Condition, device: str) -> tuple[str, str, list[str]]:
     return health.state, health.message, [f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in health.taints]
 
 
-def test_all_is_well() -> None:
+def test_devices_without_problem_are_healthy() -> None:
     found, _ = condition()
     assert set(found.health(NODE).values()) == {Health()}
     assert len(found.health(NODE)) == 2 * 26
 
 
-def test_an_xid_of_a_card_is_one_of_its_partitions_too() -> None:
+def test_xid_of_card_affects_its_partitions() -> None:
     found, (uuid, _) = condition()
     found.take_event(Event(uuid, 79), None)
     for device in ("gpu-0", "gpu-0-mig-1g10gb-19-3"):
@@ -37,7 +37,7 @@ def test_an_xid_of_a_card_is_one_of_its_partitions_too() -> None:
     assert told(found, "gpu-1") == ("Healthy", "", [])
 
 
-def test_an_xid_of_a_partition_is_its_own() -> None:
+def test_xid_of_partition_affects_only_that_partition() -> None:
     found, (uuid, _) = condition()
     found.take_event(Event(uuid, 63, 1), "gpu-0-mig-1g10gb-19-3")
     assert told(found, "gpu-0-mig-1g10gb-19-3")[0] == "Unhealthy"
@@ -45,7 +45,7 @@ def test_an_xid_of_a_partition_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 94, 109])
-def test_what_an_application_did_has_no_effect(xid: int) -> None:
+def test_application_xid_has_no_effect(xid: int) -> None:
     found, (uuid, _) = condition()
     found.take_event(Event(uuid, xid), None)
     assert told(found, "gpu-0") == ("Healthy", "", [f"gpu.nvidia.com/xid={xid}:None"])
@@ -63,7 +63,7 @@ def test_what_an_application_did_has_no_effect(xid: int) -> None:
         (Readings(), "", []),
     ],
 )
-def test_sensors(readings: Readings, message: str, taints: list[str]) -> None:
+def test_sensor_readings_give_health_and_taints(readings: Readings, message: str, taints: list[str]) -> None:
     found, (uuid, _) = condition()
     found.take_readings(uuid, readings)
     assert told(found, "gpu-0") == ("Unhealthy" if taints else "Healthy", message, taints)
@@ -71,7 +71,7 @@ def test_sensors(readings: Readings, message: str, taints: list[str]) -> None:
     assert told(found, "gpu-0")[0] == "Healthy", "it passes"
 
 
-def test_cards_that_are_gone_or_cannot_be_watched() -> None:
+def test_lost_card_is_unhealthy_and_unmonitored_card_unknown() -> None:
     found, (first, second) = condition()
     found.lost.add(first)
     found.unmonitored.add(second)
@@ -79,7 +79,7 @@ def test_cards_that_are_gone_or_cannot_be_watched() -> None:
     assert told(found, "gpu-1") == ("Unknown", "", ["gpu.nvidia.com/unmonitored=:None"])
 
 
-def test_taints_are_ones_that_the_api_takes() -> None:
+def test_taints_of_one_device_have_unique_key_and_effect() -> None:
     """At most sixteen, of one key and effect once."""
     found, (uuid, _) = condition()
     found.lost.add(uuid)

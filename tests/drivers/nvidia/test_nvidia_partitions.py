@@ -176,13 +176,13 @@ class Node(RuleBasedStateMachine):
                     assert [(each.id, bool(each.uuid)) for each in made] == [(note.instance, True)]
 
 
-def test_random_prepares_and_crashes_leak_no_partition_and_overlap_none() -> None:
+def test_random_prepares_and_crashes_leave_no_leaked_or_overlapping_partition() -> None:
     given = settings(max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=[*HealthCheck])
     run_state_machine_as_test(Node, settings=given)
 
 
 @pytest.mark.nightly
-def test_the_same_for_longer() -> None:
+def test_random_prepares_and_crashes_leave_no_leak_in_500_runs() -> None:
     run_state_machine_as_test(Node, settings=settings(max_examples=500, stateful_step_count=40, deadline=None))
 
 
@@ -195,7 +195,7 @@ def entry(uid: str) -> Entry:
     return Entry("default", f"claim-{uid}", uid)
 
 
-async def test_a_partition_comes_with_its_claim_and_goes_with_it(tmp_path: Path) -> None:
+async def test_partition_is_created_with_its_claim_and_destroyed_with_it(tmp_path: Path) -> None:
     nvml = played("dgx-h100-mig", 1)
     _, cards = driver(tmp_path, nvml, "DynamicMIG")
     (card,) = nvml.cards()
@@ -213,7 +213,7 @@ async def test_a_partition_comes_with_its_claim_and_goes_with_it(tmp_path: Path)
     assert nvml.cards()[0].mig_mode is False
 
 
-async def test_what_cannot_be_had_is_refused_with_its_reason(tmp_path: Path) -> None:
+async def test_partition_without_space_is_refused_with_reason(tmp_path: Path) -> None:
     nvml = played("dgx-h100-mig", 1)
     _, cards = driver(tmp_path, nvml, "DynamicMIG")
     await cards.prepare(claim("a", "gpu-0-mig-3g40gb-9-4"))
@@ -236,7 +236,7 @@ async def test_what_cannot_be_had_is_refused_with_its_reason(tmp_path: Path) -> 
         ("dgx-h100-mig-balanced", [], "gpu-0", "the card is divided"),
     ],
 )
-async def test_a_card_without_the_device(
+async def test_unknown_device_of_card_is_refused_with_reason(
     profile: str, gates: list[str], device: str, told: str, tmp_path: Path
 ) -> None:
     _, cards = driver(tmp_path, played(profile, 1), *gates)
@@ -244,7 +244,7 @@ async def test_a_card_without_the_device(
         await cards.prepare(claim("a", device))
 
 
-async def test_a_claim_of_which_a_part_cannot_be_had_can_be_given_back(tmp_path: Path) -> None:
+async def test_partly_prepared_claim_can_be_unprepared(tmp_path: Path) -> None:
     nvml = played("dgx-h100-mig", 1)
     partitions, cards = driver(tmp_path, nvml, "DynamicMIG")
     with pytest.raises(DeviceError, match="still has"):
@@ -254,7 +254,7 @@ async def test_a_claim_of_which_a_part_cannot_be_had_can_be_given_back(tmp_path:
     assert nvml.instances(nvml.cards()[0].uuid) == []
 
 
-async def test_a_static_partition_is_used_and_left(tmp_path: Path) -> None:
+async def test_static_partition_is_used_and_not_destroyed(tmp_path: Path) -> None:
     nvml = played("dgx-h100-mig-balanced", 1)
     _, cards = driver(tmp_path, nvml)
     before = nvml.instances(nvml.cards()[0].uuid)
@@ -264,7 +264,7 @@ async def test_a_static_partition_is_used_and_left(tmp_path: Path) -> None:
     assert nvml.instances(nvml.cards()[0].uuid) == before
 
 
-async def test_partitions_that_come_back_under_other_numbers_are_told(tmp_path: Path) -> None:
+async def test_partition_recreated_with_other_ids_after_reboot_is_reported(tmp_path: Path) -> None:
     """After a restart of the machine the second of two partitions is the first that is made again."""
     nvml = played("dgx-h100-mig", 1)
     _, cards = driver(tmp_path, nvml, "DynamicMIG")
@@ -279,7 +279,7 @@ async def test_partitions_that_come_back_under_other_numbers_are_told(tmp_path: 
     assert partitions.changed == {"gpu-0-mig-1g10gb-19-1"}
 
 
-async def test_partitions_of_nobody_are_removed_at_the_start_unless_they_are_static(tmp_path: Path) -> None:
+async def test_orphaned_dynamic_partitions_are_destroyed_at_start(tmp_path: Path) -> None:
     for gates, left in (((), 4), (("DynamicMIG",), 0)):
         nvml = played("dgx-h100-mig-balanced", 1)
         _, cards = driver(tmp_path / str(left), nvml, *gates)
@@ -287,14 +287,14 @@ async def test_partitions_of_nobody_are_removed_at_the_start_unless_they_are_sta
         assert len(nvml.instances(nvml.cards()[0].uuid)) == left
 
 
-def test_a_broken_checkpoint_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "partitions.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"partitions\.json"):
         driver(tmp_path, played("dgx-h100-mig", 1), "DynamicMIG")
 
 
-def test_the_player_refuses_what_the_hardware_refuses() -> None:
+def test_played_nvml_refuses_what_hardware_refuses() -> None:
     nvml = played("dgx-h100-mig", 1)
     (card,) = nvml.cards()
     with pytest.raises(NvmlError, match="Not Supported"):

@@ -19,13 +19,13 @@ FILE = Path(__file__).parents[2] / "data" / "nvml" / "two-h100-of-the-player.jso
 """Made by the player of the profile dgx-h100, not by a card: its first member says so."""
 
 
-def test_the_recording_at_hand_is_the_players() -> None:
+def test_stored_recording_equals_recording_of_the_player() -> None:
     assert load(FILE).made == "played: simulated dgx-h100"
     assert dump(record(PlayedNvml(recorded("dgx-h100")), "played: simulated dgx-h100")) == FILE.read_bytes()
 
 
 @pytest.mark.parametrize("profile", ["dgx-h100-mig-balanced", "a30-mig-balanced", "t4"])
-def test_a_recording_is_read_back_and_played(profile: str, tmp_path: Path) -> None:
+def test_recording_round_trips_through_file(profile: str, tmp_path: Path) -> None:
     nvml = PlayedNvml(recorded(profile))
     path = tmp_path / "nvml.json"
     path.write_bytes(dump(record(nvml)))
@@ -34,7 +34,7 @@ def test_a_recording_is_read_back_and_played(profile: str, tmp_path: Path) -> No
     assert dump(record(again)) == path.read_bytes()
 
 
-def test_the_recorder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_flag_writes_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "again.json"
     assert main(["driver", "nvidia", "--play", str(FILE), "--record", str(path)]) == 0
     assert capsys.readouterr().out == f"2 cards are written down in {path}\n"
@@ -56,7 +56,7 @@ def test_the_recorder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (lambda c: c["cards"].append(7), r"cards\[2\]: not an object"),
     ],
 )
-def test_what_is_wrong_in_a_recording(change: Callable[[Any], Any], told: str, tmp_path: Path) -> None:
+def test_invalid_recording_is_refused_with_message(change: Callable[[Any], Any], told: str, tmp_path: Path) -> None:
     content = json.loads(FILE.read_bytes())
     change(content)
     path = tmp_path / "nvml.json"
@@ -77,7 +77,9 @@ def test_what_is_wrong_in_a_recording(change: Callable[[Any], Any], told: str, t
         (["--play", "FILE", "--usage-seconds", "-1"], "--usage-seconds: -1: write 0 or more"),
     ],
 )
-def test_what_is_wrong_in_the_flags(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_nvidia_driver_flags_exit_with_2(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = [str(FILE) if argument == "FILE" else argument for argument in arguments]
     assert main(["driver", "nvidia", "--node", NODE, *given]) == 2
     assert told in capsys.readouterr().err

@@ -37,7 +37,7 @@ def entry(uid: str) -> Entry:
     return Entry("default", f"claim-{uid}", uid)
 
 
-async def test_a_time_slice_is_set_and_put_back(tmp_path: Path) -> None:
+async def test_time_slice_is_set_and_reset(tmp_path: Path) -> None:
     nvml, written = played("t4"), Written()
     cards = driver(tmp_path, written, nvml)
     first, second = (card.uuid for card in nvml.cards())
@@ -52,7 +52,7 @@ async def test_a_time_slice_is_set_and_put_back(tmp_path: Path) -> None:
     assert nvml.compute_modes == {first: 0, second: 0}
 
 
-async def test_an_mps_server_from_start_to_stop(tmp_path: Path) -> None:
+async def test_mps_daemon_is_started_and_stopped_with_its_claim(tmp_path: Path) -> None:
     nvml, written = played("t4"), Written()
     cards = driver(tmp_path, written, nvml)
     (uuid, _) = (card.uuid for card in nvml.cards())
@@ -81,7 +81,7 @@ async def test_an_mps_server_from_start_to_stop(tmp_path: Path) -> None:
     assert nvml.compute_modes == {uuid: 0}
 
 
-async def test_a_server_that_was_begun_is_begun_anew(tmp_path: Path) -> None:
+async def test_half_started_mps_daemon_is_started_again_and_cleaned_up(tmp_path: Path) -> None:
     nvml, written = played("t4"), Written()
     cards = driver(tmp_path, written, nvml)
     written.broken = {"unshare"}
@@ -99,7 +99,7 @@ async def test_a_server_that_was_begun_is_begun_anew(tmp_path: Path) -> None:
     assert list((tmp_path / "data" / "mps").iterdir()) == [], "the claim is gone, and so is its server"
 
 
-async def test_what_a_restart_of_the_machine_has_put_back_is_set_again(tmp_path: Path) -> None:
+async def test_settings_lost_by_reboot_are_applied_again(tmp_path: Path) -> None:
     nvml, written = played("t4", 3), Written()
     cards = driver(tmp_path, written, nvml)
     await cards.prepare(claim("a", "gpu-0", parameters=[MPS]))
@@ -114,7 +114,7 @@ async def test_what_a_restart_of_the_machine_has_put_back_is_set_again(tmp_path:
     assert sorted(nvml.compute_modes.values()) == [0, 0, 3]
 
 
-def test_a_server_that_runs_is_left_alone_when_the_driver_starts_again(tmp_path: Path) -> None:
+def test_running_mps_daemon_is_kept_across_driver_restart(tmp_path: Path) -> None:
     nvml, written = played("t4"), Written()
     asyncio.run(driver(tmp_path, written, nvml).prepare(claim("a", "gpu-0", parameters=[MPS])))
     (directory,) = (tmp_path / "data" / "mps").iterdir()
@@ -129,7 +129,7 @@ def test_a_server_that_runs_is_left_alone_when_the_driver_starts_again(tmp_path:
         daemon.communicate(b"")
 
 
-async def test_one_server_for_all_devices_with_one_configuration(tmp_path: Path) -> None:
+async def test_devices_with_one_configuration_share_an_mps_daemon(tmp_path: Path) -> None:
     nvml, written = played("t4"), Written()
     ready = await driver(tmp_path, written, nvml).prepare(claim("a", "gpu-0", "gpu-1", parameters=[MPS]))
     assert [call for call in written.told() if call.endswith(" -d")] != []
@@ -137,7 +137,7 @@ async def test_one_server_for_all_devices_with_one_configuration(tmp_path: Path)
     assert ready[0].edits == ready[1].edits
 
 
-async def test_nothing_is_made_for_a_claim_whose_configuration_is_wrong(tmp_path: Path) -> None:
+async def test_claim_with_invalid_configuration_changes_nothing(tmp_path: Path) -> None:
     nvml, written = played("dgx-h100-mig"), Written()
     _, partitions, cards = assemble(nvml, options(tmp_path, "DynamicMIG"), tmp_path / "data", written)
     with pytest.raises(ConfigError, match="MigDeviceConfig"):
@@ -148,7 +148,7 @@ async def test_nothing_is_made_for_a_claim_whose_configuration_is_wrong(tmp_path
     assert (partitions.notes(), written.calls) == ([], [])
 
 
-def test_programs_are_run_and_their_words_are_told() -> None:
+def test_run_command_returns_output_and_reports_failures() -> None:
     assert run_command(("sh", "-c", 'read x; echo "$A $x"'), {"A": "1"}, "2\n") == "1 2\n"
     with pytest.raises(ClaimError, match="sh: no luck"):
         run_command(("sh", "-c", "echo no luck >&2; exit 3"), {})
@@ -166,12 +166,12 @@ def test_programs_are_run_and_their_words_are_told() -> None:
         ("DynamicMIG", "write DynamicMIG=true or DynamicMIG=false"),
     ],
 )  # fmt: skip
-def test_gates_that_make_no_sense(text: str, told: str) -> None:
+def test_invalid_feature_gates_are_refused(text: str, told: str) -> None:
     with pytest.raises(GatesError, match=told):
         read_gates(text)
 
 
-def test_gates() -> None:
+def test_feature_gates_are_parsed_with_defaults() -> None:
     assert read_gates("") == {"NVMLDeviceHealthCheck"}
     assert read_gates("DynamicMIG=true, NVMLDeviceHealthCheck=false,TimeSlicingSettings=true") == {
         "DynamicMIG",

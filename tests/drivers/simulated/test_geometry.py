@@ -41,7 +41,7 @@ def packed(geometry: Geometry, amounts: dict[str, int]) -> int:
 
 
 @pytest.mark.parametrize("profile", CARDS)
-def test_counters_admit_exactly_the_legal_layouts(profile: str) -> None:
+def test_counters_admit_exactly_the_legal_mig_layouts(profile: str) -> None:
     geometry = geometry_of(profile)
     guard = packed(geometry, dict.fromkeys(geometry.counters(), 1 << 31))
     room = packed(geometry, geometry.counters()) | guard
@@ -63,7 +63,7 @@ def fits(geometry: Geometry, chosen: tuple[Placement, ...]) -> bool:
 
 
 @pytest.mark.parametrize("profile", CARDS)
-def test_numbers_of_partitions(profile: str) -> None:
+def test_maximum_number_per_partition_profile(profile: str) -> None:
     geometry = geometry_of(profile)
     names = [placement.device_name(0) for placement in geometry.placements()]
     assert len(names) == len(set(names)) == (13 if profile == "a30" else 25)
@@ -75,14 +75,14 @@ def test_numbers_of_partitions(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", CARDS)
-def test_the_balanced_layout_is_legal_and_full(profile: str) -> None:
+def test_balanced_layout_is_legal_and_full(profile: str) -> None:
     geometry = geometry_of(profile)
     assert fits(geometry, geometry.balanced)
     assert sum(placement.partition.size for placement in geometry.balanced) == geometry.memory_slices
 
 
 @pytest.mark.parametrize("profile", CARDS)
-def test_the_whole_card_excludes_every_partition(profile: str) -> None:
+def test_whole_card_excludes_every_partition(profile: str) -> None:
     geometry = geometry_of(profile)
     whole = geometry.counters()
     for placement in geometry.placements():
@@ -98,12 +98,12 @@ def test_the_whole_card_excludes_every_partition(profile: str) -> None:
         ("gpu-vfio-0", None),
     ],
 )
-def test_device_names(name: str, parts: tuple[int, str, int, int] | None) -> None:
+def test_device_name_is_parsed(name: str, parts: tuple[int, str, int, int] | None) -> None:
     assert parse_device_name(name) == parts
 
 
 @pytest.mark.parametrize("profile", CARDS)
-def test_device_names_and_back(profile: str) -> None:
+def test_device_names_round_trip(profile: str) -> None:
     for placement in geometry_of(profile).placements():
         parts = parse_device_name(placement.device_name(3))
         assert parts is not None
@@ -114,7 +114,7 @@ def test_device_names_and_back(profile: str) -> None:
         )
 
 
-def test_counter_names() -> None:
+def test_counter_names_are_kebab_case() -> None:
     assert [counter_name(c) for c in ("copyEngines", "ofaEngines", "memory")] == [
         "copy-engines",
         "ofa-engines",

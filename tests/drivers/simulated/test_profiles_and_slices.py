@@ -55,7 +55,7 @@ def test_every_profile_is_valid(name: str) -> None:
     assert findings(node_object(profile, "node-a", internal_ip="172.16.0.1", now="2026-01-01T00:00:00Z")) == []
 
 
-def test_whole_cards() -> None:
+def test_whole_card_profile_publishes_one_slice_of_cards() -> None:
     [one] = slices_of("dgx-h100")
     devices = one["spec"]["devices"]
     assert [d["name"] for d in devices] == [f"gpu-{i}" for i in range(8)]
@@ -68,7 +68,7 @@ def test_whole_cards() -> None:
     assert one["metadata"]["ownerReferences"][0]["uid"] == "uid-a"
 
 
-def test_dynamic_partitions() -> None:
+def test_dynamic_mig_profile_publishes_cards_partitions_and_counters() -> None:
     slices = slices_of("dgx-h100-mig")
     assert len(slices) == 9
     assert len(slices[0]["spec"]["sharedCounters"]) == 8 and "devices" not in slices[0]["spec"]
@@ -86,7 +86,7 @@ def test_dynamic_partitions() -> None:
     assert partition["capacity"]["copyEngines"] == {"value": "3"} and taken["copy-engines"] == {"value": "3"}
 
 
-def test_static_partitions() -> None:
+def test_static_mig_profile_publishes_partitions_without_counters() -> None:
     devices = devices_of(slices_of("dgx-a100-40gb-mig-balanced"))
     assert len(devices) == 32 and "gpu-0" not in devices
     partition = devices["gpu-0-mig-3g20gb-9-4"]
@@ -95,13 +95,13 @@ def test_static_partitions() -> None:
     assert "consumesCounters" not in partition
 
 
-def test_shared_cards() -> None:
+def test_shared_profile_allows_multiple_allocations() -> None:
     device = devices_of(slices_of("t4-shared"))["gpu-0"]
     assert device["allowMultipleAllocations"] is True
     assert device["capacity"]["memory"]["requestPolicy"]["validRange"] == {"min": "1Mi", "step": "1Mi"}
 
 
-def test_a_partition_has_the_taints_of_its_card() -> None:
+def test_partition_inherits_taints_of_its_card() -> None:
     devices = devices_of(slices_of("a30-mig", {"gpu-1": [TAINT]}))
     tainted = {name for name, device in devices.items() if device.get("taints") == [TAINT]}
     assert tainted == {name for name in devices if name == "gpu-1" or name.startswith("gpu-1-")}
@@ -109,14 +109,14 @@ def test_a_partition_has_the_taints_of_its_card() -> None:
     assert slices_of("a30-mig", published_taints(slices)) == slices
 
 
-def test_tpus_and_cpus() -> None:
+def test_tpu_profile_publishes_chips_and_cpu_profile_nothing() -> None:
     [one] = slices_of("tpu-v5e")
     assert one["spec"]["driver"] == "tpu.google.com" and len(one["spec"]["devices"]) == 8
     assert [d["attributes"]["chipIndex"]["int"] for d in one["spec"]["devices"]] == list(range(8))
     assert slices_of("cpu") == []
 
 
-def test_long_node_names() -> None:
+def test_long_node_names_give_unique_valid_slice_names() -> None:
     name = "n" * 63 + "." + "m" * 63 + "." + "o" * 63 + "." + "p" * 60
     slices = resource_slices(load_profile("dgx-h100-mig"), name, "u", {}, 1)
     assert len({s["metadata"]["name"] for s in slices}) == 9
@@ -130,7 +130,7 @@ def test_device_classes_are_valid() -> None:
     assert {"mig.nvidia.com", "vfio.gpu.nvidia.com", "tpu.google.com"} <= classes.keys()
 
 
-def test_node() -> None:
+def test_node_object_has_labels_and_allocatable_of_profile() -> None:
     node = node_object(load_profile("dgx-h100"), "dgx-h100-5", internal_ip="172.16.0.6", now="t")
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "dgx-h100-5"
     assert node["metadata"]["labels"]["topology.haru.dev/rack"] == "dgx-h100-rack-1"
@@ -147,12 +147,12 @@ def test_node() -> None:
         ("absent.yaml", "absent.yaml: cannot be read: No such file"),
     ],
 )
-def test_unknown_profiles(text: str, message: str) -> None:
+def test_unknown_profile_is_refused_with_suggestion(text: str, message: str) -> None:
     with pytest.raises(ProfileError, match=message):
         load_profile(text)
 
 
-def test_a_profile_of_ones_own(tmp_path: Path) -> None:
+def test_profile_from_file_is_loaded_and_stored_in_node(tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(
         "apiVersion: haru.dev/v1alpha1\nkind: NodeProfile\nmetadata: {name: lab}\n"
@@ -168,7 +168,7 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     assert found is not None and (found.name, found.layout, found.labels) == ("lab", "mig", {"team": "a"})
 
 
-def test_cards_behind_a_device_plugin() -> None:
+def test_device_plugin_profile_has_extended_resource_and_no_slices() -> None:
     profile = load_profile("dgx-h100-plugin")
     node = node_object(profile, "n", internal_ip="10.0.0.1", now="2026-01-01T00:00:00Z")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == node["status"]["capacity"]["nvidia.com/gpu"] == "8"
@@ -176,7 +176,7 @@ def test_cards_behind_a_device_plugin() -> None:
     assert load_profile("t4-plugin").extended == {"nvidia.com/gpu": "4"}
 
 
-def test_resources_of_a_profile_of_ones_own(tmp_path: Path) -> None:
+def test_profile_from_file_may_have_extended_resources(tmp_path: Path) -> None:
     file = tmp_path / "nics.yaml"
     file.write_text(
         "node: {cpu: 8, memory: 32Gi, extendedResources: {example.com/nic: 2}}\n"
@@ -197,7 +197,7 @@ def test_resources_of_a_profile_of_ones_own(tmp_path: Path) -> None:
         ({PROFILE_LABEL: "own"}, {PROFILE_SPEC: "node: {cpu: x}"}, "profile-spec: node.cpu"),
     ],
 )  # fmt: skip
-def test_what_nodes_say_of_their_profile(labels: Obj, annotations: Obj, found: str | None) -> None:
+def test_profile_of_node_comes_from_labels_and_annotations(labels: Obj, annotations: Obj, found: str | None) -> None:
     node = {"metadata": {"name": "n", "labels": labels, "annotations": annotations}}
     try:
         profile = Catalogue().profile_of(node)
@@ -229,7 +229,7 @@ def test_what_nodes_say_of_their_profile(labels: Obj, annotations: Obj, found: s
         ("a: [", "p.yaml: error converting YAML to JSON"),
     ],
 )
-def test_faults_of_a_profile(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_profile_is_refused_with_field(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(text)
     load_profile.cache_clear()
@@ -240,7 +240,7 @@ def test_faults_of_a_profile(tmp_path: Path, text: str, message: str) -> None:
 DEVICES = ["gpu-3", "gpu-5", "gpu-5-mig-1g10gb-19-0"]
 
 
-def test_taint_annotation() -> None:
+def test_device_taint_annotation_is_parsed() -> None:
     text = "gpu-3=maintenance=true:NoSchedule, gpu-5=example.com/key:NoExecute,gpu-3=b=:None,"
     assert parse_device_taints(text, DEVICES) == {
         "gpu-3": [TAINT, {"key": "b", "effect": "None"}],
@@ -262,6 +262,6 @@ def test_taint_annotation() -> None:
         (",".join(f"gpu-3=k{i}:None" for i in range(17)), "gpu-3 has 17 taints, at most 16"),
     ],
 )
-def test_faults_of_the_annotation(text: str, message: str) -> None:
+def test_invalid_device_taint_annotation_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_device_taints(text, DEVICES)
